@@ -1,0 +1,1 @@
+"""What there is: frozen values in Kubernetes' words, and their arithmetic. No I/O, no clock, no opinion."""

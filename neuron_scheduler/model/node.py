@@ -1,0 +1,50 @@
+"""
+A node as the scheduler sees it.
+
+Heartbeats, conditions other than `NeuronHealth`, and annotations are left out, so that a kubelet's routine update
+gives an equal value and wakes nobody.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from neuron_scheduler.model.resources import NOTHING, Resources
+from neuron_scheduler.model.selectors import Taint
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+NEURON_HEALTH = "NeuronHealth"
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+@attrs.frozen
+class Node:
+    """
+    One node.
+
+    Attributes:
+        created: creationTimestamp, seconds since the epoch.
+        allocatable: amounts that pods may request.
+        capacity: the Neuron part of the capacity only: how many devices and cores there are.
+        neuron_unhealthy: condition `NeuronHealth` is True, which means a problem (AWS node problem detector).
+        refusal: the object could not be read in full; the node takes no new pods. In words for its owner.
+    """
+
+    uid: str
+    name: str
+    created: float = 0.0
+    labels: Mapping[str, str] = NO_LABELS
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: Resources = NOTHING
+    capacity: Resources = NOTHING
+    neuron_unhealthy: bool = False
+    refusal: str = ""
+
+    @property
+    def instance_type(self) -> str:
+        """The EC2 instance type without HyperPod's `ml.` prefix; empty if the node has no such label."""
+        return self.labels.get(INSTANCE_TYPE_LABEL, "").removeprefix("ml.")

@@ -1,0 +1,123 @@
+"""
+A pod as the scheduler sees it.
+
+Only what a decision, an account or a message needs; the rest of the object never enters memory. Frozen: a change is
+a new value. What could not be read at all never gets here (the codec sets it aside); what could be read but cannot
+be honoured stands in `refusal`.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.resources import NOTHING, Resources
+from neuron_scheduler.model.selectors import (
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    PreferredTerm,
+    Toleration,
+)
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+@attrs.frozen(cache_hash=True)
+class HostPort:
+    """A port of the node; `ip` is `0.0.0.0` where the pod names none."""
+
+    protocol: str
+    port: int
+    ip: str = "0.0.0.0"  # noqa: S104 - the wildcard is the API's own default, nothing listens here
+
+
+@attrs.frozen
+class PodCondition:
+    """The PodScheduled condition as the API server has it."""
+
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+@attrs.frozen
+class Constraints:
+    """
+    The parts of a pod's spec that most pods leave out.
+
+    Attributes:
+        node_selector: required label values.
+        required_terms: `requiredDuringSchedulingIgnoredDuringExecution`, OR over terms; None if absent, and an
+            empty tuple matches no node.
+        preferred_terms: weighted node preferences.
+        affinity, anti_affinity: required pod (anti-)affinity terms.
+        hard_spread: number of `DoNotSchedule` topology spread constraints.
+        soft: number of soft constraints (preferred pod (anti-)affinity, `ScheduleAnyway` spread).
+        volume_claims: names of PersistentVolumeClaims, generic ephemeral volumes included as `<pod>-<volume>`.
+        inline_volumes: in-tree inline volumes tied to a node or zone, which no CSI migration serves here.
+        resource_claims: names of `spec.resourceClaims`.
+    """
+
+    node_selector: Mapping[str, str] = NO_LABELS
+    required_terms: tuple[NodeSelectorTerm, ...] | None = None
+    preferred_terms: tuple[PreferredTerm, ...] = ()
+    affinity: tuple[PodAffinityTerm, ...] = ()
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    hard_spread: int = 0
+    soft: int = 0
+    volume_claims: tuple[str, ...] = ()
+    inline_volumes: tuple[str, ...] = ()
+    resource_claims: tuple[str, ...] = ()
+
+
+NO_CONSTRAINTS = Constraints()
+
+
+@attrs.frozen
+class Pod:
+    """
+    One pod.
+
+    Attributes:
+        uid: identity; a recreated pod of the same name has another.
+        resource_version: of the object this value was read from.
+        created: creationTimestamp, seconds since the epoch.
+        requests: effective requests (`resources.effective_requests`).
+        neuron: the request for silicon; None if there is none, or if it is refused (`refusal`).
+        neuron_containers: names that belong to `neuron.counts`.
+        allocation: the allocation annotations only, as they stand on the object, readable or not.
+        annotations_size: bytes of all annotation keys and values together; a Binding must keep them under 256 KiB.
+        refusal: why this pod can never be bound by us, in words for its owner; empty if nothing stands against it.
+        terminating: has a deletionTimestamp; it still holds what it was given.
+        gates: names of scheduling gates that are still there.
+        scheduled: its PodScheduled condition, None if it has none.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str = ""
+    created: float = 0.0
+    labels: Mapping[str, str] = NO_LABELS
+    scheduler_name: str = "default-scheduler"
+    node_name: str = ""
+    nominated_node_name: str = ""
+    priority: int = 0
+    requests: Resources = NOTHING
+    neuron: NeuronRequest | None = None
+    neuron_containers: tuple[str, ...] = ()
+    allocation: Mapping[str, str] = NO_LABELS
+    annotations_size: int = 0
+    refusal: str = ""
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    constraints: Constraints = NO_CONSTRAINTS
+    terminating: bool = False
+    gates: tuple[str, ...] = ()
+    scheduled: PodCondition | None = None
+    observed_generation: int = 0
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as kube-scheduler logs it."""
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,102 @@
+"""
+Amounts of resources, and what a pod really requests.
+
+Upstream: `component-helpers/resource/helpers.go`, `PodRequests`. An amount is an integer: cpu in thousandths,
+everything else in whole units (bytes, counts). Knows nothing of nodes.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+
+NEURON_DEVICE = "aws.amazon.com/neuron"
+NEURON_DEVICE_ALIAS = "aws.amazon.com/neurondevice"
+NEURON_CORE = "aws.amazon.com/neuroncore"
+NEURON_NAMES = (NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_CORE)
+
+Resources = Mapping[str, int]
+NOTHING: Resources = {}
+
+
+@attrs.frozen
+class Container:
+    """
+    One container, as far as its requests matter.
+
+    Attributes:
+        name: unique in the pod.
+        requests: amounts by resource name, zeros left out, limits already standing in for missing requests.
+        sidecar: an init container with `restartPolicy: Always`; it runs beside the app containers.
+    """
+
+    name: str
+    requests: Resources = NOTHING
+    sidecar: bool = False
+
+
+def is_extended(name: str) -> bool:
+    """Tell extended resources (`aws.amazon.com/neuron`) from native ones (`cpu`, `hugepages-2Mi`)."""
+    return "/" in name and not name.startswith(("kubernetes.io/", "requests."))
+
+
+def add(left: Resources, right: Resources) -> Resources:
+    """Return the sum by name."""
+    if not right:
+        return left
+    total = dict(left)
+    for name, amount in right.items():
+        total[name] = total.get(name, 0) + amount
+    return total
+
+
+def subtract(left: Resources, right: Resources) -> Resources:
+    """Return the difference by name; names that reach zero are left out."""
+    rest = dict(left)
+    for name, amount in right.items():
+        rest[name] = rest.get(name, 0) - amount
+        if not rest[name]:
+            del rest[name]
+    return rest
+
+
+def maximum(left: Resources, right: Resources) -> Resources:
+    """Return the larger amount by name."""
+    most = dict(left)
+    for name, amount in right.items():
+        if amount > most.get(name, 0):
+            most[name] = amount
+    return most
+
+
+def effective_requests(
+    containers: Iterable[Container],
+    *,
+    init_containers: Iterable[Container] = (),
+    pod_level: Resources = NOTHING,
+    overhead: Resources = NOTHING,
+) -> Resources:
+    """
+    Return what the scheduler counts for a pod: the larger of its running and its starting phase, plus overhead.
+
+    `pod_level` (`spec.resources.requests`) replaces the sums of cpu, memory and hugepages that it names; extended
+    resources are never taken from it.
+    """
+    running: Resources = NOTHING
+    starting: Resources = NOTHING
+    sidecars: Resources = NOTHING
+    for container in init_containers:
+        if container.sidecar:
+            sidecars = add(sidecars, container.requests)
+            starting = maximum(starting, sidecars)
+        else:
+            starting = maximum(starting, add(sidecars, container.requests))
+    for container in containers:
+        running = add(running, container.requests)
+    requests = dict(maximum(add(running, sidecars), starting))
+    requests |= {n: a for n, a in pod_level.items() if n in (CPU, MEMORY) or n.startswith("hugepages-")}
+    return {name: amount for name, amount in add(requests, overhead).items() if amount}
