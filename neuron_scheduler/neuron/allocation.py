@@ -1,0 +1,197 @@
+"""
+Ids on a pod: every dialect is read, one is written.
+
+The device plugin takes a container's ids from the pod's annotations, and the scheduler's memory of who holds what is
+read back from the same place. So reading is strict: what is not certain is an unknown holder (`cores` None), never free
+silicon. Annotations on a pod that is not bound mean nothing, since users can forge them; nothing here is asked about
+such pods.
+"""
+
+import json
+import re
+
+import attrs
+
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.topology import Placement, core_mask
+
+IDS = "AWS_NEURON_IDS"
+"""Observed on pods bound by AWS's extension: ids separated by commas; devices or cores by what the pod asks for."""
+ALLOC_TIME = "NEURON_ALLOC_TIME"
+"""Unix time in nanoseconds; the plugin takes pods of equal requests in this order."""
+ALLOCATED = "NEURON_ALLOCATED"
+"""`false` from the scheduler, `true` once the plugin has handed the ids out."""
+RESOURCE_TYPE = "NEURON_RESOURCE_TYPE"
+"""HAMi's, for cores: the resource that the ids belong to."""
+DOCUMENTED = {Unit.DEVICE: "NEURON_DEVS", Unit.CORE: "NEURON_CORES"}
+"""The names in AWS's flow diagrams."""
+OWN = "neuron-scheduler/allocation"
+"""Ours: JSON with the node, a list of ids for each container, and the pod's whole set."""
+LEADER = "neuron-scheduler/leader"
+"""The holder of the Lease that sent the Binding; the API server compares it with the Lease."""
+
+ALLOCATION_KEYS = frozenset({IDS, ALLOC_TIME, ALLOCATED, RESOURCE_TYPE, OWN, *DOCUMENTED.values()})
+"""The annotations that must be kept when a pod is read."""
+
+_OWN_KEYS = {Unit.DEVICE: "devices", Unit.CORE: "cores"}
+_UNIT_NAMES = {Unit.DEVICE: {NEURON_DEVICE, NEURON_DEVICE_ALIAS}, Unit.CORE: {NEURON_CORE}}
+_ID_LIST = re.compile(r"(?:0|[1-9][0-9]{0,3})(?:,(?:0|[1-9][0-9]{0,3}))*")
+_TIME = re.compile(r"[1-9][0-9]{0,18}")
+_LATEST = 1 << 62
+"""In the year 2116; a later time is a forgery that would leave no room for the next one."""
+
+
+@attrs.frozen
+class Allocation:
+    """
+    What a bound pod holds.
+
+    Attributes:
+        cores: mask of its core bits; None for an unknown holder, which may be on any core.
+        problem: why it is unknown, in words for the pod's owner; empty if it is known.
+    """
+
+    cores: int | None
+    problem: str = ""
+
+
+class _UnreadableError(ValueError):
+    """Annotations that do not say for certain which ids the pod holds."""
+
+
+def read(pod: Pod, machine: Machine | None) -> Allocation:
+    """
+    Return what a bound pod holds on its node's machine, whoever bound it.
+
+    Our own annotation first, then `AWS_NEURON_IDS`, then the documented names; the first two must agree if both are
+    there. The ids must be in range, distinct, and as many as the pod asks for. They need not be contiguous: kubelet
+    hands out what it likes. A pod that asks for all there is holds all, whatever it says.
+    """
+    request = pod.neuron
+    if request is None:
+        if any(pod.requests.get(name) for name in NEURON_NAMES):
+            return Allocation(None, pod.refusal or "its request for Neuron could not be read")
+        return Allocation(0)
+    try:
+        return Allocation(_held(pod, request=request, machine=machine))
+    except _UnreadableError as error:
+        return Allocation(None, str(error))
+
+
+def annotations_for(
+    *, pod: Pod, machine: Machine, placement: Placement, node_name: str, alloc_time: int, leader: str
+) -> dict[str, str]:
+    """
+    Return the annotations that a Binding carries.
+
+    The id list follows the containers in spec order, because the plugin can only split it so; that is ascending
+    wherever the placement could make it so. `alloc_time` is Unix time in nanoseconds, unique and increasing per node;
+    `leader` is the identity of the Lease's holder, empty without leader election.
+
+    Raises:
+        ValueError: the pod asks for no Neuron, or the placement is not one of this request on this machine.
+    """
+    request = pod.neuron
+    if request is None:
+        raise ValueError(f"pod {pod.key} asks for no Neuron: there is nothing to allocate")
+    shape = (len(placement.ids), tuple(len(ids) for ids in placement.containers))
+    held = core_mask(machine, ids=placement.ids, unit=request.unit)
+    if shape != (request.total, request.counts) or held != placement.cores or held > machine.all_cores:
+        raise ValueError(f"pod {pod.key} asks for {request}, which {placement} on {machine} is not")
+    listed = [i for ids in placement.containers for i in ids]
+    csv = ",".join(str(i) for i in (listed if len(listed) == request.total else placement.ids))
+    own = {
+        "node": node_name,
+        _OWN_KEYS[request.unit]: dict(zip(pod.neuron_containers, placement.containers, strict=True)),
+        "ids": placement.ids,
+    }
+    annotations = {
+        IDS: csv,
+        ALLOC_TIME: str(alloc_time),
+        ALLOCATED: "false",
+        DOCUMENTED[request.unit]: csv,
+        OWN: json.dumps(own, separators=(",", ":")),
+    }
+    return annotations | ({LEADER: leader} if leader else {})
+
+
+def alloc_time_of(pod: Pod) -> int | None:
+    """Return when a bound pod's ids were given, in Unix nanoseconds; None if it does not say so in a credible way."""
+    text = pod.allocation.get(ALLOC_TIME, "")
+    if not pod.node_name or pod.neuron is None or not _TIME.fullmatch(text):
+        return None
+    time = int(text)
+    return time if time < _LATEST else None
+
+
+def _held(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> int:
+    """Return the core bits that the pod holds for certain."""
+    if machine is None:
+        raise _UnreadableError("its node offers no Neuron")
+    if request.unit not in machine.units:
+        raise _UnreadableError(f"its node does not serve {request.resource}")
+    if request.total == machine.size(request.unit):
+        return machine.all_cores
+    return _legal(_ids(pod, request), request=request, machine=machine)
+
+
+def _ids(pod: Pod, request: NeuronRequest) -> tuple[int, ...]:
+    """Return the ids that the annotations name, unchecked against the machine."""
+    kind = pod.allocation.get(RESOURCE_TYPE)
+    if kind and kind not in _UNIT_NAMES[request.unit]:
+        raise _UnreadableError(f"annotation {RESOURCE_TYPE} is {kind!r}, but it asks for {request.resource}")
+    own = _own(pod, request)
+    listed = _listed(pod, IDS)
+    if own is not None and listed is not None and set(own) != set(listed):
+        raise _UnreadableError(f"annotations {OWN} and {IDS} name different ids")
+    if own is not None or listed is not None:
+        return own or listed or ()
+    documented = _listed(pod, DOCUMENTED[request.unit])
+    if documented is None:
+        raise _UnreadableError("no annotation names its ids")
+    return documented
+
+
+def _own(pod: Pod, request: NeuronRequest) -> tuple[int, ...] | None:
+    """Return the ids of our own annotation; None if there is none for the node that the pod is on."""
+    text = pod.allocation.get(OWN)
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _UnreadableError(f"annotation {OWN} is not JSON") from None
+    if not isinstance(value, dict) or not isinstance(value.get("node"), str):
+        raise _UnreadableError(f"annotation {OWN} names no node")
+    if value["node"] != pod.node_name:
+        return None
+    ids = value.get("ids")
+    if not isinstance(ids, list) or any(type(i) is not int for i in ids):
+        raise _UnreadableError(f"annotation {OWN} has no list of ids")
+    if _OWN_KEYS[request.unit] not in value:
+        raise _UnreadableError(f"annotation {OWN} is not about {request.resource}")
+    return tuple(ids)
+
+
+def _listed(pod: Pod, key: str) -> tuple[int, ...] | None:
+    """Return the ids of an annotation with numbers and commas; blanks, signs and leading zeros are refused."""
+    text = pod.allocation.get(key)
+    if text is None:
+        return None
+    if not _ID_LIST.fullmatch(text):
+        raise _UnreadableError(f"annotation {key} is not a list of ids: {text[:64]!r}")
+    return tuple(int(number) for number in text.split(","))
+
+
+def _legal(ids: tuple[int, ...], *, request: NeuronRequest, machine: Machine) -> int:
+    """Return the core bits of ids that the machine has, each named once, as many as asked for."""
+    if len(ids) != request.total:
+        raise _UnreadableError(f"its annotations name {len(ids)} ids, but it asks for {request.total}")
+    if len(set(ids)) != len(ids):
+        raise _UnreadableError("its annotations name an id twice")
+    if min(ids) < 0 or max(ids) >= machine.size(request.unit):
+        raise _UnreadableError(f"its annotations name an id that its node does not have ({min(ids)} to {max(ids)})")
+    return core_mask(machine, ids=ids, unit=request.unit)

@@ -1,0 +1,214 @@
+"""
+What an instance type looks like inside: the shape by table, the counts by the node itself.
+
+The table exists because no node tells how its devices are linked. It is never asked how many there are: the node's
+capacity says so, and with it how many cores a device has (LNC, the logical NeuronCore configuration, changes that). A
+node whose counts leave the mapping of cores to devices open is served in one unit only; nothing is guessed.
+"""
+
+import enum
+import functools
+
+import attrs
+
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
+from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS
+
+MOST_CORES = 4096
+"""More than this is taken for a mistake: the largest machine known has 128."""
+
+
+class Shape(enum.Enum):
+    """How the devices of a machine are linked, as far as it decides which sets are legal."""
+
+    SINGLE = "single"
+    """One device."""
+    LINE = "line"
+    """Any run of consecutive ids."""
+    RING = "ring"
+    """As LINE: the link that closes the ring is never used, since the runtime wants ids in increasing order."""
+    TORUS = "torus"
+    """16 devices, 4x4: aligned blocks of 1, 4, 8 and 16."""
+    BLOCKS = "blocks"
+    """One device or an aligned block, which is the machine: Trn3 with 4 devices."""
+    FLAT = "flat"
+    """Links unknown: one unit or all."""
+
+
+@attrs.frozen(cache_hash=True)
+class Machine:
+    """
+    The silicon of one node.
+
+    Core `c` belongs to device `c // cores_per_device`. Free and held silicon is one integer, bit `c` for core `c`.
+
+    Attributes:
+        instance_type: without `ml.`; empty if the node has no such label.
+        devices: how many devices. On a machine that serves cores only, whose devices are unknown: how many cores.
+        cores_per_device: 1 where only one of the two units is served, so that a bit is an id of that unit.
+        units: what requests may be counted in.
+    """
+
+    instance_type: str
+    shape: Shape
+    devices: int
+    cores_per_device: int
+    units: frozenset[Unit] = frozenset(Unit)
+
+    @property
+    def cores(self) -> int:
+        """Number of core bits."""
+        return self.devices * self.cores_per_device
+
+    @property
+    def all_cores(self) -> int:
+        """Mask of all core bits."""
+        return (1 << self.cores) - 1
+
+    def size(self, unit: Unit) -> int:
+        """Return the number of ids in a unit."""
+        return self.devices if unit is Unit.DEVICE else self.cores
+
+
+@attrs.frozen
+class InstanceType:
+    """
+    What is known of an instance type.
+
+    Attributes:
+        devices: for the plausibility check only.
+        cores_per_device: counts that are plausible, LNC 2 and LNC 1 where both exist.
+        source: where the shape comes from.
+    """
+
+    name: str
+    devices: int
+    cores_per_device: tuple[int, ...]
+    shape: Shape
+    source: str
+
+
+_DOCS = "AWS Neuron documentation, architecture guide of the instance family"
+_SCHEDULER_DOCS = "AWS Neuron documentation, figures of the scheduler extension's allocation rules"
+_DRIVER = "aws-neuron-driver, topology tables"
+_EFA_MAP = "AWS's EFA device-map library (type names), the scheduler extension's figures for trn1 (blocks)"
+
+INSTANCE_TYPES = {
+    row.name: row
+    for row in (
+        InstanceType("inf1.xlarge", 1, (4,), Shape.SINGLE, _DOCS),
+        InstanceType("inf1.2xlarge", 1, (4,), Shape.SINGLE, _DOCS),
+        InstanceType("inf1.6xlarge", 4, (4,), Shape.LINE, _DOCS),
+        InstanceType("inf1.24xlarge", 16, (4,), Shape.LINE, f"{_DOCS}: called a ring, but drawn as a line 0..15"),
+        InstanceType("inf2.xlarge", 1, (2,), Shape.SINGLE, _DOCS),
+        InstanceType("inf2.8xlarge", 1, (2,), Shape.SINGLE, _DOCS),
+        InstanceType("inf2.24xlarge", 6, (2,), Shape.LINE, f"{_DRIVER}: no link 5-0; the same in neuron-ls"),
+        InstanceType("inf2.48xlarge", 12, (2,), Shape.RING, f"{_DRIVER}; {_DOCS}"),
+        InstanceType("trn1.2xlarge", 1, (2,), Shape.SINGLE, _DOCS),
+        InstanceType("trn1.32xlarge", 16, (2,), Shape.TORUS, f"{_DRIVER}; {_SCHEDULER_DOCS}"),
+        InstanceType("trn1n.32xlarge", 16, (2,), Shape.TORUS, f"{_DRIVER}; {_SCHEDULER_DOCS}"),
+        InstanceType("trn2.3xlarge", 1, (4, 8), Shape.SINGLE, "EC2 instance type description, as Karpenter lists it"),
+        InstanceType("trn2.48xlarge", 16, (4, 8), Shape.TORUS, f"{_DRIVER}; AWS Neuron documentation, DRA figure"),
+        InstanceType("trn2u.48xlarge", 16, (4, 8), Shape.TORUS, f"{_DRIVER}; AWS Neuron documentation, DRA figure"),
+        InstanceType("trn2n.48xlarge", 16, (4, 8), Shape.TORUS, _DRIVER),
+        InstanceType("trn2e.48xlarge", 16, (4, 8), Shape.TORUS, _DRIVER),
+        InstanceType("trn2eu.48xlarge", 16, (4, 8), Shape.TORUS, _DRIVER),
+        InstanceType("trn2p.48xlarge", 16, (4, 8), Shape.TORUS, _DRIVER),
+        InstanceType("trn3.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
+        InstanceType("trn3p.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
+        InstanceType("trn3pd98.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
+        InstanceType("trn3s.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
+        InstanceType("trn3-dev0.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
+        InstanceType("trn3-dev1.48xlarge", 16, (4, 8), Shape.TORUS, _EFA_MAP),
+    )
+}
+
+
+def machine_of(node: Node) -> Machine | None:
+    """Return the node's silicon; None if it offers no Neuron, or so much that it must be a mistake (`doubts`)."""
+    return _machine(node.instance_type, _devices(node), _amount(node, NEURON_CORE))
+
+
+def doubts(node: Node) -> str | None:
+    """Return what is implausible about the node's Neuron capacity, in words for its owner; None if nothing is."""
+    devices, cores = _devices(node), _amount(node, NEURON_CORE)
+    if not devices and not cores:
+        return None
+    parts = [*_count_doubts(devices, cores), *_type_doubts(node.instance_type, devices, cores)]
+    alias = _amount(node, NEURON_DEVICE_ALIAS)
+    if alias and alias != devices:
+        parts.append(f"{NEURON_DEVICE_ALIAS} is {alias}, {NEURON_DEVICE} is {devices}: the latter counts")
+    return f"node {node.name}: {'; '.join(parts)}" if parts else None
+
+
+def _count_doubts(devices: int, cores: int) -> list[str]:
+    if max(devices, cores) > MOST_CORES:
+        return [f"{devices} Neuron devices and {cores} cores are more than {MOST_CORES}; the node's Neuron is not used"]
+    if not cores:
+        return [f"capacity has no {NEURON_CORE}; only devices are served"]
+    if not devices:
+        return [f"capacity has no {NEURON_DEVICE}; only cores are served"]
+    if cores % devices:
+        return [f"{cores} cores do not divide evenly by {devices} devices; only devices are served"]
+    return []
+
+
+def _type_doubts(instance_type: str, devices: int, cores: int) -> list[str]:
+    row = INSTANCE_TYPES.get(instance_type)
+    if row is None:
+        if devices == 1:
+            return []
+        named = f"instance type {instance_type} is not known" if instance_type else f"no label {INSTANCE_TYPE_LABEL}"
+        machine = _machine(instance_type, devices, cores)
+        return [f"{named}, its devices are taken for shape {machine.shape.value!r}"] if machine else []
+    parts = []
+    if devices and devices != row.devices:
+        parts.append(f"{devices} Neuron devices, but {row.name} has {row.devices}")
+    if devices and cores and not cores % devices and cores // devices not in row.cores_per_device:
+        known = " or ".join(str(count) for count in row.cores_per_device)
+        parts.append(f"{cores // devices} cores per device, but {row.name} has {known}")
+    return parts
+
+
+def _amount(node: Node, name: str) -> int:
+    return max(0, node.capacity.get(name) or node.allocatable.get(name, 0))
+
+
+def _devices(node: Node) -> int:
+    return _amount(node, NEURON_DEVICE) or _amount(node, NEURON_DEVICE_ALIAS)
+
+
+@functools.lru_cache(maxsize=4096)
+def _machine(instance_type: str, devices: int, cores: int) -> Machine | None:
+    if (not devices and not cores) or max(devices, cores) > MOST_CORES:
+        return None
+    if not devices:
+        return Machine(instance_type, _core_shape(instance_type, cores), cores, 1, frozenset({Unit.CORE}))
+    shape = _device_shape(instance_type, devices)
+    if not cores or cores % devices:
+        return Machine(instance_type, shape, devices, 1, frozenset({Unit.DEVICE}))
+    return Machine(instance_type, shape, devices, cores // devices)
+
+
+def _core_shape(instance_type: str, cores: int) -> Shape:
+    """Return the shape of cores whose devices are unknown: Inf serves any run of cores, others one core or all."""
+    if cores == 1:
+        return Shape.SINGLE
+    return Shape.LINE if instance_type.startswith("inf") else Shape.FLAT
+
+
+def _device_shape(instance_type: str, devices: int) -> Shape:
+    """Return the table's shape where the count is the table's, else what the family and the count allow."""
+    row = INSTANCE_TYPES.get(instance_type)
+    if devices == 1:
+        return Shape.SINGLE
+    if row is not None and row.devices == devices:
+        return row.shape
+    if instance_type.startswith("inf"):
+        return Shape.LINE
+    if instance_type.startswith("trn") and devices == 16:
+        return Shape.TORUS
+    if instance_type.startswith("trn3") and devices == 4:
+        return Shape.BLOCKS
+    return Shape.FLAT

@@ -1,0 +1,266 @@
+"""
+Where runs and aligned blocks fit into the free ids of a machine: the arithmetic behind `topology`.
+
+One geometry serves all shapes. Ids lie in *cells* of equal size; inside a cell any run is legal, and larger sets are
+aligned *blocks* of whole cells whose sizes divide one another. A line is one cell without blocks; a torus has a cell
+per device and blocks of 4, 8 and 16 cells. Because blocks nest, taking the largest first never makes the others fit
+worse; only runs of different lengths need a search, which is bounded.
+
+Knows nothing of pods, and does not ask whether a count is legal.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import attrs
+
+MOST_STEPS = 20_000
+"""Steps of the search for several runs; beyond, the answer is "does not fit", which is the safe side."""
+MOST_PARTS = 128
+"""Runs longer than one id that are searched for together; beyond, they do not fit."""
+
+
+def ones(count: int) -> int:
+    """Return a mask of the lowest `count` bits."""
+    return (1 << count) - 1
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def runs(mask: int) -> tuple[tuple[int, int], ...]:
+    """Return (start, length) of each maximal run of set bits, ascending."""
+    found = []
+    start = 0
+    while mask:
+        zeros = (mask & -mask).bit_length() - 1
+        mask >>= zeros
+        length = (mask ^ (mask + 1)).bit_length() - 1
+        start += zeros
+        found.append((start, length))
+        mask >>= length
+        start += length
+    return tuple(found)
+
+
+@attrs.frozen
+class Ground:
+    """
+    The free ids of a machine in one unit.
+
+    Attributes:
+        free: mask of free ids.
+        size: number of ids, free or not.
+        width: ids per device.
+        cell: ids per cell; `size` is a multiple of it.
+        blocks: sizes of aligned blocks in ids, ascending, each a multiple of the one before and of `cell`.
+        levels: per device, 0 if any of it is used, else the size in devices of the free block it belongs to.
+    """
+
+    free: int
+    size: int
+    width: int
+    cell: int
+    blocks: tuple[int, ...]
+    levels: tuple[int, ...]
+
+    def level(self, start: int, count: int) -> int:
+        """Return the size in devices of the largest free block that a set would cut, 0 if no device is broken."""
+        return max(self.levels[start // self.width : (start + count - 1) // self.width + 1])
+
+    def bins(self, free: int) -> Sequence[tuple[int, int]]:
+        """Return (start, length) of the maximal free runs that cross no border of a cell, ascending."""
+        if self.cell == self.size:
+            return runs(free)
+        inside = ones(self.cell)
+        return [
+            (base + start, length)
+            for base in range(0, self.size, self.cell)
+            for start, length in runs(free >> base & inside)
+        ]
+
+    def block_starts(self, free: int, count: int) -> list[int]:
+        """Return where aligned blocks of so many ids are free."""
+        block = ones(count)
+        return [start for start in range(0, self.size, count) if free >> start & block == block]
+
+
+def best_start(ground: Ground, free: int, count: int) -> int | None:
+    """
+    Return where a set of `count` ids does the least harm within `free`; None if there is no room.
+
+    The smallest free block first. For runs then: fewest devices broken, smallest free run, not across a power-of-two
+    border inside a device, at an end of the free run (the rest stays in one piece), lowest id.
+    """
+    if count > ground.cell or ground.cell == 1:
+        starts = ground.block_starts(free, count)
+        return min(starts, key=lambda start: (ground.level(start, count), start), default=None)
+    best: tuple[int, int, int, bool, bool, int] | None = None
+    seen: set[tuple[int, int, int]] = set()
+    for first, length in ground.bins(free):
+        last = first + length - count
+        # In another cell the same picture at the same level cannot be better, since its ids are higher.
+        picture = (first % ground.cell, length, ground.levels[first // ground.width])
+        if last < first or picture in seen:
+            continue
+        seen.add(picture)
+        for start in {first, last, _align(ground, first, count), _align(ground, last, count, up=False)}:
+            if first <= start <= last:
+                key = _harm(ground, start, count, bin_=(first, length))
+                if best is None or key < best:
+                    best = key
+    return best[-1] if best else None
+
+
+def _harm(ground: Ground, start: int, count: int, *, bin_: tuple[int, int]) -> tuple[int, int, int, bool, bool, int]:
+    """Return what `best_start` compares; the smaller, the better."""
+    first, length = bin_
+    touched = ground.levels[start // ground.width : (start + count - 1) // ground.width + 1]
+    broken = len(touched) - touched.count(0)
+    inside = first < start < first + length - count
+    return max(touched), broken, length, not _aligned(ground, start, count), inside, start
+
+
+def fit(ground: Ground, parts: Sequence[int]) -> tuple[int, ...] | None:
+    """
+    Return a start for each part, so that the sets are disjoint and free; None if they do not fit.
+
+    Ascending in the order given where that is possible at all, then close together (inside the smallest aligned block),
+    then in the smallest free blocks.
+    """
+    if len(parts) == 1:
+        start = best_start(ground, ground.free, parts[0])
+        return None if start is None else (start,)
+    total = sum(parts)
+    for lay in (_ascending, _packed):
+        for extent in (ground.cell, *ground.blocks):
+            found: list[tuple[int, int, tuple[int, ...]]] = []
+            for base in range(0, ground.size if extent >= total else 0, extent):
+                free = ground.free & ones(extent) << base
+                starts = lay(ground, free, parts) if free.bit_count() >= total else None
+                if starts is not None:
+                    level = max(ground.level(*part) for part in zip(starts, parts, strict=True))
+                    found.append((level, base, starts))
+            if found:
+                return min(found)[-1]
+    return None
+
+
+def _align(ground: Ground, start: int, count: int, *, up: bool = True) -> int:
+    """Return the next start, up or down, that is a multiple of the power of two that holds `count` ids."""
+    if count > ground.width:
+        return start
+    grain = 1 << (count - 1).bit_length()
+    return (start + grain - 1 if up else start) // grain * grain
+
+
+def _aligned(ground: Ground, start: int, count: int) -> bool:
+    """Tell whether a run inside a device stays within one aligned power of two; longer runs have no such rule."""
+    if count > ground.width:
+        return True
+    grain = 1 << (count - 1).bit_length()
+    offset = start % ground.width
+    return offset // grain == (offset + count - 1) // grain and offset + count <= ground.width
+
+
+def _ascending(ground: Ground, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
+    """Lay the parts from left to right, at aligned starts if they all fit so, else each as far left as it goes."""
+    bins = ground.bins(free)
+    for aligned in (True, False):
+        starts: list[int] = []
+        cursor = 0
+        for count in parts:
+            start = _next_start(ground, free, bins=bins, count=count, cursor=cursor, aligned=aligned)
+            if start is None:
+                break
+            starts.append(start)
+            cursor = start + count
+        else:
+            return tuple(starts)
+    return None
+
+
+def _next_start(
+    ground: Ground, free: int, *, bins: Sequence[tuple[int, int]], count: int, cursor: int, aligned: bool
+) -> int | None:
+    if count > ground.cell:
+        return next((start for start in ground.block_starts(free, count) if start >= cursor), None)
+    for first, length in bins:
+        start = max(first, cursor)
+        if aligned:
+            start = _align(ground, start, count)
+        if start + count <= first + length:
+            return start
+    return None
+
+
+def _packed(ground: Ground, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
+    """Lay the parts wherever they fit, the largest first; parts of one size ascend in the order given."""
+    order = sorted(range(len(parts)), key=lambda i: (-parts[i], i))
+    starts: dict[int, int] = {}
+    blocks = [i for i in order if parts[i] > ground.cell]
+    for i in blocks:
+        start = best_start(ground, free, parts[i])
+        if start is None:
+            return None
+        starts[i] = start
+        free &= ~(ones(parts[i]) << start)
+    small = order[len(blocks) :]
+    # A bin's place in this list is its preference: broken devices first, then short runs.
+    bins = sorted(ground.bins(free), key=lambda b: (ground.level(*b), b[1], b[0]))
+    chosen = _assign([parts[i] for i in small], [length for _, length in bins])
+    if chosen is None:
+        return None
+    cursors = [first for first, _ in bins]
+    for i, where in sorted(zip(small, chosen, strict=True)):
+        starts[i] = cursors[where]
+        cursors[where] += parts[i]
+    return _in_order_by_size(parts, starts)
+
+
+def _in_order_by_size(parts: Sequence[int], starts: dict[int, int]) -> tuple[int, ...]:
+    """Hand the starts of equal parts out in ascending order."""
+    by_size: dict[int, list[int]] = {}
+    for i, start in starts.items():
+        by_size.setdefault(parts[i], []).append(start)
+    waiting = {count: iter(sorted(found)) for count, found in by_size.items()}
+    return tuple(next(waiting[count]) for count in parts)
+
+
+def _assign(items: list[int], room: list[int]) -> list[int] | None:
+    """
+    Return a bin for each item (descending sizes), or None if there is none: bin packing, by search with a memory.
+
+    States that failed are kept by the sizes of what is left, so that equal bins are tried once.
+    """
+    long = sum(item > 1 for item in items)
+    if sum(items) > sum(room) or long > MOST_PARTS:
+        return None
+    chosen: list[int] = []
+    failed: set[tuple[int, tuple[int, ...]]] = set()
+
+    def search(index: int) -> bool:
+        if index == long:
+            return True
+        state = (index, tuple(sorted(room)))
+        if state in failed or len(failed) >= MOST_STEPS:
+            return False
+        tried: set[int] = set()
+        for where, left in enumerate(room):
+            if left < items[index] or left in tried:
+                continue
+            tried.add(left)
+            room[where] -= items[index]
+            chosen.append(where)
+            if search(index + 1):
+                return True
+            chosen.pop()
+            room[where] += items[index]
+        failed.add(state)
+        return False
+
+    if not search(0):
+        return None
+    for _ in items[long:]:
+        where = next(where for where, left in enumerate(room) if left)
+        room[where] -= 1
+        chosen.append(where)
+    return chosen
