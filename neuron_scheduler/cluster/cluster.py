@@ -1,0 +1,336 @@
+"""
+The cluster in memory: a table of nodes, the place of every pod, and indexes over both.
+
+A pod's life here:
+
+    (pending) --assume--> ASSUMED --put_pod (the watch confirms)--> BOUND --remove_pod--> (gone)
+                             |                                        ^
+                             +--forget--> (pending)   (bound by others)--put_pod
+
+There is no lock: nothing here awaits, so no event comes between a decision and its assumption. Refuses to know
+where rows and pods come from, and to forget an assumption by itself.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+import attrs
+
+from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.indexes import Indexes
+from neuron_scheduler.cluster.node_state import (
+    NodeState,
+    Tenant,
+    on_node,
+    tenant_of,
+    with_tenant,
+    without_tenant,
+)
+from neuron_scheduler.cluster.nodeset import NodeSet, from_slots
+from neuron_scheduler.cluster.postings import Postings, Values
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """
+    Nodes, pods, indexes.
+
+    Rows are numbered by (creationTimestamp, name, uid), so that every replica and every restart breaks ties alike.
+    A node that arrives out of that order, or too many holes, make the numbering stale: the next question renumbers
+    and starts with no indexes (a new *epoch*). Slots and node sets must therefore not outlive an `await`.
+    """
+
+    _slots: list[NodeState | None] = attrs.field(factory=list)
+    _nodes: list[Node | None] = attrs.field(factory=list)
+    _slot_of: dict[str, int] = attrs.field(factory=dict)
+    _headless: dict[str, NodeState] = attrs.field(factory=dict)
+    _where: dict[str, str] = attrs.field(factory=dict)
+    _assumed: set[str] = attrs.field(factory=set)
+    _live: NodeSet = 0
+    _stale: bool = False
+    _of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
+    _of_rows: Indexes[NodeState] = attrs.field(factory=Indexes[NodeState])
+
+    # What there is
+
+    @property
+    def live(self) -> NodeSet:
+        """All nodes that exist."""
+        if self._stale:
+            self._renumber()
+        return self._live
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes exist."""
+        return len(self._slot_of)
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods are bound or assumed."""
+        return len(self._where)
+
+    @property
+    def assumed_count(self) -> int:
+        """How many pods are assumed and not yet confirmed by the watch."""
+        return len(self._assumed)
+
+    def row(self, slot: int) -> NodeState:
+        """Return the row in a live slot."""
+        state = self._slots[slot]
+        if state is None:
+            raise LookupError(f"slot {slot} is empty")
+        return state
+
+    def node(self, name: str) -> NodeState | None:
+        """Return the row of a node, None if it does not exist."""
+        slot = self._slot_of.get(name)
+        return None if slot is None else self._slots[slot]
+
+    def rows(self) -> Iterator[NodeState]:
+        """Yield every node's row in slot order. For tests, start-up and explanations: no decision calls it."""
+        if self._stale:
+            self._renumber()
+        return (state for state in self._slots if state is not None)
+
+    def slot(self, name: str) -> int | None:
+        """Return the slot of a node; valid until the next `await`."""
+        if self._stale:
+            self._renumber()
+        return self._slot_of.get(name)
+
+    def tenant(self, uid: str) -> Tenant | None:
+        """Return a bound or assumed pod with what it holds."""
+        name = self._where.get(uid)
+        return None if name is None else self._state_of(name).tenants[uid]
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the name of the node a pod is bound to or assumed on."""
+        return self._where.get(uid)
+
+    def conflicts(self, uid: str) -> tuple[str, ...]:
+        """Return the keys of the other pods on the same node that claim a core this pod claims."""
+        name = self._where.get(uid)
+        return () if name is None else self._state_of(name).conflicts(uid)
+
+    def is_assumed(self, uid: str) -> bool:
+        """Tell whether a pod is assumed and not yet confirmed."""
+        return uid in self._assumed
+
+    # What changes
+
+    def put_node(self, node: Node) -> NodeState:
+        """Add a node or take its new state, and return its row."""
+        slot = self._slot_of.get(node.name)
+        if slot is None:
+            headless = self._headless.pop(node.name, None)
+            return self._insert(self._resettled(headless, node))
+        old = self.row(slot)
+        new = self._resettled(old, node)
+        if old.node.uid != node.uid:  # deleted and made anew while nobody looked: it is the youngest now
+            self._vacate(slot)
+            return self._insert(new)
+        self._put(slot, new)
+        return new
+
+    def remove_node(self, name: str) -> None:
+        """Take a node out; its pods stay on the books until they are gone themselves."""
+        slot = self._slot_of.get(name)
+        if slot is None:
+            return
+        state = self.row(slot)
+        self._vacate(slot)
+        if state.tenants:
+            self._headless[name] = state
+        holes = len(self._slots) - len(self._slot_of)
+        self._stale |= holes > len(self._slot_of) + 64
+
+    def put_pod(self, pod: Pod) -> Tenant:
+        """
+        Take a bound pod, or its new state, and return it with what it holds.
+
+        The first allocation that could be read for a uid is kept: the silicon it names is what the kubelet was told.
+        """
+        self._assumed.discard(pod.uid)
+        before = self.tenant(pod.uid)
+        same_node = self._where.get(pod.uid) == pod.node_name
+        machine = self._state_of(pod.node_name).machine
+        tenant = tenant_of(pod, machine)
+        if before is not None and same_node and before.cores:
+            changed = (
+                "" if tenant.cores == before.cores else "its allocation changed after it was bound; the first is kept"
+            )
+            tenant = attrs.evolve(tenant, cores=before.cores, problem=changed)
+        self._settle(tenant)
+        return tenant
+
+    def put_unreadable_pod(self, pod: Pod) -> None:
+        """Take a bound pod of which only identity and node could be read: an unknown holder of an unknown amount."""
+        if pod.uid not in self._where:
+            self._settle(Tenant(pod, cores=None, problem="the pod object cannot be read", unreadable=True))
+
+    def remove_pod(self, uid: str) -> str | None:
+        """Take a pod off its node and return the node's name; None if it was on no node."""
+        self._assumed.discard(uid)
+        name = self._where.pop(uid, None)
+        if name is not None:
+            self._put_state(name, without_tenant(self._state_of(name), uid))
+        return name
+
+    def assume(self, pod: Pod, cores: int = 0) -> None:
+        """
+        Take a pod as bound to `pod.node_name` from now on, before the API server says so.
+
+        Raises:
+            ValueError: the pod is on a node already, or one of the cores is not free there.
+        """
+        state = self.node(pod.node_name)
+        if pod.uid in self._where or state is None:
+            raise ValueError(f"cannot assume {pod.key} on {pod.node_name!r}: already placed, or no such node")
+        if cores & ~state.free_cores:
+            raise ValueError(f"cannot assume {pod.key} on {pod.node_name!r}: a core it was given is held already")
+        self._settle(Tenant(pod, cores=cores))
+        self._assumed.add(pod.uid)
+
+    def forget(self, uid: str) -> None:
+        """Take back an assumption; a pod that the watch has confirmed since stays."""
+        if uid in self._assumed:
+            self.remove_pod(uid)
+
+    # What is asked
+
+    def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
+        """Return the postings of something that only the node's own object decides: pods come and go beside it."""
+        if self._stale:
+            self._renumber()
+        return self._of_nodes.postings(values_of, self._nodes)
+
+    def node_column(self, number_of: Callable[[Node], int]) -> Column:
+        """Return the column of a number that only the node's own object decides."""
+        if self._stale:
+            self._renumber()
+        return self._of_nodes.column(number_of, self._nodes)
+
+    def postings(self, values_of: Callable[[NodeState], Values]) -> Postings:
+        """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
+        if self._stale:
+            self._renumber()
+        return self._of_rows.postings(values_of, self._slots)
+
+    def column(self, number_of: Callable[[NodeState], int]) -> Column:
+        """Return the up-to-date column defined by `number_of`; equal definitions share one index."""
+        if self._stale:
+            self._renumber()
+        return self._of_rows.column(number_of, self._slots)
+
+    def fork(self) -> Self:
+        """Return an independent copy: rows and planes are shared values, what is copied is lists of references."""
+        if self._stale:
+            self._renumber()
+        return type(self)(
+            slots=list(self._slots),
+            nodes=list(self._nodes),
+            slot_of=dict(self._slot_of),
+            headless=dict(self._headless),
+            where=dict(self._where),
+            assumed=set(self._assumed),
+            live=self._live,
+            of_nodes=self._of_nodes.fork(),
+            of_rows=self._of_rows.fork(),
+        )
+
+    @contextmanager
+    def what_if(self, slot: int, state: NodeState) -> Iterator[None]:
+        """Let the whole cluster, indexes included, have one row replaced inside the `with` block."""
+        before = self.row(slot)
+        self._put(slot, state)
+        try:
+            yield
+        finally:
+            self._put(slot, before)
+
+    # Rows
+
+    def _state_of(self, name: str) -> NodeState:
+        slot = self._slot_of.get(name)
+        if slot is not None:
+            return self.row(slot)
+        return self._headless.get(name) or NodeState(Node(uid="", name=name))
+
+    def _put_state(self, name: str, state: NodeState) -> None:
+        slot = self._slot_of.get(name)
+        if slot is not None:
+            self._put(slot, state)
+        elif state.tenants:
+            self._headless[name] = state
+        else:
+            self._headless.pop(name, None)
+
+    def _settle(self, tenant: Tenant) -> None:
+        """Put a pod on the node it names, off any other, in one change where it stays on the same node."""
+        uid, name = tenant.pod.uid, tenant.pod.node_name
+        if self._where.get(uid) not in (None, name):
+            self.remove_pod(uid)
+        state = self._state_of(name)
+        if uid in state.tenants:
+            state = without_tenant(state, uid)
+        self._where[uid] = name
+        self._put_state(name, with_tenant(state, tenant))
+
+    def _resettled(self, before: NodeState | None, node: Node) -> NodeState:
+        if before is None:
+            return on_node(node)
+        new = on_node(node)
+        if new.machine == before.machine:
+            return attrs.evolve(before, node=node)
+        return on_node(node, {uid: _reread(t, new) for uid, t in before.tenants.items()})
+
+    def _insert(self, state: NodeState) -> NodeState:
+        last = next((other for other in reversed(self._slots) if other is not None), None)
+        self._stale |= last is not None and _age(state) < _age(last)
+        slot = len(self._slots)
+        self._slots.append(None)
+        self._nodes.append(None)
+        self._slot_of[state.node.name] = slot
+        self._live |= 1 << slot
+        self._put(slot, state)
+        return state
+
+    def _vacate(self, slot: int) -> None:
+        del self._slot_of[self.row(slot).node.name]
+        self._live &= ~(1 << slot)
+        self._put(slot, None)
+
+    def _put(self, slot: int, state: NodeState | None) -> None:
+        old = self._slots[slot]
+        self._slots[slot] = state
+        self._nodes[slot] = state.node if state else None
+        if self._stale or state is old:
+            return
+        node = None if state is None else state.node
+        node_before = None if old is None else old.node
+        if node is not node_before and node != node_before:
+            self._of_nodes.record(slot, node_before, node)
+        if state != old:
+            self._of_rows.record(slot, old, state)
+
+    def _renumber(self) -> None:
+        states = sorted((state for state in self._slots if state is not None), key=_age)
+        self._slots = list(states)
+        self._nodes = [state.node for state in states]
+        self._slot_of = {state.node.name: slot for slot, state in enumerate(states)}
+        self._live = from_slots(range(len(states)), len(states))
+        self._of_nodes = Indexes()
+        self._of_rows = Indexes()
+        self._stale = False
+
+
+def _age(state: NodeState) -> tuple[float, str, str]:
+    return (state.node.created, state.node.name, state.node.uid)
+
+
+def _reread(tenant: Tenant, state: NodeState) -> Tenant:
+    return tenant if tenant.unreadable else tenant_of(tenant.pod, state.machine)

@@ -1,0 +1,202 @@
+"""
+One row of the cluster: a node, its pods, and the running sums that indexes read.
+
+Frozen: a change is a new row. The arithmetic of adding and removing pods lives here, so that the live cluster, a
+fork and a what-if can only agree. A node that has pods but no object yet is *headless*: it keeps account and takes
+nothing.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import attrs
+
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.resources import NOTHING, PODS, Resources, subtract
+from neuron_scheduler.model.selectors import PodAffinityTerm
+from neuron_scheduler.neuron.allocation import alloc_time_of, read
+from neuron_scheduler.neuron.catalog import Machine, machine_of
+
+_T = TypeVar("_T")
+
+
+@attrs.frozen
+class Tenant:
+    """
+    A pod on a node, with what it holds there.
+
+    Attributes:
+        cores: mask of the core bits it provably holds; None for an unknown holder; 0 without Neuron.
+        problem: why the allocation is unknown, in words; empty otherwise.
+        unreadable: the object itself could not be read, so how much it holds is unknown too.
+    """
+
+    pod: Pod
+    cores: int | None = 0
+    problem: str = ""
+    unreadable: bool = False
+
+
+NO_TENANTS: Mapping[str, Tenant] = {}
+
+
+@attrs.frozen
+class NodeState:
+    """
+    One node with all that its pods use.
+
+    Equality leaves out what no index reads (the pods themselves, the last allocation time), so that a change of those
+    enters no log.
+
+    Attributes:
+        tenants: pods by uid, terminating ones included.
+        used: sum of the tenants' requests, with `pods` counted as a resource.
+        free_cores: mask of the core bits nobody provably holds.
+        unknown_devices: the most whole devices that unknown holders may have broken into.
+        unknown_cores: the most cores that unknown holders may hold.
+        in_between: some tenant holds more than one unit but not the whole machine.
+        last_alloc_time: the latest NEURON_ALLOC_TIME given out here, ns since the epoch.
+    """
+
+    node: Node
+    machine: Machine | None = None
+    tenants: Mapping[str, Tenant] = attrs.field(default=NO_TENANTS, eq=False)
+    used: Resources = NOTHING
+    ports: tuple[HostPort, ...] = ()
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    free_cores: int = 0
+    unknown_devices: int = 0
+    unknown_cores: int = 0
+    in_between: bool = False
+    last_alloc_time: int = attrs.field(default=0, eq=False)
+
+    def free(self, resource: str) -> int:
+        """Return allocatable less used, never below 0."""
+        return max(0, self.node.allocatable.get(resource, 0) - self.used.get(resource, 0))
+
+    def conflicts(self, uid: str) -> tuple[str, ...]:
+        """Return the keys of the other pods that claim a core this pod claims."""
+        mine = self.tenants[uid].cores or 0
+        return tuple(t.pod.key for other, t in self.tenants.items() if other != uid and (t.cores or 0) & mine)
+
+
+def on_node(node: Node, tenants: Mapping[str, Tenant] = NO_TENANTS) -> NodeState:
+    """
+    Return the row of a node and its tenants.
+
+    Allocations are read again if the machine is another one than before or was not known; a reading never depends
+    on the order in which nodes and pods arrive.
+    """
+    machine = machine_of(node)
+    state = NodeState(node=node, machine=machine, free_cores=machine.all_cores if machine else 0)
+    for tenant in tenants.values():
+        state = with_tenant(state, tenant)
+    return state
+
+
+def tenant_of(pod: Pod, machine: Machine | None) -> Tenant:
+    """Read what a bound pod holds on a machine."""
+    allocation = read(pod, machine)
+    return Tenant(pod, cores=allocation.cores, problem=allocation.problem)
+
+
+def with_tenant(state: NodeState, tenant: Tenant) -> NodeState:
+    """Return the row with one pod more."""
+    pod = tenant.pod
+    used = dict(state.used)
+    for name, amount in pod.requests.items():
+        used[name] = used.get(name, 0) + amount
+    used[PODS] = used.get(PODS, 0) + 1
+    return _with_tenants(
+        state,
+        {**state.tenants, pod.uid: tenant},
+        used=used,
+        ports=state.ports + pod.host_ports,
+        anti_affinity=state.anti_affinity + pod.constraints.anti_affinity,
+        silicon=tenant.cores != 0,
+        last_alloc_time=max(state.last_alloc_time, (tenant.cores != 0 and alloc_time_of(pod)) or 0),
+    )
+
+
+def without_tenant(state: NodeState, uid: str) -> NodeState:
+    """Return the row with one pod fewer."""
+    tenants = dict(state.tenants)
+    tenant = tenants.pop(uid)
+    pod = tenant.pod
+    used = dict(subtract(state.used, pod.requests))
+    used[PODS] -= 1
+    return _with_tenants(
+        state,
+        tenants,
+        used=used,
+        ports=_less(state.ports, pod.host_ports),
+        anti_affinity=_less(state.anti_affinity, pod.constraints.anti_affinity),
+        silicon=tenant.cores != 0,
+        last_alloc_time=state.last_alloc_time,
+    )
+
+
+def _with_tenants(
+    state: NodeState,
+    tenants: Mapping[str, Tenant],
+    *,
+    used: Resources,
+    ports: tuple[HostPort, ...],
+    anti_affinity: tuple[PodAffinityTerm, ...],
+    silicon: bool,
+    last_alloc_time: int,
+) -> NodeState:
+    """Return the row with other tenants; their silicon is counted anew only if it has changed."""
+    if silicon and state.machine is not None:
+        free_cores, unknown_devices, unknown_cores, in_between = _silicon_of(state.machine, tenants)
+    else:
+        free_cores, unknown_devices = state.free_cores, state.unknown_devices
+        unknown_cores, in_between = state.unknown_cores, state.in_between
+    return NodeState(
+        node=state.node,
+        machine=state.machine,
+        tenants=tenants,
+        used=used,
+        ports=ports,
+        anti_affinity=anti_affinity,
+        free_cores=free_cores,
+        unknown_devices=unknown_devices,
+        unknown_cores=unknown_cores,
+        in_between=in_between,
+        last_alloc_time=last_alloc_time,
+    )
+
+
+def _silicon_of(machine: Machine, tenants: Mapping[str, Tenant]) -> tuple[int, int, int, bool]:
+    """Count the silicon from the tenants: two that claim one core both hold it until both are gone."""
+    held = unknown_devices = unknown_cores = 0
+    in_between = False
+    for tenant in tenants.values():
+        if tenant.cores is None:
+            devices, cores = _may_hold(tenant, machine)
+            unknown_devices += devices
+            unknown_cores += cores
+        elif tenant.cores:
+            held |= tenant.cores
+            request = tenant.pod.neuron
+            in_between |= request is not None and request.total > 1 and tenant.cores != machine.all_cores
+    return machine.all_cores & ~held, unknown_devices, unknown_cores, in_between
+
+
+def _may_hold(tenant: Tenant, machine: Machine) -> tuple[int, int]:
+    """Return the most devices an unknown holder may have broken into, and the most cores it may hold."""
+    request = tenant.pod.neuron
+    if request is None or tenant.unreadable:
+        return machine.devices, machine.cores
+    if request.unit is Unit.DEVICE:
+        return request.total, request.total * machine.cores_per_device
+    return request.total, request.total  # at worst every core lies on a device of its own
+
+
+def _less(values: tuple[_T, ...], removed: tuple[_T, ...]) -> tuple[_T, ...]:
+    rest = list(values)
+    for value in removed:
+        rest.remove(value)
+    return tuple(rest)
