@@ -1,0 +1,65 @@
+"""
+Whether a node that does not exist yet could take a pod: the line between `Unschedulable` and `SchedulerError`.
+
+Karpenter and Cluster Autoscaler add nodes for pods whose condition says `Unschedulable`. A pod that asks for 7
+devices and insists on trn1.32xlarge is refused by every node of that type, new ones included: saying
+`Unschedulable` would buy accelerators in a loop. Only what the pod says about instance types is read; any other
+constraint may be met by a new node.
+"""
+
+from functools import lru_cache
+
+from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.selectors import NodeSelectorTerm
+from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
+from neuron_scheduler.neuron.topology import illegal_count, place
+
+_MACHINES = tuple(
+    Machine(row.name, row.shape, row.devices, cores)
+    for row in INSTANCE_TYPES.values()
+    for cores in row.cores_per_device
+)
+
+
+def new_node_could_help(pod: Pod) -> bool:
+    """Tell whether some instance type that the pod allows can hold its request for Neuron on an empty node."""
+    if pod.neuron is None:
+        return True
+    unknown = ("", *(_named_types(pod.constraints) - INSTANCE_TYPES.keys()))
+    fitting = (*unknown, *_fitting(pod.neuron))
+    return any(_allows(pod.constraints, prefix + name) for name in fitting for prefix in ("", "ml."))
+
+
+@lru_cache(maxsize=1024)
+def _fitting(request: NeuronRequest) -> tuple[str, ...]:
+    """Return the known types on which the request finds a place when nobody else is there."""
+    return tuple(
+        machine.instance_type
+        for machine in _MACHINES
+        if illegal_count(machine, request) is None and place(machine, machine.all_cores, request) is not None
+    )
+
+
+def _named_types(constraints: Constraints) -> set[str]:
+    named = {constraints.node_selector.get(INSTANCE_TYPE_LABEL, "")}
+    for term in constraints.required_terms or ():
+        named |= {v for r in term.expressions if r.key == INSTANCE_TYPE_LABEL for v in r.values}
+    return {name.removeprefix("ml.") for name in named}
+
+
+def _allows(constraints: Constraints, instance_type: str) -> bool:
+    """Tell whether a node of the type could match, as far as the type decides; empty stands for a type nobody named."""
+    labels = {INSTANCE_TYPE_LABEL: instance_type}
+    wanted = constraints.node_selector.get(INSTANCE_TYPE_LABEL)
+    if wanted is not None and wanted != instance_type:
+        return False
+    terms = constraints.required_terms
+    return terms is None or any(_may_match(term, labels) for term in terms)
+
+
+def _may_match(term: NodeSelectorTerm, labels: dict[str, str]) -> bool:
+    if term.unreadable or not (term.expressions or term.fields):
+        return False
+    return all(r.matches(labels) for r in term.expressions if r.key == INSTANCE_TYPE_LABEL)

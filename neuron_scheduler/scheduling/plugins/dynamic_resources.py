@@ -1,0 +1,18 @@
+"""
+DynamicResources: claims of Dynamic Resource Allocation are refused for good.
+
+Allocating and reserving a claim is the DRA driver's and kube-scheduler's business; a pod bound without it would never
+start, because the kubelet finds the claim not reserved for it.
+"""
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.framework import PodRefusal
+
+NAME = "DynamicResources"
+REASON = "spec.resourceClaims is not supported by this scheduler; use default-scheduler for pods with resource claims"
+
+
+def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
+    """Refuse pods with resource claims."""
+    return PodRefusal(NAME, REASON, hopeless=True) if pod.constraints.resource_claims else None

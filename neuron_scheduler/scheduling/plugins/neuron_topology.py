@@ -1,0 +1,190 @@
+"""
+NeuronTopology: a legal, contiguous, free set of devices or cores, out of the smallest block that suffices.
+
+The count of free devices says nothing about whether they are connected: {0, 2, 4} is three devices and no ring. So
+nodes are posted, per request, under the *level* of the block that a placement would cut (`neuron.topology`): no
+level means no block, the lowest level in the fleet wastes least. Three refusals are kept apart: a count the type
+does not support, too little free silicon, and enough of it but in pieces.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import cast
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import CPU, MEMORY
+from neuron_scheduler.neuron.catalog import Machine, machine_of
+from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.node_resources_fit import (
+    EIGHTHS,
+    allocatable_of,
+    free_eighths,
+    insufficient,
+)
+
+NAME = "NeuronTopology"
+UNHEALTHY = "node(s) had an unhealthy Neuron device"
+UNKNOWN = "node(s) had a pod with an unknown Neuron allocation"
+NO_BLOCK = {
+    Unit.DEVICE: "node(s) didn't have a free block of Neuron devices",
+    Unit.CORE: "node(s) didn't have a free block of Neuron cores",
+}
+
+
+@attrs.frozen(cache_hash=True)
+class BlockLevel:
+    """
+    Index definition: nodes by the level of the block that a request would cut.
+
+    Attributes:
+        trusting: unknown holders count by number only (`--unknown-allocations=count-only`).
+    """
+
+    request: NeuronRequest
+    trusting: bool = False
+
+    def __call__(self, state: NodeState) -> Values:
+        """Return the node's level, or nothing if it has no block."""
+        if state.machine is None:
+            return ()
+        placement = place(state.machine, state.free_cores, self.request)
+        if placement is None or not (self.trusting or _is_safe(state, self.request)):
+            return ()
+        return (placement.level,)
+
+
+block_level = lru_cache(maxsize=1024)(BlockLevel)
+
+
+def _is_safe(state: NodeState, request: NeuronRequest) -> bool:
+    """
+    Tell whether unknown holders leave room for the request for certain.
+
+    One unit is given by count, as the device plugin itself does; anything in between needs to know which units are
+    free.
+    """
+    if not state.unknown_devices:
+        return True
+    if state.machine is None or not request.is_one_unit:
+        return False
+    if request.unit is Unit.DEVICE:
+        return whole_free_devices(state.machine, state.free_cores) > state.unknown_devices
+    return state.free_cores.bit_count() > state.unknown_cores
+
+
+def _machine(node: Node) -> Values:
+    machine = machine_of(node)
+    return () if machine is None else (machine,)
+
+
+def _unhealthy(node: Node) -> Values:
+    return (True,) if node.neuron_unhealthy else ()
+
+
+def _has_unknown(state: NodeState) -> Values:
+    return (True,) if state.unknown_devices else ()
+
+
+def _has_in_between(state: NodeState) -> Values:
+    return (True,) if state.in_between else ()
+
+
+def _free_devices(state: NodeState) -> int:
+    return whole_free_devices(state.machine, state.free_cores) if state.machine else 0
+
+
+def _free_cores(state: NodeState) -> int:
+    return state.free_cores.bit_count()
+
+
+def _imbalance(state: NodeState) -> int:
+    """Return by how many eighths the cpu and memory left differ from the silicon left."""
+    if state.machine is None:
+        return 0
+    silicon = state.free_cores.bit_count() * EIGHTHS // state.machine.cores
+    return abs(free_eighths(state, CPU, MEMORY) - silicon)
+
+
+def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
+    """Refuse pods whose request for Neuron contradicts itself."""
+    return PodRefusal(NAME, pod.refusal, hopeless=True) if pod.refusal else None
+
+
+def filter_counts(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """
+    Refuse nodes whose type does not support the count, whatever is in use on them.
+
+    A count beyond the node's allocatable is left to NodeResourcesFit: that node is too small, the count may be fine.
+    """
+    request = pod.neuron
+    if request is None:
+        return NONE_REFUSED
+    machines = cluster.node_postings(_machine)
+    refusals = []
+    for machine in cast(Sequence[Machine], machines.values):
+        sentence = illegal_count(machine, request)
+        if sentence is not None:
+            large_enough = cluster.node_column(allocatable_of(request.resource)).at_least(request.total)
+            refusals.append(Refusal(NAME, sentence, machines.get(machine) & large_enough & among, unresolvable=True))
+    return refusals
+
+
+@attrs.frozen
+class FreeBlock:
+    """The filter for a free block, with the profile's stand on unknown allocations."""
+
+    trusting: bool = False
+
+    def __call__(self, cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+        """Refuse nodes without a free block for the request, and say which of capacity and fragmentation it is."""
+        request = pod.neuron
+        if request is None:
+            return NONE_REFUSED
+        unhealthy = cluster.node_postings(_unhealthy).keyed & among
+        lacking = among & ~unhealthy & ~cluster.postings(block_level(request, self.trusting)).keyed
+        if not (unhealthy or lacking):
+            return NONE_REFUSED
+        free = cluster.column(_free_devices if request.unit is Unit.DEVICE else _free_cores)
+        exhausted = lacking & ~free.at_least(request.total)
+        doubtful = 0 if self.trusting else cluster.postings(_has_unknown).keyed & lacking & ~exhausted
+        return [
+            Refusal(NAME, UNHEALTHY, unhealthy, unresolvable=True),
+            Refusal(NAME, insufficient(request.resource), exhausted),
+            Refusal(NAME, UNKNOWN, doubtful),
+            Refusal(NAME, NO_BLOCK[request.unit], lacking & ~exhausted & ~doubtful),
+        ]
+
+
+@attrs.frozen
+class SmallestBlock:
+    """The preference for the smallest sufficient block in the fleet, for pods that ask for Neuron."""
+
+    trusting: bool = False
+
+    def __call__(self, cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+        """Return the nodes where the placement cuts the smallest block; ties as design and AWS's plugin suggest."""
+        if pod.neuron is None:
+            return among
+        levels = cluster.postings(block_level(pod.neuron, self.trusting))
+        among = next(
+            best for level in sorted(cast(Sequence[int], levels.values)) if (best := levels.get(level) & among)
+        )
+        if pod.neuron.is_one_unit:
+            among = among & ~cluster.postings(_has_in_between).keyed or among
+        return cluster.column(_imbalance).lowest(among)
+
+
+def prefer_without_neuron(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Keep pods that ask for no Neuron off nodes that have it, where there is a choice."""
+    if pod.neuron is not None:
+        return among
+    return among & ~cluster.node_postings(_machine).keyed or among

@@ -1,0 +1,132 @@
+"""
+NodeAffinity: nodeSelector, required node affinity as a filter, preferred node affinity as a weighted sum.
+
+Upstream: `plugins/nodeaffinity/node_affinity.go`. A requirement on a label is a union of that label's postings;
+only Gt and Lt look at the label's distinct values.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
+
+NAME = "NodeAffinity"
+REASON = "node(s) didn't match Pod's node affinity/selector"
+NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+CONFLICT = "pod affinity terms conflict"
+
+_FIELD = "metadata.name"
+
+
+@attrs.frozen(cache_hash=True)
+class Label:
+    """Index definition: nodes by their value of one label."""
+
+    key: str
+
+    def __call__(self, node: Node) -> Values:
+        """Return the node's value of the label."""
+        value = node.labels.get(self.key)
+        return () if value is None else (value,)
+
+
+label = lru_cache(maxsize=1024)(Label)
+
+
+def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
+    """Refuse a pod whose every required term names nodes, but no node that could exist."""
+    names = _required_names(pod)
+    return PodRefusal(NAME, CONFLICT, hopeless=True) if names is not None and not names else None
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes that do not match the node selector and at least one required term."""
+    constraints = pod.constraints
+    if not constraints.node_selector and constraints.required_terms is None:
+        return NONE_REFUSED
+    names = _required_names(pod)
+    unnamed = 0 if names is None else among & ~_named(cluster, names)
+    fitting = among & ~unnamed
+    for key, value in constraints.node_selector.items():
+        fitting &= cluster.node_postings(label(key)).get(value)
+    if constraints.required_terms is not None:
+        fitting = _any_term(cluster, constraints.required_terms, fitting)
+    return [
+        Refusal(NAME, NOT_NAMED, unnamed, unresolvable=True),
+        Refusal(NAME, REASON, among & ~unnamed & ~fitting, unresolvable=True),
+    ]
+
+
+def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes with the highest sum of weights of preferred terms."""
+    terms = pod.constraints.preferred_terms
+    if not terms:
+        return among
+    weights = Column()
+    for preferred in terms:
+        weights.add(preferred.weight, _matching(cluster, preferred.term, among))
+    return weights.highest(among)
+
+
+def _any_term(cluster: Cluster, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> NodeSet:
+    matching = 0
+    for term in terms:
+        matching |= _matching(cluster, term, among)
+    return matching
+
+
+def _matching(cluster: Cluster, term: NodeSelectorTerm, among: NodeSet) -> NodeSet:
+    if term.unreadable or not (term.expressions or term.fields):
+        return 0
+    for expression in term.expressions:
+        among &= _satisfying(cluster, expression, among)
+    for field in term.fields:
+        named = _named(cluster, field.values)
+        among &= named if field.operator is Operator.IN else ~named
+    return among
+
+
+def _satisfying(cluster: Cluster, requirement: Requirement, among: NodeSet) -> NodeSet:
+    postings = cluster.node_postings(label(requirement.key))
+    match requirement.operator:
+        case Operator.IN:
+            return postings.any_of(requirement.values)
+        case Operator.NOT_IN:
+            return among & ~postings.any_of(requirement.values)
+        case Operator.EXISTS:
+            return postings.keyed
+        case Operator.DOES_NOT_EXIST:
+            return among & ~postings.keyed
+        case Operator.GT | Operator.LT:
+            return postings.any_of(value for value in postings.values if requirement.accepts_number(str(value)))
+
+
+def _named(cluster: Cluster, names: Sequence[str] | frozenset[str]) -> NodeSet:
+    nodes = 0
+    for name in names:
+        slot = cluster.slot(name)
+        nodes |= 0 if slot is None else 1 << slot
+    return nodes
+
+
+def _required_names(pod: Pod) -> frozenset[str] | None:
+    """Return the node names that the required terms allow, None if some term does not name nodes ."""
+    terms = pod.constraints.required_terms
+    if not terms:
+        return None
+    names: set[str] = set()
+    for term in terms:
+        wanted = [set(f.values) for f in term.fields if f.key == _FIELD and f.operator is Operator.IN]
+        if not wanted:
+            return None
+        names |= set.intersection(*wanted)
+    return frozenset(names)

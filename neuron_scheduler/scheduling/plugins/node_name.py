@@ -1,0 +1,25 @@
+"""
+NodeName: a pod that names its node fits nowhere else.
+
+Upstream: `plugins/nodename/node_name.go`. Only pods without a node reach a scheduler, so it never refuses in
+practice.
+"""
+
+from collections.abc import Sequence
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+
+NAME = "NodeName"
+REASON = "node(s) didn't match the requested node name"
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse every node but the named one."""
+    if not pod.node_name:
+        return NONE_REFUSED
+    slot = cluster.slot(pod.node_name)
+    named = 0 if slot is None else 1 << slot
+    return [Refusal(NAME, REASON, among & ~named, unresolvable=True)]

@@ -1,0 +1,40 @@
+"""
+NodePorts: a host port can be taken once per protocol and address; `0.0.0.0` stands for every address.
+
+Upstream: `plugins/nodeports/node_ports.go`, `framework/types.go` (HostPortInfo).
+"""
+
+from collections.abc import Sequence
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+
+NAME = "NodePorts"
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+_ANY_ADDRESS = HostPort("TCP", 1).ip
+
+
+def _taken(state: NodeState) -> Values:
+    """Post each port under its address and under all addresses together."""
+    if not state.ports:
+        return ()
+    return tuple({key for p in state.ports for key in ((p.protocol, p.port, p.ip), (p.protocol, p.port))})
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes on which one of the pod's host ports is taken."""
+    if not pod.host_ports:
+        return NONE_REFUSED
+    taken = cluster.postings(_taken)
+    refused = 0
+    for port in pod.host_ports:
+        if port.ip == _ANY_ADDRESS:
+            refused |= taken.get((port.protocol, port.port))
+        else:
+            refused |= taken.any_of((port.protocol, port.port, ip) for ip in (port.ip, _ANY_ADDRESS))
+    return [Refusal(NAME, REASON, refused & among)]

@@ -1,0 +1,96 @@
+"""
+NodeResourcesFit: what the pod requests must be free, resource by resource; without Neuron, the emptiest node is best.
+
+Upstream: `plugins/noderesources/fit.go`. Counts only: whether the silicon that is free makes a legal set is the
+question of `neuron_topology`.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import CPU, MEMORY, PODS
+from neuron_scheduler.scheduling.framework import Refusal
+
+NAME = "NodeResourcesFit"
+TOO_MANY_PODS = "Too many pods"
+EIGHTHS = 8
+
+
+@attrs.frozen(cache_hash=True)
+class Free:
+    """Index definition: how much of a resource is free on each node."""
+
+    resource: str
+
+    def __call__(self, state: NodeState) -> int:
+        """Return the amount, never below 0."""
+        return state.free(self.resource)
+
+
+@attrs.frozen(cache_hash=True)
+class Allocatable:
+    """Index definition: how much of a resource each node has."""
+
+    resource: str
+
+    def __call__(self, node: Node) -> int:
+        """Return the amount, never below 0."""
+        return max(0, node.allocatable.get(self.resource, 0))
+
+
+# An index is looked up by its definition: one object for each makes that a look-up by identity.
+free_of = lru_cache(maxsize=1024)(Free)
+allocatable_of = lru_cache(maxsize=1024)(Allocatable)
+
+
+def insufficient(resource: str) -> str:
+    """Return kube-scheduler's reason for a resource of which too little is free."""
+    return f"Insufficient {resource}"
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes where a request exceeds what is free, each resource with a reason of its own."""
+    refusals = []
+    full = among & ~cluster.column(free_of(PODS)).at_least(1)
+    if full:
+        refusals.append(Refusal(NAME, TOO_MANY_PODS, full))
+    for resource, amount in pod.requests.items():
+        if amount <= 0:
+            continue
+        lacking = among & ~cluster.column(free_of(resource)).at_least(amount)
+        if lacking:
+            never = lacking & ~cluster.node_column(allocatable_of(resource)).at_least(amount)
+            reason = insufficient(resource)
+            refusals.append(Refusal(NAME, reason, never, unresolvable=True))
+            refusals.append(Refusal(NAME, reason, lacking & ~never))
+    return refusals
+
+
+def free_eighths(state: NodeState, *resources: str) -> int:
+    """Return the smallest free share of the resources the node has, in eighths."""
+    shares = [
+        state.free(resource) * EIGHTHS // allocatable
+        for resource in resources
+        if (allocatable := state.node.allocatable.get(resource, 0)) > 0
+    ]
+    return min(shares, default=0)
+
+
+def _emptiness(state: NodeState) -> int:
+    return free_eighths(state, CPU) + free_eighths(state, MEMORY)
+
+
+def prefer_least_allocated(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """
+    Return the nodes with the most cpu and memory left, as a sum of shares in eighths (LeastAllocated, coarsely).
+
+    Pods with Neuron are packed by their silicon instead.
+    """
+    return among if pod.neuron is not None else cluster.column(_emptiness).highest(among)

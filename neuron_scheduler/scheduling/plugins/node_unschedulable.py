@@ -1,0 +1,36 @@
+"""
+NodeUnschedulable: cordoned nodes take only pods that tolerate it. Nodes we could not read take nobody.
+
+Upstream: `plugins/nodeunschedulable/node_unschedulable.go`.
+"""
+
+from collections.abc import Sequence
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+
+NAME = "NodeUnschedulable"
+CORDONED = "node(s) were unschedulable"
+UNREADABLE = "node(s) had an object that could not be read"
+
+_CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
+
+
+def _standing(node: Node) -> Values:
+    if node.refusal:
+        return (UNREADABLE,)
+    return (CORDONED,) if node.unschedulable else ()
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse unreadable nodes, and cordoned ones unless the pod tolerates the cordon."""
+    standing = cluster.node_postings(_standing)
+    if not standing.keyed & among:
+        return NONE_REFUSED
+    reasons = (UNREADABLE,) if tolerates_all(pod.tolerations, (_CORDON,)) else (UNREADABLE, CORDONED)
+    return [Refusal(NAME, reason, standing.get(reason) & among, unresolvable=True) for reason in reasons]

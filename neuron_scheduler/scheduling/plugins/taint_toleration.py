@@ -1,0 +1,54 @@
+"""
+TaintToleration: taints keep pods away (NoSchedule, NoExecute) or make a node second choice (PreferNoSchedule).
+
+Upstream: `plugins/tainttoleration/taint_toleration.go`. Nodes are posted under their whole list of taints: a
+cluster has few different lists, so a decision looks at lists, not at nodes.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+
+NAME = "TaintToleration"
+REASON = "node(s) had untolerated taint(s)"
+
+
+def _forbidding(node: Node) -> Values:
+    taints = tuple(t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE)
+    return (taints,) if taints else ()
+
+
+def _discouraging(node: Node) -> Values:
+    taints = tuple(t for t in node.taints if t.effect is Effect.PREFER_NO_SCHEDULE)
+    return (taints,) if taints else ()
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes that have a NoSchedule or NoExecute taint which the pod does not tolerate."""
+    lists = cluster.node_postings(_forbidding)
+    if not lists.keyed & among:
+        return NONE_REFUSED
+    refused = lists.any_of(
+        taints for taints in lists.values if not tolerates_all(pod.tolerations, cast(tuple[Taint, ...], taints))
+    )
+    return [Refusal(NAME, REASON, refused & among, unresolvable=True)]
+
+
+def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes with the fewest PreferNoSchedule taints that the pod does not tolerate."""
+    lists = cluster.node_postings(_discouraging)
+    if not lists.keyed & among:
+        return among
+    tolerations = [t for t in pod.tolerations if t.effect in (None, Effect.PREFER_NO_SCHEDULE)]
+    by_count: dict[int, NodeSet] = {0: among & ~lists.keyed}
+    for taints in lists.values:
+        untolerated = sum(not any(t.tolerates(taint) for t in tolerations) for taint in cast(tuple[Taint, ...], taints))
+        by_count[untolerated] = by_count.get(untolerated, 0) | lists.get(taints) & among
+    return next(by_count[count] for count in sorted(by_count) if by_count[count])
