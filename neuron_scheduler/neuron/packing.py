@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import attrs
 
-MOST_STEPS = 20_000
+MOST_STEPS = 2_000
 """Steps of the search for several runs; beyond, the answer is "does not fit", which is the safe side."""
 MOST_PARTS = 128
 """Runs longer than one id that are searched for together; beyond, they do not fit."""
@@ -89,6 +89,7 @@ def best_start(ground: Ground, free: int, count: int) -> int | None:
 
     The smallest free block first. For runs then: fewest devices broken, smallest free run, not across a power-of-two
     border inside a device, at an end of the free run (the rest stays in one piece), lowest id.
+    Which of the two ends makes no difference worth a rule (simulated for 6 and 12 devices at full load).
     """
     if count > ground.cell or ground.cell == 1:
         starts = ground.block_starts(free, count)

@@ -82,18 +82,24 @@ def place(machine: Machine, free: int, request: NeuronRequest) -> Placement | No
     ground = _ground(machine, free, request.unit)
     if request.total > ground.free.bit_count() or illegal_count(machine, request) is not None:
         return None
-    found = _one_run(ground, request) or _divided(ground, request)
+    found = _one_set(ground, request)
+    if found is None and request.counts != (request.total,):
+        found = _divided(ground, request)
     if found is None:
         return None
     ids, containers = found
     cores = core_mask(machine, ids=ids, unit=request.unit)
-    return Placement(ids=ids, containers=containers, cores=cores, level=max(ground.level(i, 1) for i in ids))
+    level = max({ground.levels[i // ground.width] for i in ids})
+    return Placement(ids=ids, containers=containers, cores=cores, level=level)
 
 
 def core_mask(machine: Machine, *, ids: tuple[int, ...], unit: Unit) -> int:
     """Return the core bits that ids of a unit stand for."""
     width = machine.cores_per_device if unit is Unit.DEVICE else 1
-    return sum(ones(width) << i * width for i in ids)
+    mask = 0
+    for i in ids:
+        mask |= ones(width) << i * width
+    return mask
 
 
 def whole_free_devices(machine: Machine, free: int) -> int:
@@ -116,9 +122,9 @@ def largest_free_block(machine: Machine, free: int, unit: Unit) -> int:
 _Sets = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
 
 
-def _one_run(ground: Ground, request: NeuronRequest) -> _Sets | None:
-    """Return the whole pod as one run, the containers side by side from its lowest id."""
-    if request.total > ground.cell:
+def _one_set(ground: Ground, request: NeuronRequest) -> _Sets | None:
+    """Return a single container's set, or the whole pod as one run, the containers side by side from its lowest id."""
+    if request.total > ground.cell and request.counts != (request.total,):
         return None
     start = best_start(ground, ground.free, request.total)
     if start is None:
@@ -129,7 +135,7 @@ def _one_run(ground: Ground, request: NeuronRequest) -> _Sets | None:
 
 
 def _divided(ground: Ground, request: NeuronRequest) -> _Sets | None:
-    """Return the pod as several sets, or as one block."""
+    """Return the pod as several sets, which may make up one block."""
     for carrier, inside in _divisions(ground, request):
         sets = _containers(ground, request.counts, carrier=carrier, inside=inside)
         if sets is not None:
