@@ -1,0 +1,194 @@
+"""
+The command line: arguments become a `Config`, and the way the process ends becomes an exit code.
+
+Flags are `Config`'s fields under kube-scheduler's names. Whatever is wrong with them is one sentence on stderr. Decides
+nothing else: `app.py` builds and runs the scheduler, `sandbox/demo.py` the demonstration.
+"""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from neuron_scheduler import __version__, logs
+from neuron_scheduler.config import Config, boolean, duration, flag
+from neuron_scheduler.errors import ConfigurationError, LeaseLostError
+
+PROGRAM: Final = "neuron-scheduler"
+CLEAN, FAILED, MISCONFIGURED = 0, 1, 2
+
+EPILOG: Final = "Exit codes: 0 stopped as asked; 1 lost the Lease, or crashed; 2 cannot run as it is set up."
+
+_KUBE_SCHEDULERS_OWN: Final = frozenset(
+    {
+        "--authentication-kubeconfig",
+        "--authorization-always-allow-paths",
+        "--authorization-kubeconfig",
+        "--cert-dir",
+        "--config",
+        "--emulated-version",
+        "--feature-gates",
+        "--kube-api-content-type",
+        "--leader-elect-resource-lock",
+        "--profiling",
+        "--vmodule",
+        "--write-config-to",
+    }
+)
+
+log = logs.logger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments (default: the process's own) name, and return the exit code."""
+    try:
+        arguments = _parse(sys.argv[1:] if argv is None else argv)
+        if arguments.command == "demo":
+            from neuron_scheduler.sandbox import demo
+
+            return int(demo.run(arguments))
+        config = _config(arguments)
+        logs.configure(verbosity=config.v, logging_format=config.logging_format)
+    except ConfigurationError as error:
+        return _refuse(error)
+    return _run(config)
+
+
+def _run(config: Config) -> int:
+    from neuron_scheduler import app  # --help and --version do not wait for half a second of imports
+
+    code = CLEAN
+    try:
+        anyio.run(app.run, config, backend="asyncio", backend_options={"use_uvloop": True})
+    except* ConfigurationError as group:
+        code = _refuse(group)
+    except* LeaseLostError as group:
+        code = _stop(group)
+    except* Exception as group:  # noqa: BLE001 - the process ends here, and says why
+        code = _crash(group)
+    return code
+
+
+def _refuse(error: BaseException) -> int:
+    print(f"{PROGRAM}: {logs.sentence(error)}", file=sys.stderr)  # noqa: T201 - for a person, before or instead of logs
+    return MISCONFIGURED
+
+
+def _stop(error: BaseException) -> int:
+    log.error("Leaderelection lost", exc=error)
+    return FAILED
+
+
+def _crash(error: BaseException) -> int:
+    log.fatal("The scheduler ended unexpectedly", exc=error)
+    return FAILED
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """
+    Read the arguments; `--help` and `--version` print and leave.
+
+    Raises:
+        ConfigurationError: an argument is unknown, lacks its value, or cannot be read.
+    """
+    parser, commands = _parsers()
+    if "demo" in argv[:1]:
+        from neuron_scheduler.sandbox.demo import add_arguments  # the scheduler itself never loads the sandbox
+
+        add_arguments(commands["demo"])
+    try:
+        arguments, unknown = parser.parse_known_args(argv)
+    except argparse.ArgumentError as error:
+        raise ConfigurationError(str(error).removeprefix("argument ")) from None
+    if unknown:
+        raise ConfigurationError(_unknown(unknown[0], commands.get(arguments.command, parser)))
+    if arguments.command is None:
+        raise ConfigurationError("say what to do: 'run' the scheduler, or 'demo' without a cluster; --help tells more")
+    return arguments
+
+
+def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="A topology-aware Kubernetes scheduler for AWS Inferentia and Trainium devices.",
+        epilog=EPILOG,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="schedule the pods of a cluster",
+        description="Schedule the pods of a cluster. Durations are Go's: 15s, 1m30s, 500ms.",
+        epilog=EPILOG,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    _add_settings(run)
+    demo = commands.add_parser(
+        "demo",
+        help="watch the scheduler at work on an imagined fleet, without any cluster",
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    return parser, {"run": run, "demo": demo}
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    for field in attrs.fields(Config):
+        parse = field.metadata["parse"]
+        alone: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}  # as in Go: true
+        parser.add_argument(
+            *(["-v", "--v"] if field.name == "v" else [flag(field.name)]),
+            dest=field.name,
+            type=_reader(parse),
+            metavar=field.metadata["metavar"],
+            help=f"{field.metadata['help']} (default: {_shown(field.default, parse)})",
+            default=argparse.SUPPRESS,
+            **alone,
+        )
+
+
+def _reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the function that argparse calls, whose complaint it prints: ours, which names the remedy."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            words = f"{text!r} is not a number" if parse in {int, float} else str(error)
+            raise argparse.ArgumentTypeError(words) from None
+
+    return read
+
+
+def _shown(default: object, parse: Callable[[str], Any]) -> str:
+    if parse is duration:
+        return f"{default:g}s"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f"{default:g}" if isinstance(default, float) else str(default) or "none"
+
+
+def _config(arguments: argparse.Namespace) -> Config:
+    given = {key: value for key, value in vars(arguments).items() if key != "command"}
+    config = Config(**given)
+    config.check_files()
+    return config
+
+
+def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
+    """Say what is wrong with an argument nobody knows, and what was probably meant."""
+    name = argument.partition("=")[0]
+    if not name.startswith("-"):
+        return f"unexpected argument {argument!r}; every setting is a --flag"
+    if name in _KUBE_SCHEDULERS_OWN:
+        return f"{name} is a flag of kube-scheduler that means nothing here; remove it"
+    known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no public list
+    meant = difflib.get_close_matches(name, known, n=1)
+    return f"unknown flag {name}" + (f"; did you mean {meant[0]}?" if meant else f"; see {parser.prog} --help")

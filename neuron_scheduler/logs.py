@@ -1,0 +1,215 @@
+"""
+Log lines as `kubectl logs` readers know them: klog text, or klog-like JSON, on top of the standard library's logging.
+
+A line is a constant message and key/value pairs, so that it can be searched and counted:
+
+    log = logs.logger(__name__)
+    log.info("Successfully bound pod to node", pod="default/a", node="n1", evaluatedNodes=16)
+    log.v(4).info("Filtered nodes", nodes=names)
+
+Formats: klog's `internal/serialize` and `klog.go` (text), component-base's `logs/json` (JSON). Refuses to interpolate:
+a message is never formatted with values, so no value can forge a second line.
+"""
+
+import json
+import logging
+import os
+import sys
+import time
+import traceback as tracebacks
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, Final, TextIO
+
+import attrs
+
+ROOT: Final = "neuron_scheduler"
+MOST_VERBOSE: Final = 10
+SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+
+_ESCAPES: Final = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
+
+
+@attrs.frozen
+class Logger:
+    """
+    Writes the lines of one module, at one verbosity.
+
+    Pairs are keyword arguments, written in the order given. Strings are quoted, numbers and lists are JSON, an
+    exception is its sentence. `exc` adds the pair `err`, as klog names it.
+    """
+
+    _log: logging.Logger
+    _verbosity: int = 0
+
+    def v(self, verbosity: int) -> "Logger":
+        """Return the logger whose `info` lines appear from `-v=<verbosity>` on."""
+        return Logger(self._log, min(verbosity, MOST_VERBOSE))
+
+    @property
+    def enabled(self) -> bool:
+        """Whether `info` writes anything: ask before computing expensive pairs."""
+        return self._log.isEnabledFor(logging.INFO - self._verbosity)
+
+    def info(self, message: str, /, *, v: int | None = None, **pairs: Any) -> None:
+        """Write a line of severity I, at verbosity `v` if it is given."""
+        level = logging.INFO - (self._verbosity if v is None else min(v, MOST_VERBOSE))
+        if self._log.isEnabledFor(level):
+            self._log.log(level, message, extra={"pairs": pairs}, stacklevel=2)
+
+    def warning(self, message: str, /, *, exc: BaseException | None = None, **pairs: Any) -> None:
+        """Write a line of severity W: something is wrong, and the scheduler copes."""
+        self._log.warning(message, extra={"pairs": _with_error(pairs, exc)}, stacklevel=2)
+
+    def error(
+        self, message: str, /, *, exc: BaseException | None = None, traceback: bool = False, **pairs: Any
+    ) -> None:
+        """Write a line of severity E; `traceback` is for surprises, whose place in the code matters."""
+        self._log.error(message, extra={"pairs": _with_error(pairs, exc, traceback=traceback)}, stacklevel=2)
+
+    def fatal(self, message: str, /, *, exc: BaseException | None = None, **pairs: Any) -> None:
+        """Write a line of severity F with the exception's traceback: the process is about to end. Does not end it."""
+        self._log.critical(message, extra={"pairs": _with_error(pairs, exc, traceback=True)}, stacklevel=2)
+
+
+@attrs.define(eq=False)
+class Once:
+    """
+    Tells the first time from every later one, so that one warning per object is written once.
+
+    Remembers the `limit` keys seen first-or-again most recently; a forgotten key counts as new.
+    """
+
+    _limit: int = 10_000
+    _seen: dict[Hashable, None] = attrs.field(factory=dict, init=False)
+
+    def __call__(self, key: Hashable) -> bool:
+        """Return True if the key is new."""
+        new = key not in self._seen
+        if not new:
+            del self._seen[key]
+        self._seen[key] = None
+        if len(self._seen) > self._limit:
+            del self._seen[next(iter(self._seen))]
+        return new
+
+    def forget(self, key: Hashable) -> None:
+        """Let the key count as new again: its object is gone, or well."""
+        self._seen.pop(key, None)
+
+
+def logger(module: str) -> Logger:
+    """Return the logger of a module; call it once per module with `__name__`."""
+    return Logger(logging.getLogger(module))
+
+
+def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextIO | None = None) -> None:
+    """
+    Send the process's log lines to a stream (stderr, as klog does), replacing what was set before.
+
+    Args:
+        verbosity: of our own lines, as klog's `-v`. Libraries are heard from warnings on.
+        logging_format: `text` (klog) or `json`.
+        stream: where the lines go.
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(_Json() if logging_format == "json" else _Klog())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger(ROOT).setLevel(logging.INFO - min(verbosity, MOST_VERBOSE))
+    logging.captureWarnings(capture=True)
+
+
+def sentence(exc: BaseException) -> str:
+    """Return what an exception says: its text, or its type where it has none; a group is the sum of its parts."""
+    return "; ".join(dict.fromkeys(str(leaf) or type(leaf).__name__ for leaf in _leaves(exc)))
+
+
+def _leaves(exc: BaseException) -> Iterator[BaseException]:
+    if isinstance(exc, BaseExceptionGroup):
+        for part in exc.exceptions:
+            yield from _leaves(part)
+    else:
+        yield exc
+
+
+def quote(text: str) -> str:
+    """Return the text as Go's `strconv.Quote` writes it: one line, printable characters as they are."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if (known := _ESCAPES.get(character)) is not None:
+        return known
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _with_error(pairs: dict[str, Any], exc: BaseException | None, *, traceback: bool = False) -> dict[str, Any]:
+    if exc is None:
+        return pairs
+    pairs = {"err": sentence(exc), **pairs}
+    if traceback:
+        pairs["stack"] = "".join(tracebacks.format_exception(exc)).rstrip()
+    return pairs
+
+
+def _pairs(record: logging.LogRecord) -> Mapping[str, Any] | None:
+    """Return a record's pairs; None for a line of a library, which has none."""
+    pairs: Mapping[str, Any] | None = getattr(record, "pairs", None)
+    return pairs
+
+
+def _text(value: object) -> str:
+    if isinstance(value, BaseException):
+        value = sentence(value)
+    if isinstance(value, str):
+        if "\n" not in value:
+            return quote(value)
+        return "<\n" + "".join(f"\t{line}\n" for line in value.split("\n")) + " >"
+    if value is None or isinstance(value, int | float | list | tuple | dict):
+        return json.dumps(value, separators=(",", ":"), default=str)
+    return quote(str(value))
+
+
+def _json_value(value: object) -> object:
+    return sentence(value) if isinstance(value, BaseException) else str(value)
+
+
+class _Klog(logging.Formatter):
+    """klog's text: `I1121 08:15:04.123456       1 scheduler.py:88] "message" key="value" n=16`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        pairs = _pairs(record)
+        severity = SEVERITIES.get(record.levelno, "I")
+        stamp = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
+        microseconds = int(record.created % 1 * 1_000_000)
+        header = f"{severity}{stamp}.{microseconds:06d} {os.getpid():7d} {record.filename}:{record.lineno}] "
+        if pairs is None:
+            return header + super().format(record)
+        return header + quote(record.msg) + "".join(f" {key}={_text(value)}" for key, value in pairs.items())
+
+
+class _Json(logging.Formatter):
+    """One JSON object a line: ts (milliseconds), caller, msg, v (or severity from warnings on), then the pairs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        pairs = _pairs(record)
+        line: dict[str, object] = {
+            "ts": round(record.created * 1000, 3),
+            "caller": f"{record.filename}:{record.lineno}",
+            "msg": super().format(record) if pairs is None else record.msg,
+        }
+        if record.levelno < logging.WARNING:
+            line["v"] = logging.INFO - record.levelno
+        else:
+            line["severity"] = record.levelname.lower()
+        if pairs is not None:
+            line.update((key, value) for key, value in pairs.items() if key not in line)
+        return json.dumps(line, separators=(",", ":"), default=_json_value)

@@ -1,0 +1,273 @@
+"""
+What the process counts and measures, for Prometheus.
+
+kube-scheduler's names, labels and buckets where it has the metric (`pkg/scheduler/metrics/metrics.go`), so that its
+dashboards and alerts keep working; `neuron_scheduler_*` for what only we know. A metric that we could not fill
+truthfully is absent rather than zero. Refuses pod names and anything else that grows with the workload as a label.
+
+What happens is counted when it happens (the methods of `Metrics`); what is the case is asked for when someone looks
+(`State`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+import attrs
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+NONE: Final[Mapping[str, int]] = MappingProxyType({})
+RESULTS: Final = ("scheduled", "unschedulable", "error")
+QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
+MOST_ATTEMPTS_TOLD_APART: Final = 15
+
+
+@attrs.frozen
+class State:
+    """
+    What is the case at one moment, as the composition root sees it.
+
+    Attributes:
+        leader: this process holds the Lease (or needs none).
+        pending_pods: pods by queue: active, backoff, unschedulable, gated.
+        unschedulable_pods: pods by the plugin that refused them last.
+        cache_size: nodes, pods, assumed_pods.
+        unknown_holders: bound pods whose allocation cannot be read.
+        conflicting_cores: cores claimed by more than one pod.
+        binds_in_flight: Bindings sent and not yet answered.
+        binds_unknown: Bindings whose outcome is unknown and that are being sent again.
+        free_devices: wholly free devices by instance type.
+        largest_free_block: devices in the largest free block of one node, by instance type.
+    """
+
+    leader: bool = False
+    pending_pods: Mapping[str, int] = NONE
+    unschedulable_pods: Mapping[str, int] = NONE
+    cache_size: Mapping[str, int] = NONE
+    unknown_holders: int = 0
+    conflicting_cores: int = 0
+    binds_in_flight: int = 0
+    binds_unknown: int = 0
+    free_devices: Mapping[str, int] = NONE
+    largest_free_block: Mapping[str, int] = NONE
+
+
+@attrs.define(eq=False)
+class Metrics:
+    """All metrics of one scheduler process, in a registry of their own."""
+
+    profile: str = "my-scheduler"
+    lease_name: str = "my-scheduler"
+    api_host: str = ""
+    _state: Callable[[], State] = State
+    _registry: CollectorRegistry = attrs.field(factory=CollectorRegistry, init=False)
+    _attempts: dict[str, Counter] = attrs.field(init=False)
+    _attempt_seconds: dict[str, Histogram] = attrs.field(init=False)
+    _algorithm_seconds: Histogram = attrs.field(init=False)
+    _attempts_of_pod: Histogram = attrs.field(init=False)
+    _sli_seconds: Callable[[str], Histogram] = attrs.field(init=False)
+    _incoming: Callable[[str, str], Counter] = attrs.field(init=False)
+    _requests: Callable[[str, str], Counter] = attrs.field(init=False)
+    _malformed: Callable[[str], Counter] = attrs.field(init=False)
+    _ignored: Callable[[str], Counter] = attrs.field(init=False)
+    _events_dropped: Counter = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        # A `_created` series beside every counter would double the exposition for nothing.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves this one function untyped
+        self._declare_scheduling()
+        self._declare_conversation()
+        self._registry.register(_StateCollector(self))
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+
+    def _declare_scheduling(self) -> None:
+        attempts = Counter(
+            "scheduler_schedule_attempts",
+            "Attempts to schedule pods, by result.",
+            ("result", "profile"),
+            registry=self._registry,
+        )
+        seconds = Histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Scheduling attempt latency in seconds (decision and binding).",
+            ("result", "profile"),
+            buckets=_exponential(0.001, 2, 15),
+            registry=self._registry,
+        )
+        self._attempts = {result: attempts.labels(result, self.profile) for result in RESULTS}
+        self._attempt_seconds = {result: seconds.labels(result, self.profile) for result in RESULTS}
+        self._algorithm_seconds = Histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Scheduling algorithm latency in seconds.",
+            buckets=_exponential(0.001, 2, 15),
+            registry=self._registry,
+        )
+        self._attempts_of_pod = Histogram(
+            "scheduler_pod_scheduling_attempts",
+            "Number of attempts to successfully schedule a pod.",
+            buckets=_exponential(1, 2, 5),
+            registry=self._registry,
+        )
+        sli = Histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Seconds from a pod's first entry into the queue to its binding, without the time it was gated.",
+            ("attempts",),
+            buckets=_exponential(0.01, 2, 20),
+            registry=self._registry,
+        )
+        self._sli_seconds = cache(sli.labels)
+        incoming = Counter(
+            "scheduler_queue_incoming_pods",
+            "Pods added to the scheduling queues, by event and queue.",
+            ("queue", "event"),
+            registry=self._registry,
+        )
+        self._incoming = cache(incoming.labels)
+
+    def _declare_conversation(self) -> None:
+        requests = Counter(
+            "rest_client_requests",
+            "HTTP requests to the API server, by status code, method and host.",
+            ("code", "method", "host"),
+            registry=self._registry,
+        )
+        self._requests = cache(lambda code, method: requests.labels(code, method, self.api_host))
+        malformed = Counter(
+            "neuron_scheduler_malformed_objects",
+            "Objects from the API server that could not be read in full and were set aside.",
+            ("resource",),
+            registry=self._registry,
+        )
+        self._malformed = cache(malformed.labels)
+        ignored = Counter(
+            "neuron_scheduler_ignored_soft_constraints",
+            "Preferences of pods that this version does not honour, by kind, counted once a pod.",
+            ("kind",),
+            registry=self._registry,
+        )
+        self._ignored = cache(ignored.labels)
+        self._events_dropped = Counter(
+            "neuron_scheduler_events_dropped",
+            "Events not sent because their queue was full.",
+            registry=self._registry,
+        )
+
+    @property
+    def state(self) -> State:
+        """The present state, asked for anew."""
+        return self._state()
+
+    def ask(self, state: Callable[[], State]) -> None:
+        """Ask this function for the state at every scrape; it must be quick, since the event loop waits for it."""
+        self._state = state
+
+    def attempted(self, result: str, seconds: float) -> None:
+        """Count one attempt that ended as `scheduled`, `unschedulable` or `error`, from decision to binding."""
+        self._attempts[result].inc()
+        self._attempt_seconds[result].observe(seconds)
+
+    def decided(self, seconds: float) -> None:
+        """Count one decision, whatever it was."""
+        self._algorithm_seconds.observe(seconds)
+
+    def scheduled(self, *, attempts: int, seconds: float) -> None:
+        """Count a bound pod that needed so many attempts and waited so long since it was first queued, ungated."""
+        self._attempts_of_pod.observe(attempts)
+        self._sli_seconds(str(attempts) if attempts < MOST_ATTEMPTS_TOLD_APART else "15+").observe(seconds)
+
+    def queued(self, queue: str, event: str) -> None:
+        """Count a pod that enters a queue because of an event (`PodAdd`, `ScheduleAttemptFailure`, `NodeAdd`, ...)."""
+        self._incoming(queue, event).inc()
+
+    def requested(self, method: str, code: str) -> None:
+        """Count one answer of the API server; `code` is the status, or `<error>` where there was none."""
+        self._requests(code, method).inc()
+
+    def malformed(self, resource: str) -> None:
+        """Count an object of this resource (`pods`, `nodes`) that could not be read."""
+        self._malformed(resource).inc()
+
+    def ignored(self, kind: str) -> None:
+        """Count a pod's preference that is not honoured, by kind (`podAffinity`, `topologySpread`, ...)."""
+        self._ignored(kind).inc()
+
+    def event_dropped(self) -> None:
+        """Count an Event that was not sent."""
+        self._events_dropped.inc()
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+
+@attrs.define(eq=False)
+class _StateCollector:
+    """Turns the state of the moment into gauges."""
+
+    _metrics: Metrics
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: the registry asks this on registration, when the process has no state yet."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield one family a gauge."""
+        state, profile = self._metrics.state, self._metrics.profile
+        queues = dict.fromkeys(QUEUES, 0) | dict(state.pending_pods)
+        yield _by("scheduler_pending_pods", "Pending pods, by queue.", "queue", queues)
+        unschedulable = GaugeMetricFamily(
+            "scheduler_unschedulable_pods",
+            "Unschedulable pods, by the plugin that refused them last.",
+            labels=("plugin", "profile"),
+        )
+        for plugin, count in state.unschedulable_pods.items():
+            unschedulable.add_metric((plugin, profile), count)
+        yield unschedulable
+        yield _by("scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type", state.cache_size)
+        yield _by(
+            "leader_election_master_status",
+            "1 if this process is the leader, 0 if it stands by.",
+            "name",
+            {self._metrics.lease_name: int(state.leader)},
+        )
+        for name, text, number in (
+            ("unknown_holders", "Bound pods whose Neuron allocation cannot be read.", state.unknown_holders),
+            ("conflicting_cores", "Neuron cores claimed by more than one pod.", state.conflicting_cores),
+            ("binds_in_flight", "Bindings sent and not yet answered.", state.binds_in_flight),
+            ("binds_unknown", "Bindings whose outcome is unknown and that are sent again.", state.binds_unknown),
+        ):
+            yield GaugeMetricFamily(f"neuron_scheduler_{name}", text, value=number)
+        for name, text, numbers in (
+            ("free_devices", "Wholly free Neuron devices, by instance type.", state.free_devices),
+            (
+                "largest_free_block",
+                "Devices in the largest free block of one node, by instance type: a larger request waits.",
+                state.largest_free_block,
+            ),
+        ):
+            yield _by(f"neuron_scheduler_{name}", text, "instance_type", numbers)
+
+
+def _by(name: str, text: str, label: str, numbers: Mapping[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=(label,))
+    for value, number in numbers.items():
+        family.add_metric((value,), number)
+    return family
+
+
+def _exponential(start: float, factor: int, count: int) -> tuple[float, ...]:
+    """Return the upper bounds as `prometheus.ExponentialBuckets` does."""
+    return tuple(start * factor**power for power in range(count))

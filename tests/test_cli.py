@@ -1,0 +1,189 @@
+"""The command line: kube-scheduler's flags, one sentence for every mistake, and an exit code for every end."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+
+import attrs
+import pytest
+
+import neuron_scheduler
+from neuron_scheduler import cli, logs
+from neuron_scheduler.config import Config
+from neuron_scheduler.errors import ConfigurationError, LeaseLostError
+
+
+@attrs.define(eq=False)
+class App:
+    """Stands in for `app.py`: remembers the configuration and ends as it is told."""
+
+    config: Config | None = None
+    end: Callable[[], Awaitable[None]] | None = None
+
+    async def run(self, config: Config) -> None:
+        """Run as the scheduler would."""
+        self.config = config
+        if self.end is not None:
+            await self.end()
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> App:
+    """Put the stand-in in the place of the application, and leave logging alone."""
+    stand_in = App()
+    module = SimpleNamespace(run=stand_in.run)
+    monkeypatch.setitem(sys.modules, "neuron_scheduler.app", module)
+    monkeypatch.setattr(neuron_scheduler, "app", module, raising=False)
+    monkeypatch.setattr(logs, "configure", lambda **_: None)
+    return stand_in
+
+
+def ending_with(error: Exception) -> Callable[[], Awaitable[None]]:
+    """Return the end of a process that raises, from within a task group as the real one does."""
+
+    async def end() -> None:
+        raise ExceptionGroup("unhandled errors in a TaskGroup", [ExceptionGroup("again", [error])])
+
+    return end
+
+
+def test_no_flags_are_the_defaults(app: App) -> None:
+    """`run` alone is a configuration."""
+    assert cli.main(["run"]) == 0
+    assert app.config == Config()
+
+
+def test_flags_are_read_as_go_reads_them(app: App) -> None:
+    """Durations with units, truth values bare or with a value, the short -v in its three spellings."""
+    arguments = [
+        "--scheduler-name=mine",
+        "--leader-elect",
+        "--leader-elect-lease-duration=30s",
+        "--leader-elect-renew-deadline",
+        "20s",
+        "--kube-api-qps=50",
+        "--port=0",
+        "-v=4",
+        "--unknown-allocations=count-only",
+        "--pod-max-in-unschedulable-pods-duration=1m30s",
+    ]
+    assert cli.main(["run", *arguments]) == 0
+    assert app.config == Config(
+        scheduler_name="mine",
+        leader_elect_lease_duration=30.0,
+        leader_elect_renew_deadline=20.0,
+        kube_api_qps=50.0,
+        port=0,
+        v=4,
+        unknown_allocations="count-only",
+        pod_max_in_unschedulable_pods_duration=90.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("argument", "want"),
+    [
+        ("--leader-elect=false", Config(leader_elect=False)),
+        ("--leader-elect=true", Config()),
+        ("-v4", Config(v=4)),
+        ("--v=4", Config(v=4)),
+        ("--logging-format=json", Config(logging_format="json")),
+    ],
+)
+def test_spellings(app: App, argument: str, want: Config) -> None:
+    """Each spelling of a flag means the same."""
+    assert cli.main(["run", argument]) == 0
+    assert app.config == want
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param([], "say what to do: 'run' the scheduler, or 'demo'", id="no command"),
+        pytest.param(["fly"], "invalid choice: 'fly'", id="no such command"),
+        pytest.param(["run", "--prot=1"], "unknown flag --prot; did you mean --port?", id="misspelt"),
+        pytest.param(["run", "--qqq"], "unknown flag --qqq; see neuron-scheduler run --help", id="unknown"),
+        pytest.param(["run", "--lead"], "unknown flag --lead", id="abbreviations are not guessed"),
+        pytest.param(
+            ["run", "--config=f"],
+            "--config is a flag of kube-scheduler that means nothing here; remove it",
+            id="kube-scheduler's own",
+        ),
+        pytest.param(["run", "now"], "unexpected argument 'now'; every setting is a --flag", id="an argument"),
+        pytest.param(["run", "--port"], "--port: expected one argument", id="no value"),
+        pytest.param(["run", "--port=x"], "--port: 'x' is not a number", id="no number"),
+        pytest.param(
+            ["run", "--shutdown-grace-period=5"],
+            "--shutdown-grace-period: '5' is not a duration; write 15s, 1m30s or 500ms",
+            id="no unit",
+        ),
+        pytest.param(["run", "--leader-elect=maybe"], "--leader-elect: 'maybe' is neither true nor false", id="maybe"),
+        pytest.param(["run", "--port=-1"], "--port is -1; it must be 0 to 65535", id="out of range"),
+        pytest.param(["run", "--kubeconfig=/no/such"], "--kubeconfig: there is no file /no/such", id="no file"),
+    ],
+)
+def test_mistakes(app: App, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str) -> None:
+    """Every mistake is one line on stderr and exit code 2, and nothing runs."""
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("neuron-scheduler: ")
+    assert sentence in err
+    assert app.config is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        pytest.param(
+            ConfigurationError("the ServiceAccount may not list pods; apply manifests/"),
+            2,
+            "neuron-scheduler: the ServiceAccount may not list pods; apply manifests/\n",
+            id="no rights",
+        ),
+        pytest.param(LeaseLostError("not renewed for 10 s"), 1, "", id="lost the Lease"),
+        pytest.param(ZeroDivisionError("a bug"), 1, "", id="crashed"),
+    ],
+)
+def test_ends(
+    app: App,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    error: Exception,
+    code: int,
+    said: str,
+) -> None:
+    """A missing right is a sentence and 2; a lost Lease and a crash are logged and 1, only the crash with its place."""
+    app.end = ending_with(error)
+    assert cli.main(["run"]) == code
+    assert capsys.readouterr().err == said
+    pairs = [getattr(record, "pairs", {}) for record in caplog.records]
+    assert [pair["err"] for pair in pairs] == ([] if said else [str(error)])
+    assert any("stack" in pair for pair in pairs) == isinstance(error, ZeroDivisionError)
+
+
+def test_it_runs_on_uvloop(app: App) -> None:
+    """The event loop is uvloop's."""
+    seen = []
+
+    async def look() -> None:
+        seen.append(type(asyncio.get_running_loop()).__module__)
+
+    app.end = look
+    assert cli.main(["run"]) == 0
+    assert seen == ["uvloop"]
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both print and leave with 0; help names every flag and the risk of the risky one."""
+    for arguments in (["--version"], ["run", "--help"]):
+        with pytest.raises(SystemExit) as left:
+            cli.main(arguments)
+        assert left.value.code == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"neuron-scheduler {neuron_scheduler.__version__}\n")
+    assert "RISK" in out
+    for field in attrs.fields(Config):
+        assert f"--{field.name.replace('_', '-')} " in out

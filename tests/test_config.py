@@ -1,0 +1,128 @@
+"""Settings are what a user of kube-scheduler expects, and contradictions never start a process."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.config import Config, boolean, duration
+from neuron_scheduler.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("15s", 15), ("1m30s", 90), ("500ms", 0.5), ("1.5h", 5400), (".5s", 0.5), ("0", 0), ("0s", 0), ("2us", 2e-6)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    """Go's durations are read."""
+    assert duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "15", "s", "15 s", "-1s", "15s ", "1_0s", "1s30", "\u0661s", "1e3s", "0x1s"])
+def test_no_durations(text: str) -> None:
+    """What Go refuses is refused, and so is a negative time."""
+    with pytest.raises(ValueError, match="is not a duration; write 15s"):
+        duration(text)
+
+
+def test_booleans() -> None:
+    """Go's truth values are read and nothing else."""
+    assert [boolean(text) for text in ("true", "1", "T", "false", "0", "F")] == [True] * 3 + [False] * 3
+    with pytest.raises(ValueError, match="neither true nor false"):
+        boolean("yes")
+
+
+def test_the_defaults_hold_together() -> None:
+    """With no flag at all, a Binding ends before the Lease of its leader may pass on."""
+    config = Config()
+    assert config.bind_timeout == 4
+    assert config.leader_elect_renew_deadline + config.bind_timeout < config.leader_elect_lease_duration
+    assert (config.leader_elect_resource_namespace, config.leader_elect_resource_name) == (
+        "kube-system",
+        "my-scheduler",
+    )
+    assert not config.serves_tls
+
+
+def test_a_short_lease_shortens_the_bind_timeout() -> None:
+    """A Binding gets the time between deadline and expiry at most; without a Lease it gets its own limit."""
+    short = Config(leader_elect_lease_duration=3, leader_elect_renew_deadline=2, leader_elect_retry_period=0.5)
+    assert short.bind_timeout == 0.8
+    assert Config(leader_elect=False, leader_elect_renew_deadline=99).bind_timeout == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        pytest.param({"port": 70000}, "--port is 70000; it must be 0 to 65535", id="no such port"),
+        pytest.param({"v": -1}, "--v is -1; it must be 0 to 10", id="verbosity"),
+        pytest.param({"kube_api_qps": float("nan")}, "--kube-api-qps is nan", id="not a number"),
+        pytest.param({"kube_api_burst": 0}, "--kube-api-burst is 0", id="no write ever"),
+        pytest.param({"bind_concurrency": 0}, "--bind-concurrency is 0; it must be 1 to 1024", id="no bind ever"),
+        pytest.param(
+            {"pod_initial_backoff_seconds": 20.0},
+            r"--pod-initial-backoff-seconds \(20\) is longer than --pod-max-backoff-seconds \(10\)",
+            id="backoff shrinks",
+        ),
+        pytest.param({"scheduler_name": ""}, "--scheduler-name is ''; it must be a Kubernetes name", id="no name"),
+        pytest.param({"leader_elect_resource_name": "a/b"}, "--leader-elect-resource-name is 'a/b'", id="a path"),
+        pytest.param({"logging_format": "xml"}, "--logging-format is 'xml'; it must be text or json", id="format"),
+        pytest.param(
+            {"unknown_allocations": "guess"},
+            "--unknown-allocations is 'guess'; it must be pessimistic or count-only",
+            id="policy",
+        ),
+        pytest.param({"leader_elect_lease_duration": 15.5}, "a Lease counts in whole seconds", id="half a second"),
+        pytest.param(
+            {"leader_elect_renew_deadline": 15.0},
+            r"--leader-elect-renew-deadline \(15s\) must be below --leader-elect-lease-duration \(15s\)",
+            id="deadline not below duration",
+        ),
+        pytest.param(
+            {"leader_elect_retry_period": 8.5},
+            r"--leader-elect-retry-period \(8.5s\) must be above 0 and, times 1.2, below",
+            id="one retry and it is over",
+        ),
+        pytest.param({"leader_elect_retry_period": 0.0}, "must be above 0", id="retry without pause"),
+        pytest.param(
+            {"leader_elect_renew_deadline": 14.9},
+            "must exceed --leader-elect-renew-deadline .* by 0.625s or more",
+            id="no time left for a Binding",
+        ),
+        pytest.param({"tls_cert_file": "c"}, "--tls-cert-file needs --tls-private-key-file beside it", id="no key"),
+        pytest.param(
+            {"tls_private_key_file": "k"}, "--tls-private-key-file needs --tls-cert-file", id="no certificate"
+        ),
+        pytest.param(
+            {"tls_cert_file": "c", "tls_private_key_file": "k", "port": 10259},
+            "--port and --secure-port are both 10259",
+            id="one port twice",
+        ),
+    ],
+)
+def test_contradictions(settings: dict[str, Any], complaint: str) -> None:
+    """Each impossible setting is one sentence that names the flag."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        Config(**settings)
+
+
+def test_files_are_looked_at(tmp_path: Path) -> None:
+    """A file that is not there is told by flag and path; one that is there is fine."""
+    there = tmp_path / "kubeconfig"
+    there.touch()
+    Config(kubeconfig=str(there)).check_files()
+    Config().check_files()
+    with pytest.raises(ConfigurationError, match=r"--kubeconfig: there is no file .*/missing"):
+        Config(kubeconfig=str(tmp_path / "missing")).check_files()
+    with pytest.raises(ConfigurationError, match="--kubeconfig: there is no file"):
+        Config(kubeconfig=str(tmp_path)).check_files()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file(tmp_path: Path) -> None:
+    """A file of somebody else's is told before anything starts."""
+    secret = tmp_path / "key"
+    secret.touch(mode=0)
+    with pytest.raises(ConfigurationError, match="is not readable by this user"):
+        Config(kubeconfig=str(secret)).check_files()

@@ -1,0 +1,167 @@
+"""Log lines are klog's to the letter, and no value can forge one."""
+
+import io
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from neuron_scheduler import logs
+
+HEADER = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} {1,7}\d+ (test_logs\.py:\d+)\] (.*)\Z", re.DOTALL)
+
+log = logs.logger("neuron_scheduler.tests")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Give the root logger back as it was."""
+    root, ours = logging.getLogger(), logging.getLogger(logs.ROOT)
+    before = (root.handlers[:], root.level, ours.level)
+    root.handlers.clear()
+    yield
+    root.handlers[:], level, our_level = before
+    root.setLevel(level)
+    ours.setLevel(our_level)
+    logging.captureWarnings(capture=False)
+
+
+def configured(**settings: Any) -> io.StringIO:
+    """Log into the stream that is returned."""
+    stream = io.StringIO()
+    logs.configure(stream=stream, **settings)
+    return stream
+
+
+def body(line: str) -> str:
+    """Return what follows the header of a klog line."""
+    match = HEADER.match(line.removesuffix("\n"))
+    assert match is not None, line
+    return match[3]
+
+
+def test_a_line_is_klogs() -> None:
+    """Header, quoted message, quoted strings, bare numbers: as kube-scheduler writes its bind line."""
+    stream = configured()
+    log.info("Successfully bound pod to node", pod="default/a", node="n1", evaluatedNodes=16, feasibleNodes=3)
+    line = stream.getvalue()
+    assert body(line) == (
+        '"Successfully bound pod to node" pod="default/a" node="n1" evaluatedNodes=16 feasibleNodes=3'
+    )
+    assert f" {os.getpid():7d} test_logs.py:" in line
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        pytest.param('say "hi"', r'"say \"hi\""', id="quotes"),
+        pytest.param("a\\b\tc\x00\x7f", r'"a\\b\tc\x00\x7f"', id="control characters"),
+        pytest.param("größe 東", '"größe 東"', id="printable beyond ASCII stays"),
+        pytest.param("\u200b\ud800", r'"\u200b\ud800"', id="what cannot be printed is escaped"),
+        pytest.param("\U000e0001", r'"\U000e0001"', id="beyond the basic plane"),
+        pytest.param("one\ntwo", "<\n\tone\n\ttwo\n >", id="several lines are indented, as klog does"),
+        pytest.param([0, 1, 2], "[0,1,2]", id="a list is JSON"),
+        pytest.param({"n1": "why"}, '{"n1":"why"}', id="a mapping is JSON"),
+        pytest.param(True, "true", id="a truth value"),
+        pytest.param(None, "null", id="nothing"),
+        pytest.param(1.5, "1.5", id="a fraction"),
+        pytest.param(OSError("gone"), '"gone"', id="an exception is its sentence"),
+        pytest.param(TimeoutError(), '"TimeoutError"', id="an exception without words is its type"),
+        pytest.param(frozenset({1}), '"frozenset({1})"', id="anything else is quoted"),
+    ],
+)
+def test_values(value: object, want: str) -> None:
+    """Each kind of value is written as klog writes it."""
+    stream = configured()
+    log.info("m", key=value)
+    assert body(stream.getvalue()) == f'"m" key={want}'
+
+
+def test_severities() -> None:
+    """Warnings, errors and fatal lines carry their letter, and `err` comes first."""
+    stream = configured()
+    log.warning("w", exc=OSError("gone"), resource="pods")
+    log.error("e", exc=OSError("gone"))
+    log.fatal("f")
+    lines = stream.getvalue().splitlines()
+    assert [line[0] for line in lines] == ["W", "E", "F"]
+    assert body(lines[0]) == '"w" err="gone" resource="pods"'
+
+
+def test_a_surprise_shows_its_place() -> None:
+    """A traceback is an indented pair of the same line."""
+    stream = configured()
+    with pytest.raises(ValueError, match="odd") as caught:
+        int("odd")
+    log.error("Unexpected", exc=caught.value, traceback=True)
+    text = stream.getvalue()
+    assert '"Unexpected" err="invalid literal for int() with base 10: ' in text
+    assert "stack=<\n\tTraceback (most recent call last):\n" in text
+    assert text.endswith("'odd'\n >\n")
+
+
+def test_a_group_is_the_sum_of_its_parts() -> None:
+    """What several tasks said is said once each."""
+    group = ExceptionGroup("tasks", [OSError("gone"), ExceptionGroup("more", [OSError("gone"), ValueError("odd")])])
+    assert logs.sentence(group) == "gone; odd"
+
+
+def test_verbosity() -> None:
+    """A line appears from its verbosity on, by either spelling, and a logger knows whether it would write."""
+    stream = configured(verbosity=4)
+    log.v(4).info("four")
+    log.v(5).info("five")
+    log.info("also four", v=4)
+    log.info("also five", v=5)
+    assert [body(line) for line in stream.getvalue().splitlines()] == ['"four"', '"also four"']
+    assert (log.enabled, log.v(4).enabled, log.v(5).enabled, log.v(99).enabled) == (True, True, False, False)
+
+
+def test_a_percent_sign_is_no_format() -> None:
+    """AWS's extension has a literal %v in one of its lines."""
+    stream = configured()
+    log.info("Determine if the pod %v is NeuronDevice")
+    assert body(stream.getvalue()) == '"Determine if the pod %v is NeuronDevice"'
+
+
+def test_lines_of_libraries() -> None:
+    """A library is heard from warnings on, unquoted as klog's unstructured lines are."""
+    stream = configured()
+    logging.getLogger("aiohttp").info("hidden")
+    logging.getLogger("aiohttp").warning("loud %d", 1)
+    assert body(stream.getvalue()) == "loud 1"
+
+
+def test_json() -> None:
+    """One object a line with klog's keys; a pair cannot overwrite them."""
+    stream = configured(logging_format="json")
+    log.v(2).info("bound", pod="default/a", n=3, ts="forged", why=OSError("gone"))
+    log.error("failed", exc=OSError("a\nb"))
+    logging.getLogger("aiohttp").warning("loud %d", 1)
+    first, second, third = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert list(first) == ["ts", "caller", "msg", "v", "pod", "n", "why"]
+    assert first["ts"] > 1e12
+    assert re.fullmatch(r"test_logs\.py:\d+", first["caller"])
+    assert (first["v"], first["n"], first["why"]) == (2, 3, "gone")
+    assert (second["severity"], second["err"], "v" in second) == ("error", "a\nb", False)
+    assert third["msg"] == "loud 1"
+
+
+def test_configuring_twice_writes_once() -> None:
+    """The last configuration counts."""
+    first, second = configured(), configured()
+    log.info("m")
+    assert (first.getvalue(), second.getvalue().count("\n")) == ("", 1)
+
+
+def test_once() -> None:
+    """A key is new once, until it is forgotten or crowded out by others."""
+    once = logs.Once(limit=2)
+    assert [once("a"), once("a"), once("b"), once("a"), once("c")] == [True, False, True, False, True]
+    assert once("b"), "b was the one seen longest ago"
+    once.forget("b")
+    assert once("b")

@@ -1,0 +1,113 @@
+"""The metrics are kube-scheduler's by name, label and bucket, and grow with nothing but the fleet's variety."""
+
+import pytest
+
+from neuron_scheduler.metrics import Metrics, State
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    """Return every sample, keyed as it is written: `name{label="value"}`."""
+    body, _ = metrics.exposition()
+    lines = (line.rpartition(" ") for line in body.decode().splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_an_attempt_is_counted_and_timed() -> None:
+    """Results and profile are the labels, upstream's powers of two the buckets."""
+    metrics = Metrics(profile="p")
+    metrics.attempted("scheduled", 0.0015)
+    metrics.attempted("unschedulable", 0.5)
+    metrics.decided(0.00001)
+    seen = samples(metrics)
+    assert seen['scheduler_schedule_attempts_total{profile="p",result="scheduled"}'] == 1
+    assert seen['scheduler_schedule_attempts_total{profile="p",result="error"}'] == 0
+    bucket = 'scheduler_scheduling_attempt_duration_seconds_bucket{{le="{}",profile="p",result="scheduled"}}'
+    assert (seen[bucket.format("0.001")], seen[bucket.format("0.002")], seen[bucket.format("16.384")]) == (0, 1, 1)
+    assert seen['scheduler_scheduling_algorithm_duration_seconds_bucket{le="0.001"}'] == 1
+
+
+@pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (400, "15+")])
+def test_a_scheduled_pod_is_told_apart_by_its_attempts(attempts: int, label: str) -> None:
+    """From 15 attempts on there is one label, as upstream."""
+    metrics = Metrics()
+    metrics.scheduled(attempts=attempts, seconds=3)
+    seen = samples(metrics)
+    assert seen[f'scheduler_pod_scheduling_sli_duration_seconds_count{{attempts="{label}"}}'] == 1
+    assert seen["scheduler_pod_scheduling_attempts_sum"] == attempts
+
+
+def test_the_rest_of_what_is_counted() -> None:
+    """Each method adds one to its counter."""
+    metrics = Metrics(api_host="127.0.0.1:6443")
+    metrics.queued("active", "PodAdd")
+    metrics.requested("POST", "201")
+    metrics.requested("POST", "201")
+    metrics.malformed("pods")
+    metrics.ignored("podAffinity")
+    metrics.event_dropped()
+    seen = samples(metrics)
+    assert seen['scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"}'] == 1
+    assert seen['rest_client_requests_total{code="201",host="127.0.0.1:6443",method="POST"}'] == 2
+    assert seen['neuron_scheduler_malformed_objects_total{resource="pods"}'] == 1
+    assert seen['neuron_scheduler_ignored_soft_constraints_total{kind="podAffinity"}'] == 1
+    assert seen["neuron_scheduler_events_dropped_total"] == 1
+
+
+def test_the_state_is_asked_for_at_every_scrape() -> None:
+    """Gauges show the state of the moment of the scrape."""
+    metrics = Metrics(profile="p", lease_name="l")
+    assert samples(metrics)['leader_election_master_status{name="l"}'] == 0
+    metrics.ask(
+        lambda: State(
+            leader=True,
+            pending_pods={"active": 2},
+            unschedulable_pods={"NeuronTopology": 3},
+            cache_size={"nodes": 4, "pods": 5, "assumed_pods": 6},
+            unknown_holders=7,
+            conflicting_cores=8,
+            binds_in_flight=9,
+            binds_unknown=10,
+            free_devices={"trn1.32xlarge": 11},
+            largest_free_block={"trn1.32xlarge": 8},
+        )
+    )
+    seen = samples(metrics)
+    assert {
+        'leader_election_master_status{name="l"}': 1,
+        'scheduler_pending_pods{queue="active"}': 2,
+        'scheduler_pending_pods{queue="gated"}': 0,
+        'scheduler_unschedulable_pods{plugin="NeuronTopology",profile="p"}': 3,
+        'scheduler_cache_size{type="assumed_pods"}': 6,
+        "neuron_scheduler_unknown_holders": 7,
+        "neuron_scheduler_conflicting_cores": 8,
+        "neuron_scheduler_binds_in_flight": 9,
+        "neuron_scheduler_binds_unknown": 10,
+        'neuron_scheduler_free_devices{instance_type="trn1.32xlarge"}': 11,
+        'neuron_scheduler_largest_free_block{instance_type="trn1.32xlarge"}': 8,
+    }.items() <= seen.items()
+
+
+def test_the_process_itself_is_measured() -> None:
+    """Memory and garbage collection are shown, and no series says when another was created."""
+    seen = samples(Metrics())
+    assert seen["process_resident_memory_bytes"] > 0
+    assert any(name.startswith("python_gc_") for name in seen)
+    assert not any("_created" in name for name in seen)
+
+
+def test_two_processes_in_one_share_nothing() -> None:
+    """A registry belongs to its scheduler, so that two run beside each other in a test."""
+    one, other = Metrics(), Metrics()
+    one.event_dropped()
+    assert samples(other)["neuron_scheduler_events_dropped_total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("accept", "want"),
+    [("", "text/plain"), ("application/openmetrics-text; version=1.0.0", "application/openmetrics-text")],
+)
+def test_the_reader_chooses_the_format(accept: str, want: str) -> None:
+    """Prometheus asks for OpenMetrics and gets it, anyone else gets text."""
+    body, content_type = Metrics().exposition(accept)
+    assert content_type.startswith(want)
+    assert body.endswith(b"# EOF\n") == ("openmetrics" in want)

@@ -1,0 +1,149 @@
+"""Probes get kube-scheduler's answers, over HTTP and HTTPS."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import attrs
+import pytest
+import trustme
+
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.server import Check, Endpoints, lease_watchdog, serving
+
+
+@attrs.define(eq=False)
+class Health:
+    """Two checks that a test switches, and the endpoints in front of them."""
+
+    port: int
+    problem: str | None = None
+    unready: str | None = None
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[aiohttp.ClientSession]:
+        """Serve, and give a client."""
+        live: dict[str, Check] = {"leaderElection": lambda: self.problem}
+        ready: dict[str, Check] = {"informer-sync": lambda: self.unready}
+        endpoints = Endpoints(address="127.0.0.1", port=self.port)
+        async with (
+            serving(endpoints, live=live, ready=ready, metrics=Metrics()),
+            aiohttp.ClientSession(f"http://127.0.0.1:{self.port}", trust_env=False) as client,
+        ):
+            yield client
+
+
+@pytest.fixture
+def health(free_tcp_port: int) -> Health:
+    """Checks on a free port."""
+    return Health(free_tcp_port)
+
+
+async def get(client: aiohttp.ClientSession, path: str) -> tuple[int, str]:
+    """Return status and text."""
+    async with client.get(path) as response:
+        return response.status, await response.text()
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+async def test_all_is_well(health: Health, path: str) -> None:
+    """A probe reads `ok`."""
+    async with health.served() as client:
+        assert await get(client, path) == (200, "ok")
+
+
+async def test_verbose_lists_the_checks(health: Health) -> None:
+    """The list looks like kube-scheduler's."""
+    async with health.served() as client:
+        assert await get(client, "/readyz?verbose") == (
+            200,
+            "[+]ping ok\n[+]informer-sync ok\nreadyz check passed\n",
+        )
+
+
+async def test_a_failing_check_names_itself(health: Health) -> None:
+    """Liveness and readiness fail on their own, with the reason, and recover."""
+    async with health.served() as client:
+        health.unready = "nodes are not listed yet"
+        assert await get(client, "/readyz") == (
+            500,
+            "[+]ping ok\n[-]informer-sync failed: nodes are not listed yet\nreadyz check failed\n",
+        )
+        assert await get(client, "/livez") == (200, "ok")
+        health.unready, health.problem = None, "the Lease was last renewed 40 s ago"
+        assert (await get(client, "/readyz"))[0] == 200
+        assert [(await get(client, path))[0] for path in ("/livez", "/healthz")] == [500, 500]
+
+
+async def test_metrics_and_nothing_else(health: Health) -> None:
+    """/metrics is Prometheus text; other paths do not exist, other methods are refused."""
+    async with health.served() as client:
+        async with client.get("/metrics") as response:
+            assert response.headers["Content-Type"].startswith("text/plain")
+            assert "scheduler_pending_pods" in await response.text()
+        assert (await get(client, "/debug/pprof"))[0] == 404
+        async with client.post("/healthz") as response:
+            assert response.status == 405
+        async with client.head("/healthz") as response:
+            assert response.status == 200
+
+
+async def test_a_taken_port_is_a_sentence(health: Health) -> None:
+    """Two processes on one port: the second says which flag to change."""
+    async with health.served():
+        with pytest.raises(ConfigurationError, match=rf"cannot listen on 127.0.0.1:{health.port} .*another --port"):
+            async with health.served():
+                pass
+
+
+async def test_port_zero_is_off() -> None:
+    """With both ports off nothing listens, and that is no error."""
+    async with serving(Endpoints(address="192.0.2.1", port=0), live={}, ready={}, metrics=Metrics()):
+        pass
+
+
+async def test_https(tmp_path: Path, free_tcp_port: int) -> None:
+    """With a certificate the same endpoints are there over TLS."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    issued.private_key_pem.write_to_path(key)
+    for blob in issued.cert_chain_pems:
+        blob.write_to_path(cert, append=True)
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    endpoints = Endpoints(
+        address="127.0.0.1", port=0, secure_port=free_tcp_port, cert_file=str(cert), key_file=str(key)
+    )
+    async with (
+        serving(endpoints, live={}, ready={}, metrics=Metrics()),
+        aiohttp.ClientSession(trust_env=False) as client,
+        client.get(f"https://127.0.0.1:{free_tcp_port}/livez", ssl=context) as response,
+    ):
+        assert await response.text() == "ok"
+
+
+async def test_a_useless_certificate_is_a_sentence(tmp_path: Path, free_tcp_port: int) -> None:
+    """What is no certificate is told by flag and path."""
+    (tmp_path / "nonsense").write_text("nonsense")
+    path = str(tmp_path / "nonsense")
+    endpoints = Endpoints(address="127.0.0.1", port=0, secure_port=free_tcp_port, cert_file=path, key_file=path)
+    with pytest.raises(ConfigurationError, match=r"cannot use --tls-cert-file .*nonsense"):
+        async with serving(endpoints, live={}, ready={}, metrics=Metrics()):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("renewed", "now", "want"),
+    [
+        pytest.param(None, 1e9, None, id="a follower never fails"),
+        pytest.param(100.0, 135.0, None, id="late, but within lease duration and tolerance"),
+        pytest.param(100.0, 136.0, "the Lease was last renewed 36 s ago; it lasts 15 s", id="stuck"),
+    ],
+)
+def test_the_watchdog(renewed: float | None, now: float, want: str | None) -> None:
+    """A leader that has not renewed for lease duration and 20 s is dead, whatever else it does."""
+    assert lease_watchdog(renewed_at=lambda: renewed, clock=lambda: now, lease_duration=15)() == want
