@@ -1,0 +1,349 @@
+"""What `kubectl apply -k manifests/` gives a cluster: accepted by a real API server, and doing there what it says."""
+
+import json
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+
+import anyio
+import pytest
+import yaml
+
+from neuron_scheduler import __version__, cli
+from neuron_scheduler.config import Config
+from tests.control_plane.objects import bind, create_pod, pod_manifest
+from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
+from tests.control_plane.server import ControlPlane, run_control_plane
+
+ROOT = Path(__file__).parents[1]
+TOOLS = Path(sys.executable).parent
+ACCOUNT = "system:serviceaccount:kube-system:my-scheduler"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler"
+PODS = "/api/v1/namespaces/default/pods"
+ALLOCATION = {"AWS_NEURON_IDS": "0", "NEURON_ALLOC_TIME": "1", "NEURON_ALLOCATED": "false"}
+KEYS = [
+    *ALLOCATION,
+    "NEURON_RESOURCE_TYPE",
+    "NEURON_CORES",
+    "NEURON_DEVS",
+    "neuron-scheduler/allocation",
+    "neuron-scheduler/leader",
+]
+# What AWS's documentation gives the device plugin on pods.
+PLUGIN_ROLE = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "neuron-device-plugin"},
+    "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["update", "patch", "get", "list", "watch"]}],
+}
+PLUGIN_BINDING = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "neuron-device-plugin"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "neuron-device-plugin"},
+    "subjects": [{"kind": "ServiceAccount", "name": "neuron-device-plugin", "namespace": "kube-system"}],
+}
+
+
+def kubectl(*arguments: str | Path) -> str:
+    """Run the user's own kubectl, and return what it prints."""
+    done = subprocess.run([TOOLS / "kubectl", *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def rendered() -> dict[str, Object]:
+    """Return what the kustomization renders to, by `Kind/name`."""
+    objects = yaml.safe_load_all(kubectl("kustomize", "manifests/"))
+    return {f"{item['kind']}/{item['metadata']['name']}": item for item in objects}
+
+
+@pytest.fixture(scope="module")
+def examples() -> dict[str, Object]:
+    """Return the example pods by file name."""
+    return {
+        path.stem: yaml.safe_load(path.read_text()) for path in sorted((ROOT / "manifests/examples").glob("*.yaml"))
+    }
+
+
+@pytest.fixture(scope="module")
+async def plane() -> AsyncIterator[ControlPlane]:
+    """
+    Run an API server of our own, on which the manifests are applied once, as a user does.
+
+    Not the one of the session: an API server stops watching Leases for good when its last policy with a Lease as
+    parameter loses its binding (kubernetes/kubernetes#130887), so that the manifests cannot be deleted and reapplied.
+    """
+    async with run_control_plane() as plane:
+        kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
+        await anyio.to_thread.run_sync(kubectl, "apply", "-k", "manifests/", "--kubeconfig", kubeconfig)
+        await plane.admin.apply(PLUGIN_ROLE)
+        await plane.admin.apply(PLUGIN_BINDING)
+
+        async def forgery_refused() -> bool:
+            forged = pod_manifest("forged", annotations=ALLOCATION)
+            status, _ = await plane.admin.request("POST", PODS, forged, dryRun="All")
+            return status == 403
+
+        await until(forgery_refused)
+        yield plane
+
+
+async def until(met: Callable[[], Awaitable[bool]]) -> None:
+    """Ask until the answer is yes: an API server tells nobody when a policy has reached its admission."""
+    with anyio.fail_after(20):
+        while not await met():  # noqa: ASYNC110 - the condition is another process's
+            await anyio.sleep(0.02)
+
+
+def refusal(answer: Object) -> str:
+    """Return the sentence a policy refused with."""
+    return str(answer["message"]).rpartition("denied request: ")[2]
+
+
+async def bind_as(api: RestClient, name: str, annotations: Mapping[str, str], **parameters: str) -> tuple[int, Object]:
+    """Bind a pod by name; return status and answer."""
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "annotations": dict(annotations)},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    return await api.request("POST", f"{PODS}/{name}/binding", binding, **parameters)
+
+
+async def hold_lease(api: RestClient, holder: str) -> None:
+    """Let the Lease have this holder."""
+    metadata = {"name": "my-scheduler", "namespace": "kube-system"}
+    await api.apply(
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
+        }
+    )
+
+
+# -- without a cluster -------------------------------------------------------------------------------------------------
+
+
+def test_the_kustomization_is_complete(rendered: dict[str, Object]) -> None:
+    """Every object is there, labelled, and in kube-system where it has a namespace."""
+    assert sorted(rendered) == [
+        "ClusterRole/my-scheduler",
+        "ClusterRoleBinding/my-scheduler",
+        "Deployment/my-scheduler",
+        "PodDisruptionBudget/my-scheduler",
+        "Role/my-scheduler",
+        "RoleBinding/my-scheduler",
+        "ServiceAccount/my-scheduler",
+        "ValidatingAdmissionPolicy/my-scheduler-allocations",
+        "ValidatingAdmissionPolicy/my-scheduler-leader",
+        "ValidatingAdmissionPolicyBinding/my-scheduler-allocations",
+        "ValidatingAdmissionPolicyBinding/my-scheduler-leader",
+    ]
+    for item in rendered.values():
+        assert item["metadata"]["labels"]["app.kubernetes.io/name"] == "neuron-scheduler"
+        assert item["metadata"].get("namespace", "kube-system") == "kube-system"
+
+
+def pod_template(rendered: dict[str, Object]) -> tuple[Object, Object, Object]:
+    """Return the Deployment's pod metadata, pod spec and only container."""
+    template = rendered["Deployment/my-scheduler"]["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    return template["metadata"], template["spec"], container
+
+
+def test_the_image_is_this_version(rendered: dict[str, Object]) -> None:
+    """Image tag, package and project agree on the version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    _, _, container = pod_template(rendered)
+    assert container["image"] == f"neuron-scheduler:{__version__}"
+    assert project["version"] == __version__
+
+
+def test_the_flags_fit_what_stands_around_them(rendered: dict[str, Object], examples: dict[str, Object]) -> None:
+    """Ports, grace period, Lease, scheduler name and selectors say the same in every place they are written."""
+    metadata, spec, container = pod_template(rendered)
+    config = cli._config(cli._parse(container["args"]))
+    assert (config.v, config.leader_elect) == (2, True)
+    assert container["ports"] == [{"name": "http", "containerPort": config.port}]
+    assert metadata["annotations"]["prometheus.io/port"] == str(config.port)
+    assert spec["terminationGracePeriodSeconds"] >= config.shutdown_grace_period + 10
+    assert spec["schedulerName"] != config.scheduler_name
+    lease = {"name": config.leader_elect_resource_name, "namespace": config.leader_elect_resource_namespace}
+    fence = rendered["ValidatingAdmissionPolicyBinding/my-scheduler-leader"]["spec"]["paramRef"]
+    assert fence == lease | {"parameterNotFoundAction": "Deny"}
+    for workload in ("Deployment", "PodDisruptionBudget"):
+        selector = rendered[f"{workload}/my-scheduler"]["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= metadata["labels"].items()
+    assert {pod["spec"]["schedulerName"] for pod in examples.values()} == {config.scheduler_name}
+
+
+def test_the_probes_ask_what_the_server_answers(rendered: dict[str, Object]) -> None:
+    """Liveness and readiness are different questions, over plain HTTP."""
+    _, _, container = pod_template(rendered)
+    probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")}
+    assert probes == {"liveness": {"path": "/livez", "port": "http"}, "readiness": {"path": "/readyz", "port": "http"}}
+
+
+def test_the_pod_is_allowed_nothing_it_does_not_need(rendered: dict[str, Object]) -> None:
+    """The pod meets the restricted Pod Security Standard, and cannot write to its root."""
+    _, spec, container = pod_template(rendered)
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["securityContext"]["runAsUser"] > 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "cpu" not in container["resources"]["limits"], "a throttled leader renews late"
+
+
+def test_there_is_an_example_for_each_family(examples: dict[str, Object]) -> None:
+    """Each file is one pod for a type of the family it is named after, and asks for Neuron by name."""
+    assert sorted(examples) == ["inf1", "inf2", "trn1", "trn2"]
+    for family, pod in examples.items():
+        assert pod["spec"]["nodeSelector"]["node.kubernetes.io/instance-type"].startswith(f"{family}.")
+        limits = pod["spec"]["containers"][0]["resources"]["limits"]
+        assert limits.keys() <= {"aws.amazon.com/neuron", "aws.amazon.com/neuroncore"}
+
+
+def test_the_image_is_built_as_it_should_be(rendered: dict[str, Object]) -> None:
+    """Hadolint has no complaint, what is copied is not ignored, and the user is the Deployment's."""
+    subprocess.run([TOOLS / "hadolint", ROOT / "Dockerfile"], check=True)
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    copied = {
+        word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]
+    }
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert {name.rstrip("*") for name in copied} == allowed
+    user = next(line.split()[1] for line in lines if line.startswith("USER "))
+    _, spec, _ = pod_template(rendered)
+    context = spec["securityContext"]
+    assert user == f"{context['runAsUser']}:{context['runAsGroup']}"
+    entry = [shlex.split(" ".join(json.loads(line.partition(" ")[2]))) for line in lines[-2:]]
+    assert entry == [["neuron-scheduler"], ["run"]]
+    assert f"EXPOSE {Config().port} {Config().secure_port}" in lines
+
+
+# -- on a real API server ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize("source", [("-k", "manifests/"), ("-f", "manifests/examples/")])
+async def test_the_server_accepts_everything(plane: ControlPlane, source: tuple[str, str]) -> None:
+    """A server-side dry run of the user's own command finds no unknown field and no bad value."""
+    flags = ("--dry-run=server", "--validate=strict", "--kubeconfig", plane.folder / "kubeconfig")
+    said = await anyio.to_thread.run_sync(kubectl, "apply", *source, *flags)
+    assert "(server dry run)" in said
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize(
+    ("verb", "group", "resource", "name"),
+    [
+        ("patch", "", "pods", ""),
+        ("delete", "", "pods", ""),
+        ("get", "", "secrets", ""),
+        ("get", "", "configmaps", ""),
+        ("patch", "", "nodes", ""),
+        ("update", "coordination.k8s.io", "leases", "kube-scheduler"),
+        ("delete", "coordination.k8s.io", "leases", "my-scheduler"),
+    ],
+)
+async def test_the_account_may_not_do_more(
+    plane: ControlPlane, *, verb: str, group: str, resource: str, name: str
+) -> None:
+    """The scheduler's account changes no pod, deletes none, and sees no secrets and no other Lease."""
+    asked = {"verb": verb, "group": group, "resource": resource, "name": name, "namespace": "kube-system"}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": ACCOUNT, "resourceAttributes": asked},
+    }
+    answer = await plane.admin.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert not answer["status"]["allowed"]
+
+
+@pytest.mark.control_plane
+async def test_only_the_holder_of_the_lease_binds(plane: ControlPlane) -> None:
+    """The old holder's Binding is refused after a takeover, and so is one without a holder or without any Lease."""
+    token = await plane.token_for("kube-system", "my-scheduler")
+    for name in ("a", "b", "c"):
+        await create_pod(plane.admin, pod_manifest(name))
+    async with plane.client(token) as scheduler:
+
+        async def answers(status: int, holder: str, pod: str = "b") -> bool:
+            seen, _ = await bind_as(scheduler, pod, {"neuron-scheduler/leader": holder}, dryRun="All")
+            return seen == status
+
+        status, answer = await bind_as(scheduler, "a", {"neuron-scheduler/leader": "one"})
+        assert (status, "no params found" in answer["message"]) == (422, True), "there is no Lease yet"
+        await hold_lease(plane.admin, "one")
+        await until(lambda: answers(201, "one"))
+        status, _ = await bind_as(scheduler, "a", {"neuron-scheduler/leader": "one", **ALLOCATION})
+        assert status == 201
+        await hold_lease(plane.admin, "two")
+        await until(lambda: answers(201, "two"))
+        status, answer = await bind_as(scheduler, "b", {"neuron-scheduler/leader": "one", **ALLOCATION})
+        assert (status, refusal(answer)) == (422, "this scheduler does not hold the Lease kube-system/my-scheduler")
+        assert (await bind_as(scheduler, "b", {}))[0] == 422
+        assert (await bind_as(scheduler, "b", {"neuron-scheduler/leader": "two", **ALLOCATION}))[0] == 201
+        await hold_lease(plane.admin, "")
+        await until(lambda: answers(422, "two", "c"))
+        assert await answers(422, "", "c"), "nobody holds it, so nobody may bind"
+    pods = [await plane.admin.get(f"{PODS}/{name}") for name in ("a", "b")]
+    assert [pod["metadata"]["annotations"]["neuron-scheduler/leader"] for pod in pods] == ["one", "two"]
+    await bind(plane.admin, await plane.admin.get(f"{PODS}/c"), "n1")  # other schedulers bind as before
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize("key", KEYS)
+async def test_nobody_creates_a_pod_with_an_allocation(plane: ControlPlane, key: str) -> None:
+    """Each of the annotations is refused, even to an administrator and even if it is empty."""
+    for value in ("0", ""):
+        with pytest.raises(ApiError, match=f"may write the annotations {key}$") as refused:
+            await create_pod(plane.admin, pod_manifest("refused", annotations={key: value}))
+        assert refused.value.status == 403
+
+
+@pytest.mark.control_plane
+async def test_an_allocation_belongs_to_scheduler_and_plugin(plane: ControlPlane) -> None:
+    """On a bound pod the plugin flips its flag, while others change everything but the allocation."""
+    admin, path = plane.admin, f"{PODS}/p"
+    pod = await create_pod(admin, pod_manifest("p", annotations={"own": "1"}))
+    with pytest.raises(ApiError, match="may write the annotations AWS_NEURON_IDS"):
+        await bind(admin, pod, "n1", {"AWS_NEURON_IDS": "0"})
+    await hold_lease(admin, "one")
+    async with plane.client(await plane.token_for("kube-system", "my-scheduler")) as scheduler:
+
+        async def bound() -> bool:
+            return (await bind_as(scheduler, "p", ALLOCATION | {"neuron-scheduler/leader": "one"}))[0] == 201
+
+        await until(bound)
+
+    def annotation(key: str, value: str | None) -> Object:
+        return {"metadata": {"annotations": {key: value}}}
+
+    for target, change in (
+        (path, annotation("AWS_NEURON_IDS", "1")),
+        (path, annotation("NEURON_ALLOCATED", "true")),
+        (path, annotation("AWS_NEURON_IDS", None)),
+        (f"{path}/status", annotation("AWS_NEURON_IDS", "1")),
+    ):
+        with pytest.raises(ApiError, match="may write the annotations") as refused:
+            await admin.patch(target, change)
+        assert refused.value.status == 403
+    await admin.patch(path, annotation("own", "2"))
+    await admin.patch(f"{path}/status", {"status": {"phase": "Running"}})
+    async with plane.client(await plane.token_for("kube-system", "neuron-device-plugin")) as plugin:
+        flipped = await plugin.patch(path, annotation("NEURON_ALLOCATED", "true"), content_type=STRATEGIC)
+    want = ALLOCATION | {"own": "2", "neuron-scheduler/leader": "one", "NEURON_ALLOCATED": "true"}
+    assert flipped["metadata"]["annotations"] == want
