@@ -1,0 +1,187 @@
+"""
+What a watch event means: to the cluster, to the queue, and to whoever reads the log.
+
+Upstream: `pkg/scheduler/eventhandlers.go`. A pod with a node belongs to the cluster, whoever bound it; a pod
+without one belongs to the queue if its scheduler name is ours. Handlers are plain functions that never await, so
+the cluster is consistent between any two of them. Reports what cannot be trusted once per object, and counts it.
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from neuron_scheduler import logs
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import Tenant
+from neuron_scheduler.kube.codec import Malformed
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.catalog import doubts
+from neuron_scheduler.scheduling.events import ClusterEvent, node_events
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+
+log = logs.logger(__name__)
+
+ADVICE = "set schedulerName on every pod that asks for Neuron, so that its devices are known"
+
+
+@attrs.define(eq=False, kw_only=True)
+class PodHandler:
+    """
+    Takes pod events.
+
+    Attributes:
+        scheduler_name: pods of this name are ours to place.
+        clock: seconds that never jump, the queue's time.
+        wake: called when the scheduling loop may have something to do.
+        gone: told the uid of every pod that is gone.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    metrics: Metrics
+    scheduler_name: str
+    clock: Callable[[], float]
+    wake: Callable[[], None]
+    gone: Callable[[str], None]
+    _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
+
+    def added(self, pod: Pod) -> None:
+        """Take a pod that was not there before."""
+        if pod.node_name:
+            self._bound(pod)
+        elif self._is_ours(pod):
+            self.queue.add(pod, self.clock())
+            self.wake()
+
+    def updated(self, old: Pod, new: Pod) -> None:
+        """Take a pod's new state."""
+        if new.node_name:
+            self._bound(new)
+        elif self.cluster.is_assumed(new.uid):
+            self._assumed_changed(new)
+        elif self._is_ours(new):
+            self.queue.update(new, self.clock())
+            self.wake()
+        elif self._is_ours(old):
+            self.queue.remove(new.uid)
+
+    def deleted(self, pod: Pod) -> None:
+        """Take that a pod is gone, or has ended: only now is its silicon free."""
+        self.queue.remove(pod.uid)
+        self._warned.forget(pod.uid)
+        self.gone(pod.uid)
+        if self.cluster.remove_pod(pod.uid) is not None:
+            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
+            self.wake()
+
+    def malformed(self, report: Malformed) -> None:
+        """Take an object that cannot be read: on a node it may hold anything; its last good state, if any, is kept."""
+        self.metrics.malformed("pods")
+        if report.node_name and report.uid:
+            self.queue.remove(report.uid)
+            namespace, _, name = report.key.partition("/")
+            self.cluster.put_unreadable_pod(
+                Pod(uid=report.uid, namespace=namespace, name=name, node_name=report.node_name)
+            )
+        if self._warned(("malformed", report.key)):
+            log.warning("Pod cannot be read; it is set aside", pod=report.key, node=report.node_name, err=report.reason)
+
+    def mended(self, report: Malformed) -> None:
+        """Take that an unreadable object can be read again, which `added` or `updated` told before, or is gone."""
+        self._warned.forget(("malformed", report.key))
+        tenant = self.cluster.tenant(report.uid)
+        if tenant is not None and tenant.unreadable:
+            self.cluster.remove_pod(report.uid)
+            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
+            self.wake()
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.scheduler_name == self.scheduler_name and not pod.terminating
+
+    def _assumed_changed(self, pod: Pod) -> None:
+        """A pod on its way to a node is not queued anew; if it is being deleted, the server refuses the Binding."""
+        if pod.uid in self.queue:
+            self.queue.update(pod, self.clock())
+
+    def _bound(self, pod: Pod) -> None:
+        self.queue.remove(pod.uid)
+        before = self.cluster.tenant(pod.uid)
+        tenant = self.cluster.put_pod(pod)
+        if before is None or before.pod.node_name != pod.node_name or before.cores != tenant.cores:
+            self._report(tenant)
+        if before is not None and _scaled_down(before.pod, pod):
+            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
+            self.wake()
+
+    def _report(self, tenant: Tenant) -> None:
+        pod = tenant.pod
+        if tenant.cores == 0:
+            return
+        if tenant.problem and self._warned(pod.uid):
+            log.warning(
+                "Pod holds Neuron that cannot be told; its node takes no request for more than one unit until it ends"
+                if tenant.cores is None
+                else "Pod's Neuron allocation is in doubt",
+                pod=pod.key,
+                node=pod.node_name,
+                err=tenant.problem,
+                hint=ADVICE,
+            )
+        rivals = self.cluster.conflicts(pod.uid)
+        if rivals:
+            log.error("Pods claim the same Neuron cores", pod=pod.key, node=pod.node_name, others=list(rivals))
+
+
+@attrs.define(eq=False, kw_only=True)
+class NodeHandler:
+    """Takes node events; the attributes are those of `PodHandler`."""
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    metrics: Metrics
+    wake: Callable[[], None]
+    _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
+
+    def added(self, node: Node) -> None:
+        """Take a node that was not there before."""
+        self._put(node)
+        self.queue.note(ClusterEvent.NODE_ADDED)
+        self.wake()
+
+    def updated(self, old: Node, new: Node) -> None:
+        """Take a node's new state; what cannot help a pod wakes nobody."""
+        self._put(new)
+        events = (ClusterEvent.NODE_ADDED,) if old.uid != new.uid else tuple(node_events(old, new))
+        for event in events:
+            self.queue.note(event)
+        if events:
+            self.wake()
+
+    def deleted(self, node: Node) -> None:
+        """Take that a node is gone; its pods stay on the books until they are gone too."""
+        self.cluster.remove_node(node.name)
+        self._warned.forget(node.name)
+
+    def malformed(self, report: Malformed) -> None:
+        """Take a node of which not even the name could be read, or whose last good state is kept."""
+        self.metrics.malformed("nodes")
+        if self._warned(("malformed", report.key)):
+            log.warning("Node cannot be read; it is set aside", node=report.key, err=report.reason)
+
+    def mended(self, report: Malformed) -> None:
+        """Take that an unreadable object can be read again, or is gone."""
+        self._warned.forget(("malformed", report.key))
+
+    def _put(self, node: Node) -> None:
+        self.cluster.put_node(node)
+        if node.refusal:
+            self.metrics.malformed("nodes")
+        doubt = node.refusal or doubts(node)
+        if doubt and self._warned((node.name, doubt)):
+            log.warning("Node is served with care", node=node.name, err=doubt)
+
+
+def _scaled_down(before: Pod, after: Pod) -> bool:
+    return any(after.requests.get(name, 0) < amount for name, amount in before.requests.items())

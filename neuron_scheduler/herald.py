@@ -1,0 +1,85 @@
+"""
+Tell a pod's owner what became of an attempt: an Event and the PodScheduled condition, in kube-scheduler's words.
+
+Upstream: `handleSchedulingFailure` and `bindingCycle` in `pkg/scheduler/schedule_one.go`. A thousand waiting pods
+that are tried again and again would drown etcd, so an answer that differs from the last one only in numbers is an
+Event at most every 30 s (the condition writer keeps the same pace); a changed reason is told at once.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import attrs
+
+from neuron_scheduler.kube.conditions import NUMBERS_PAUSE, SCHEDULER_ERROR, UNSCHEDULABLE
+from neuron_scheduler.model.pod import Pod
+
+_NUMBERS: Final = re.compile(r"\d+")
+
+
+class Recorder(Protocol):
+    """Queues Events."""
+
+    def record(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:  # noqa: A002 - the field's name
+        """Queue one; never waits."""
+
+
+class Conditions(Protocol):
+    """Writes conditions."""
+
+    def set(self, pod: Pod, *, reason: str, message: str) -> None:
+        """Let the pod's condition be False with this reason; never waits."""
+
+    def forget(self, uid: str) -> None:
+        """Write nothing more about a pod that is gone."""
+
+    async def withdraw(self, uid: str) -> None:
+        """Write nothing more about a pod, and return when nothing is on its way."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Herald:
+    """Remembers what each waiting pod was told last, as (text without numbers, when)."""
+
+    recorder: Recorder
+    conditions: Conditions
+    clock: Callable[[], float]
+    _told: dict[str, tuple[str, float]] = attrs.field(factory=dict, init=False)
+
+    def scheduled(self, pod: Pod, node_name: str) -> None:
+        """Tell that the pod is bound; the API server has set the condition itself."""
+        self._told.pop(pod.uid, None)
+        self.recorder.record(
+            pod,
+            type="Normal",
+            reason="Scheduled",
+            action="Binding",
+            note=f"Successfully assigned {pod.key} to {node_name}",
+        )
+
+    def unschedulable(self, pod: Pod, message: str, *, hopeless: bool) -> None:
+        """Tell why no node takes the pod now; `hopeless` keeps autoscalers from buying nodes for it."""
+        self._refused(pod, message, SCHEDULER_ERROR if hopeless else UNSCHEDULABLE)
+
+    def failed(self, pod: Pod, message: str) -> None:
+        """Tell that an attempt ended in an error and is repeated."""
+        self._refused(pod, message, SCHEDULER_ERROR)
+
+    async def withdraw(self, uid: str) -> None:
+        """Let nothing that was said before reach the pod after its Binding."""
+        await self.conditions.withdraw(uid)
+
+    def forget(self, uid: str) -> None:
+        """Let go of a pod that is gone."""
+        self._told.pop(uid, None)
+        self.conditions.forget(uid)
+
+    def _refused(self, pod: Pod, message: str, reason: str) -> None:
+        self.conditions.set(pod, reason=reason, message=message)
+        now, shape = self.clock(), f"{reason} {_NUMBERS.sub('#', message)}"
+        told = self._told.get(pod.uid)
+        if told is not None and told[0] == shape and now - told[1] < NUMBERS_PAUSE:
+            return
+        self._told[pod.uid] = (shape, now)
+        self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)
