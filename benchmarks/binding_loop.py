@@ -1,0 +1,84 @@
+"""
+The ceiling: a program that does nothing but POST Bindings for the pods that wait, as fast as the API server takes
+them.
+
+Run by `benchmarks.throughput` as a process of its own: `python -m benchmarks.binding_loop KUBECONFIG PORT`. It asks
+nobody whether a pod fits; the API server does not mind.
+"""
+
+import itertools
+import sys
+
+import anyio
+import msgspec
+from aiohttp import web
+
+from neuron_scheduler.kube import auth
+from neuron_scheduler.kube.binder import Binder
+from neuron_scheduler.kube.client import Client
+from neuron_scheduler.kube.informer import NODES, PODS, Informer
+from neuron_scheduler.model.pod import Pod
+
+CONCURRENCY = 48
+
+
+class _Collector:
+    """Keeps what a first list delivers."""
+
+    def __init__(self) -> None:
+        self.pods: list[Pod] = []
+
+    def added(self, pod: Pod, /) -> None:
+        """Take a pod."""
+        if not pod.node_name:
+            self.pods.append(pod)
+
+    def updated(self, _old: Pod, _new: Pod, /) -> None:
+        """Ignore what became of it."""
+
+    def deleted(self, _pod: Pod, /) -> None:
+        """Ignore what became of it."""
+
+    def malformed(self, _found: object, /) -> None:
+        """There is none."""
+
+    def mended(self, _found: object, /) -> None:
+        """There is none."""
+
+
+async def _ready(_: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+async def main(kubeconfig: str, port: int) -> None:
+    """List pods and nodes once, then bind them in turn."""
+    application = web.Application()
+    application.router.add_get("/readyz", _ready)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    connection = await auth.load(kubeconfig, None)
+    async with Client(connection=connection) as client:
+        waiting = _Collector()
+        informer = Informer(client=client, resource=PODS, handler=waiting)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            await informer.synced.wait()
+            tasks.cancel_scope.cancel()
+        listing = msgspec.json.decode((await client.request("GET", NODES.path)).body)
+        nodes = [item["metadata"]["name"] for item in listing["items"]]
+        work = zip(waiting.pods, itertools.cycle(nodes), strict=False)
+        binder = Binder(client=client, may_send=lambda: True)
+
+        async def bind_each() -> None:
+            for pod, node in work:
+                await binder.bind(pod, node, {})
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(CONCURRENCY):
+                tasks.start_soon(bind_each)
+        await anyio.sleep_forever()
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[1], int(sys.argv[2]), backend_options={"use_uvloop": True})
