@@ -1,0 +1,206 @@
+"""
+The parts of a pod's spec that restrict where it may go, from the wire into `model`.
+
+Equal requirements and tolerations become one object each, so that indexes keyed by them stay small. What does not parse
+is marked unreadable and matches nothing, as upstream has it (`component-helpers/scheduling/corev1/nodeaffinity`).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from operator import attrgetter
+from typing import Final
+
+from neuron_scheduler.kube import wire
+from neuron_scheduler.model.pod import NO_CONSTRAINTS, NO_LABELS, Constraints, HostPort
+from neuron_scheduler.model.selectors import (
+    Effect,
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    PodAffinityTerm,
+    PreferredTerm,
+    Requirement,
+    Toleration,
+    parse_int64,
+)
+
+INLINE_VOLUMES: Final = (
+    "aws_elastic_block_store",
+    "azure_disk",
+    "cinder",
+    "gce_persistent_disk",
+    "iscsi",
+    "photon_persistent_disk",
+    "portworx_volume",
+    "rbd",
+    "vsphere_volume",
+)
+"""In-tree sources tied to a node or zone, or that two pods of one node cannot share."""
+
+_OPERATORS: Final = {operator.value: operator for operator in Operator}
+_EFFECTS: Final = {effect.value: effect for effect in Effect}
+_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_inline_sources: Final = attrgetter(*INLINE_VOLUMES)
+_NO_SOURCES: Final = (None,) * len(INLINE_VOLUMES)
+_SELECTOR_OPERATORS: Final = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+
+interned = lru_cache(maxsize=1 << 16)(str)
+"""Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
+
+
+def constraints(spec: wire.PodSpec, *, pod: str, namespace: str) -> Constraints:
+    """
+    Return the constraints of a pod of that name and namespace.
+
+    Raises:
+        ValueError: a label selector cannot be read; the API server refuses such pods.
+    """
+    claims, inline = _volumes(spec.volumes or (), pod)
+    spreads = spec.topology_spread_constraints or ()
+    if not (spec.node_selector or spec.affinity or spreads or claims or inline or spec.resource_claims):
+        return NO_CONSTRAINTS  # most pods
+    affinity = spec.affinity or wire.Affinity()
+    node = affinity.node_affinity or wire.NodeAffinity()
+    near = affinity.pod_affinity or wire.PodAffinity()
+    apart = affinity.pod_anti_affinity or wire.PodAffinity()
+    required = node.required_during_scheduling_ignored_during_execution
+    spread = [constraint.when_unsatisfiable for constraint in spreads]
+    return Constraints(
+        node_selector=labels(spec.node_selector),
+        required_terms=None if required is None else tuple(map(_node_term, required.node_selector_terms or ())),
+        preferred_terms=tuple(
+            PreferredTerm(preferred.weight, _node_term(preferred.preference))
+            for preferred in node.preferred_during_scheduling_ignored_during_execution or ()
+        ),
+        affinity=_pod_terms(near, namespace),
+        anti_affinity=_pod_terms(apart, namespace),
+        hard_spread=len(spread) - spread.count("ScheduleAnyway"),
+        soft=spread.count("ScheduleAnyway") + sum(len(_preferred(one)) for one in (near, apart)),
+        volume_claims=claims,
+        inline_volumes=inline,
+        resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
+    )
+
+
+def labels(found: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return labels whose keys and values are shared with all others."""
+    return {interned(key): interned(value) for key, value in found.items()} if found else NO_LABELS
+
+
+def tolerations(found: Iterable[wire.Toleration] | None) -> tuple[Toleration, ...]:
+    """Return tolerations; an absent operator is Equal, and one that no release has enabled makes it unreadable."""
+    return _same(tuple(_toleration(t.key or "", t.operator or "Equal", t.value or "", t.effect) for t in found or ()))
+
+
+def host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
+    """Return the node's ports that app containers and sidecars take; with hostNetwork every container port is one."""
+    containers = [*(c for c in spec.init_containers or () if c.restart_policy == "Always"), *(spec.containers or ())]
+    ports = []
+    for container in containers:
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number > 0:
+                ports.append(_host_port(port.protocol or "TCP", number, port.host_ip or "0.0.0.0"))  # noqa: S104
+    return tuple(ports)
+
+
+def effect(text: str) -> Effect | None:
+    """Return the taint effect of that name, None if there is none."""
+    return _EFFECTS.get(text)
+
+
+@lru_cache(maxsize=1 << 12)
+def _same(found: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _toleration(key: str, operator: str, value: str, name: str | None) -> Toleration:
+    return Toleration(
+        key=key,
+        exists=operator == "Exists",
+        value=value,
+        effect=_EFFECTS.get(name) if name else None,
+        unreadable=operator not in ("Equal", "Exists") or bool(name and name not in _EFFECTS),
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def _host_port(protocol: str, port: int, ip: str) -> HostPort:
+    return HostPort(protocol=protocol, port=port, ip=ip)
+
+
+def _node_term(term: wire.NodeTerm) -> NodeSelectorTerm:
+    expressions = tuple(_requirement(e.key, e.operator, tuple(e.values or ())) for e in term.match_expressions or ())
+    fields = tuple(_field(e.key, e.operator, tuple(e.values or ())) for e in term.match_fields or ())
+    read = tuple(e for e in expressions if e is not None), tuple(f for f in fields if f is not None)
+    return NodeSelectorTerm(*read, unreadable=None in expressions or None in fields)
+
+
+@lru_cache(maxsize=1 << 14)
+def _requirement(key: str, name: str, values: tuple[str, ...]) -> Requirement | None:
+    """Return the requirement, None where `labels.NewRequirement` gives an error."""
+    operator = _OPERATORS.get(name)
+    match operator:
+        case None:
+            return None
+        case Operator.IN | Operator.NOT_IN:
+            good = bool(values)
+        case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+            good = not values
+        case Operator.GT | Operator.LT:
+            good = len(values) == 1 and parse_int64(values[0]) is not None
+    if not good or not all(map(_LABEL_VALUE.fullmatch, values)):
+        return None
+    return Requirement(interned(key), operator, tuple(map(interned, values)))
+
+
+def _field(key: str, name: str, values: tuple[str, ...]) -> Requirement | None:
+    operator = _OPERATORS.get(name)
+    if key != "metadata.name" or operator not in (Operator.IN, Operator.NOT_IN) or len(values) != 1:
+        return None
+    return Requirement(key, operator, (interned(values[0]),))
+
+
+def _pod_terms(affinity: wire.PodAffinity, namespace: str) -> tuple[PodAffinityTerm, ...]:
+    return tuple(_pod_term(t, namespace) for t in affinity.required_during_scheduling_ignored_during_execution or ())
+
+
+def _pod_term(term: wire.PodTerm, namespace: str) -> PodAffinityTerm:
+    named = frozenset(term.namespaces or ())
+    return PodAffinityTerm(
+        topology_key=interned(term.topology_key),
+        selector=_selector(term.label_selector),
+        namespaces=named if named or term.namespace_selector is not None else frozenset((namespace,)),
+        namespace_selector=_selector(term.namespace_selector),
+    )
+
+
+def _selector(selector: wire.Selector | None) -> LabelSelector | None:
+    if selector is None:
+        return None
+    requirements = [_requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items()]
+    expressions = selector.match_expressions or ()
+    requirements.extend(_requirement(one.key, one.operator, tuple(one.values or ())) for one in expressions)
+    read = tuple(r for r in requirements if r is not None and r.operator in _SELECTOR_OPERATORS)
+    if len(read) < len(requirements):
+        raise ValueError("a label selector has an operator or a value that cannot be read")
+    return LabelSelector(read)
+
+
+def _preferred(affinity: wire.PodAffinity) -> list[wire.PreferredPodTerm]:
+    return affinity.preferred_during_scheduling_ignored_during_execution or []
+
+
+def _volumes(volumes: Iterable[wire.Volume], pod: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the claims, and of the inline volumes that tie the pod to a node or zone."""
+    claims, inline = [], []
+    for volume in volumes:
+        if volume.persistent_volume_claim is not None:
+            claims.append(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            claims.append(f"{pod}-{volume.name}")
+        elif _inline_sources(volume) != _NO_SOURCES:
+            inline.append(volume.name)
+    return tuple(claims), tuple(inline)

@@ -1,0 +1,233 @@
+"""
+Tell the owners of pods what happened, through `events.k8s.io/v1`.
+
+Upstream: `client-go/tools/events`. An event is advice, so recording never waits and never fails: what cannot be queued
+or written is dropped and counted. Events that say the same again within six minutes become a series of one object.
+"""
+
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import anyio
+import attrs
+import msgspec
+
+from neuron_scheduler import logs
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.client import LONGEST_PAUSE, MERGE_PATCH, Response
+from neuron_scheduler.kube.worklist import Worklist
+from neuron_scheduler.model.pod import Pod
+
+CAPACITY: Final = 50_000
+WRITERS: Final = 4
+NOTE_BYTES: Final = 1024
+SERIES_SECONDS: Final = 360.0
+MOST_SERIES: Final = 20_000
+TRIES: Final = 12
+PAUSE: Final = 10.0
+
+log = logs.logger(__name__)
+
+Key = tuple[str, ...]
+
+
+class Api(Protocol):
+    """What the recorder asks of the client."""
+
+    async def request(self, method: str, path: str, *, body: bytes | None = ..., content_type: str = ...) -> Response:
+        """Send one request."""
+
+
+@attrs.define(eq=False)
+class _Series:
+    """One event object: how often it happened, and how much of that has been written."""
+
+    namespace: str
+    name: str
+    body: dict[str, Any]
+    count: int = 1
+    seen: float = 0.0
+    queued: bool = False
+    written: int = 0
+
+
+def _nobody_counts() -> None:
+    """Count nothing."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class EventRecorder:
+    """
+    Records events; `run` writes them.
+
+    Attributes:
+        controller: the scheduler's name, `reportingController`.
+        wall_clock: Unix time in nanoseconds.
+        on_dropped: called for every event that is lost.
+    """
+
+    client: Api
+    controller: str = "my-scheduler"
+    hostname: str = attrs.field(factory=socket.gethostname)
+    wall_clock: Callable[[], int] = time.time_ns
+    on_dropped: Callable[[], None] = _nobody_counts
+    capacity: int = CAPACITY
+    writers: int = WRITERS
+    pause: float = PAUSE
+    _worklist: Worklist[_Series] = attrs.field(init=False)
+    _series: OrderedDict[Key, _Series] = attrs.field(factory=OrderedDict, init=False)
+    _last_name: int = attrs.field(default=0, init=False)
+    _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
+    _ended: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._worklist = Worklist(self.capacity)
+
+    def __len__(self) -> int:
+        """Events that wait to be written."""
+        return len(self._worklist)
+
+    def record(
+        self,
+        pod: Pod,
+        *,
+        type: str,  # noqa: A002 - the field's name in the API
+        reason: str,
+        action: str,
+        note: str,
+        related: Pod | None = None,
+    ) -> None:
+        """Queue an event about a pod, or count it into its series; never waits."""
+        now = self.wall_clock()
+        key = (pod.uid, pod.resource_version, related.uid if related else "", reason, action, type)
+        series = self._series.get(key)
+        if series is not None and now / 1e9 - series.seen < SERIES_SECONDS:
+            series.count += 1
+        else:
+            fields = {"type": type, "reason": reason, "action": action, "note": cut(note)}
+            series = self._begin(pod, related, fields, now)
+            self._series[key] = series
+        series.seen = now / 1e9
+        self._series.move_to_end(key)
+        self._forget_old(now / 1e9)
+        if not series.queued:
+            series.queued = self._worklist.put(series)
+            if not series.queued:
+                self.on_dropped()
+
+    async def run(self) -> None:
+        """Write until drained or cancelled."""
+        try:
+            with anyio.CancelScope() as self._scope:
+                async with anyio.create_task_group() as writers:
+                    for _ in range(self.writers):
+                        writers.start_soon(self._write_all)
+        finally:
+            self._ended.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more events, wait that long for the queued ones to be written, then end `run`."""
+        self._worklist.close()
+        with anyio.move_on_after(seconds):
+            await self._ended.wait()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _begin(self, pod: Pod, related: Pod | None, fields: dict[str, str], now: int) -> _Series:
+        self._last_name = max(now, self._last_name + 1)
+        name = f"{pod.name}.{self._last_name:x}"
+        body: dict[str, Any] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": pod.namespace},
+            "eventTime": micro_time(now),
+            "reportingController": self.controller,
+            "reportingInstance": f"{self.controller}-{self.hostname}"[:128],
+            "regarding": reference(pod),
+            **fields,
+        }
+        if related is not None:
+            body["related"] = reference(related)
+        return _Series(pod.namespace, name, body)
+
+    def _forget_old(self, now: float) -> None:
+        while self._series:
+            oldest = next(iter(self._series.values()))
+            if now - oldest.seen < SERIES_SECONDS and len(self._series) <= MOST_SERIES:
+                return
+            self._series.popitem(last=False)
+
+    async def _write_all(self) -> None:
+        while (series := await self._worklist.next()) is not None:
+            series.queued = False
+            await self._write(series)
+
+    async def _write(self, series: _Series) -> None:
+        """Write what is new of a series, trying again for as long as the server cannot be reached."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                await self._send(series)
+            except ApiError as error:
+                if error.status not in (401, 429) and error.status < 500:
+                    log.v(2).info("Event was refused", event=series.name, err=str(error))
+                    break
+                wait = max(self.pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
+            except UnreachableError:
+                wait = self.pause
+            else:
+                return
+            if attempt < TRIES:
+                await anyio.sleep(wait)
+        self.on_dropped()
+
+    async def _send(self, series: _Series) -> None:
+        path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events"
+        count = series.count
+        if series.written:
+            told = {"series": {"count": count, "lastObservedTime": micro_time(int(series.seen * 1e9))}}
+            try:
+                await self.client.request(
+                    "PATCH", f"{path}/{series.name}", body=msgspec.json.encode(told), content_type=MERGE_PATCH
+                )
+            except ApiError as error:
+                if error.status != 404:  # it has expired: tell it anew
+                    raise
+                series.written = 0
+        if not series.written:
+            body = series.body
+            if count > 1:
+                last = {"count": count, "lastObservedTime": micro_time(int(series.seen * 1e9))}
+                body = {**body, "series": last}
+            await self.client.request("POST", path, body=msgspec.json.encode(body))
+        series.written = count
+
+
+def reference(pod: Pod) -> dict[str, str]:
+    """Return the pod as an ObjectReference."""
+    found = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "resourceVersion": pod.resource_version,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def cut(note: str) -> str:
+    """Return the note in at most 1024 bytes, with ` ...` at its end where something is missing."""
+    encoded = note.encode()
+    if len(encoded) <= NOTE_BYTES:
+        return note
+    suffix = " ..."
+    return encoded[: NOTE_BYTES - len(suffix)].decode(errors="ignore") + suffix
+
+
+def micro_time(nanoseconds: int) -> str:
+    """Return Unix nanoseconds as a MicroTime: RFC 3339 in UTC, always with six digits of fraction."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest // 1000:06d}Z"

@@ -1,0 +1,114 @@
+"""
+What is set on connections below HTTP, and how aiohttp's errors are translated: the only page about aiohttp's inside.
+
+Three pools, because a watch holds its connection, the Lease must never wait for one, and a Binding that we give up must
+be cut off with a reset: an API server that was stopped for 18 s has committed a Binding whose client had closed
+normally.
+"""
+
+import contextlib
+import enum
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, Final
+
+import aiohttp
+from aiohappyeyeballs import AddrInfoType
+
+from neuron_scheduler.errors import ApiTimeoutError, FencedError, OversizedLineError, UnreachableError
+
+BIND_TIMEOUT: Final = 4.0  # renew deadline 10 s + 4 s < lease duration 15 s
+READ_BUFFER: Final = 2 << 20  # readline() stops at twice this; an object in etcd has at most about 1.5 MiB
+KEEPALIVE: Final = 75.0  # the API server keeps idle connections for 90 s
+CONNECT_TIMEOUT: Final = 10.0
+
+
+class Pool(enum.Enum):
+    """Connections that are kept apart; the value is the most there may be."""
+
+    API = 128
+    LEASE = 4
+    BIND = 64
+
+
+def open_session(pool: Pool, user_agent: str) -> aiohttp.ClientSession:
+    """Return the aiohttp session of a pool; it reads nothing from the environment (that costs 4 times the CPU)."""
+    bind = pool is Pool.BIND
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=pool.value, keepalive_timeout=KEEPALIVE, socket_factory=_bind_socket if bind else _socket
+        ),
+        trust_env=False,
+        read_bufsize=READ_BUFFER,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Accept": "application/json", "User-Agent": user_agent},
+        response_class=_ResetOnAbort if bind else aiohttp.ClientResponse,
+        trace_configs=[_fence()] if bind else None,
+    )
+
+
+def _socket(address: AddrInfoType) -> socket.socket:
+    """Open a socket whose half-open peer is noticed within half a minute, whatever the read timeout."""
+    opened = socket.socket(family=address[0], type=address[1], proto=address[2])
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        _set(opened, option, seconds)
+    return opened
+
+
+def _bind_socket(address: AddrInfoType) -> socket.socket:
+    """Open a socket that is closed with a reset, and waits for acknowledgements no longer than a bind may take."""
+    opened = _socket(address)
+    _set(opened, "TCP_USER_TIMEOUT", int(BIND_TIMEOUT * 1000))
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return opened
+
+
+def _set(opened: socket.socket, option: str, value: int) -> None:
+    number = getattr(socket, option, None)  # macOS lacks some; there the scheduler is only ever tried out
+    if number is not None:
+        opened.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+class _ResetOnAbort(aiohttp.ClientResponse):
+    """Cuts the connection at once when no answer came; a TLS connection would otherwise say a long goodbye first."""
+
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        try:
+            return await super().start(connection)
+        except BaseException:
+            if connection.transport is not None:
+                connection.transport.abort()
+            raise
+
+
+def _fence() -> aiohttp.TraceConfig:
+    """Ask for permission with the connection in hand, before the first byte: waiting for one may have taken seconds."""
+
+    async def before_headers(
+        _session: aiohttp.ClientSession, context: SimpleNamespace, _sent: aiohttp.TraceRequestHeadersSentParams
+    ) -> None:
+        permit: Callable[[], bool] | None = context.trace_request_ctx
+        if permit is not None and not permit():
+            raise FencedError("this replica may no longer write; nothing was sent")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(before_headers)
+    return trace
+
+
+@contextlib.contextmanager
+def translated(target: str) -> Iterator[None]:
+    """Raise our errors in place of aiohttp's; `target` says in the message what was asked for."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise ApiTimeoutError(f"no answer in time to {target}") from error
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise UnreachableError(f"certificate of the API server is not trusted: {error}; check the CA") from error
+    except aiohttp.http_exceptions.LineTooLong as error:
+        raise OversizedLineError(f"line without end in the answer to {target}: {error}") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise UnreachableError(f"connection failed during {target}: {str(error) or type(error).__name__}") from error

@@ -1,0 +1,287 @@
+"""
+Hold the Lease or stop.
+
+Upstream: `client-go/tools/leaderelection`, with a gap closed: the deadline counts from the *send time* of the last
+successful renewal. Whoever holds the Lease may bind until `renew_deadline` after that; others can take it
+`lease_duration` after they last saw it change, so there is time between for a Binding in flight.
+Followers watch the Lease and try exactly at its expiry, or at once when it is released. Time is local and monotonic:
+another machine's clock is never compared with ours. Refuses to know what the leader does.
+"""
+
+import datetime as dt
+import math
+import random as randomness
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import anyio
+import attrs
+
+from neuron_scheduler import logs
+from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
+from neuron_scheduler.kube.lease import Record
+
+JITTER: Final = 1.2
+WATCH_SECONDS: Final = 300
+RELEASE_TIMEOUT: Final = 3.0
+
+log = logs.logger(__name__)
+
+
+class Leases(Protocol):
+    """The Lease at the API server."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+
+    async def get(self, *, within: float) -> Record:
+        """Read it."""
+
+    async def create(self, record: Record, *, within: float) -> Record:
+        """Create it."""
+
+    async def update(self, record: Record, *, within: float) -> Record:
+        """Replace it if it has not changed."""
+
+    async def watch(self, resource_version: str, seen: Callable[[Record | None], bool], *, seconds: int) -> None:
+        """Follow its changes."""
+
+
+def boot_time() -> float:
+    """Return seconds that also pass while the machine sleeps, and never jump."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def identity() -> str:
+    """Return a holder identity for this process: `<hostname>_<uuid>`."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+def utc_now() -> dt.datetime:
+    """Return the wall-clock time that is written into the Lease for people to read."""
+    return dt.datetime.now(dt.UTC)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Leader:
+    """
+    One candidate.
+
+    Attributes:
+        identity: who holds the Lease when we do.
+        lease_duration, renew_deadline, retry_period: seconds; see kube-scheduler's `--leader-elect-*`.
+        clock: monotonic seconds.
+        now: wall clock, only written, never compared.
+    """
+
+    leases: Leases
+    identity: str = attrs.field(factory=identity)
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    clock: Callable[[], float] = boot_time
+    now: Callable[[], dt.datetime] = utc_now
+    random: Callable[[], float] = randomness.random
+    _leading: bool = attrs.field(default=False, init=False)
+    _sent_at: float = attrs.field(default=float("-inf"), init=False)
+    _record: Record | None = attrs.field(default=None, init=False)
+    _observed_at: float = attrs.field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
+            raise ConfigurationError(
+                "leader election needs lease duration > renew deadline > 1.2 * retry period, and they are "
+                f"{self.lease_duration:g}, {self.renew_deadline:g} and {self.retry_period:g} s; "
+                "change --leader-elect-lease-duration, --leader-elect-renew-deadline or --leader-elect-retry-period"
+            )
+
+    @property
+    def leading(self) -> bool:
+        """Whether we hold the Lease, as far as we know."""
+        return self._leading
+
+    @property
+    def holder(self) -> str:
+        """Who held the Lease when it was last seen; empty if nobody."""
+        return self._record.holder if self._record is not None else ""
+
+    @property
+    def renewed_at(self) -> float | None:
+        """When the last successful renewal was sent, on `clock`; None while we do not lead."""
+        return self._sent_at if self._leading else None
+
+    def may_bind(self) -> bool:
+        """Tell whether a Binding may be started now: within the renew deadline of the last renewal's sending."""
+        return self._leading and self.clock() < self._sent_at + self.renew_deadline
+
+    # -- acquire -------------------------------------------------------------------------------------------------------
+
+    async def acquire(self) -> None:
+        """Wait until the Lease is ours; what fails is tried again for ever."""
+        while not await self._attempt():
+            pass
+        log.info("Successfully acquired lease", lease=self.leases.key, identity=self.identity)
+
+    async def _attempt(self) -> bool:
+        """Take the Lease if it is free, else wait for the moment when it may be; True when it is ours."""
+        try:
+            await self._look()
+            wait = self._expires_in()
+            if wait > 0:
+                await self._wait(wait)
+                return False
+            return await self._take()
+        except ApiError as error:
+            log.warning("Could not take the lease, retrying", lease=self.leases.key, exc=error)
+        except UnreachableError as error:
+            log.warning("Could not reach the lease, retrying", lease=self.leases.key, exc=error)
+        await anyio.sleep(self.retry_period * (1 + JITTER * self.random()))
+        return False
+
+    async def _look(self) -> None:
+        try:
+            self._observe(await self.leases.get(within=self.renew_deadline))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            self._observe(None)
+
+    def _observe(self, record: Record | None) -> None:
+        """Start the time anew when the Lease has changed since it was last seen."""
+        if record != self._record or record is None:
+            self._record = record
+            self._observed_at = self.clock()
+
+    def _expires_in(self) -> float:
+        """Return in how many seconds the Lease may be taken; its holder's duration counts, not ours."""
+        if self._record is None or self._record.holder in ("", self.identity):
+            return 0.0
+        return self._observed_at + self._record.duration - self.clock()
+
+    async def _wait(self, seconds: float) -> None:
+        """Return when the Lease has expired, or at once when it is released or deleted."""
+        known = self._record.resource_version if self._record is not None else ""
+        with anyio.move_on_after(seconds) as scope:
+
+            def seen(record: Record | None) -> bool:
+                self._observe(record)
+                scope.deadline = anyio.current_time() + self._expires_in()
+                return self._expires_in() <= 0
+
+            try:
+                await self.leases.watch(known, seen, seconds=WATCH_SECONDS)
+            except (ApiError, UnreachableError) as error:
+                log.v(2).info("Watch of the lease broke off", lease=self.leases.key, err=str(error))
+            await anyio.sleep(self.retry_period * (1 + JITTER * self.random()))  # a server that hangs up at once
+
+    async def _take(self) -> bool:
+        """Write ourselves as the holder; False after losing the race to another."""
+        sent_at, moment, old = self.clock(), self.now(), self._record
+        new = Record(self.identity, math.ceil(self.lease_duration), moment, moment)
+        try:
+            if old is None:
+                record = await self.leases.create(new, within=self.renew_deadline)
+            else:
+                transitions = old.transitions + (old.holder != self.identity)
+                new = attrs.evolve(new, transitions=transitions, resource_version=old.resource_version)
+                record = await self.leases.update(new, within=self.renew_deadline)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            await anyio.sleep(self.retry_period * JITTER * self.random())
+            return False
+        self._record, self._sent_at, self._leading = record, sent_at, True
+        return True
+
+    # -- hold ----------------------------------------------------------------------------------------------------------
+
+    async def hold(self) -> None:
+        """
+        Renew the Lease until cancelled.
+
+        Raises:
+            LeaseLostError: somebody else holds it, or it could not be renewed in time; `may_bind` is False by then.
+        """
+        try:
+            while True:
+                await anyio.sleep(max(0.0, min(self.retry_period, self._left())))
+                await self._renew()
+        except LeaseLostError:
+            self._leading = False
+            raise
+
+    def _left(self) -> float:
+        return self._sent_at + self.renew_deadline - self.clock()
+
+    async def _renew(self) -> None:
+        """Renew once, never beyond the deadline; a failure in time is tried again by `hold`."""
+        left = self._left()
+        if left <= 0:
+            raise LeaseLostError(
+                f"lease {self.leases.key} could not be renewed within {self.renew_deadline:g} s; "
+                "is the API server reachable?"
+            )
+        sent_at = self.clock()
+        try:
+            with anyio.fail_after(left):
+                record = await self._renewed()
+        except (ApiError, UnreachableError, TimeoutError) as error:
+            log.warning("Could not renew the lease, retrying", lease=self.leases.key, exc=error)
+            return
+        self._record, self._sent_at = record, sent_at
+
+    async def _renewed(self) -> Record:
+        """Write the Lease anew; after a conflict read first: it may be our own write whose answer was lost."""
+        limit = max(self.renew_deadline / 2, self.retry_period)
+        try:
+            return await self.leases.update(self._next_record(), within=limit)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+        try:
+            found = await self.leases.get(within=limit)
+        except ApiError as error:
+            if error.status == 404:
+                raise LeaseLostError(f"lease {self.leases.key} was deleted") from error
+            raise
+        if found.holder != self.identity:
+            self._record = found
+            raise LeaseLostError(f"lease {self.leases.key} is held by {found.holder or 'nobody'}")
+        self._record = found
+        return await self.leases.update(self._next_record(), within=limit)
+
+    def _next_record(self) -> Record:
+        if self._record is None:
+            raise LeaseLostError(f"lease {self.leases.key} was never acquired")
+        return attrs.evolve(self._record, duration=math.ceil(self.lease_duration), renewed=self.now())
+
+    # -- release -------------------------------------------------------------------------------------------------------
+
+    async def release(self) -> bool:
+        """
+        Give the Lease back, so that the next holder need not wait; True if the server took it.
+
+        Only for a clean stop with every Binding resolved: otherwise the Lease must expire. Never takes longer than a
+        few seconds, also when it is called while being cancelled.
+        """
+        if not self._leading:
+            return False
+        self._leading = False
+        with anyio.CancelScope(shield=True), anyio.move_on_after(RELEASE_TIMEOUT):
+            try:
+                found = await self.leases.get(within=RELEASE_TIMEOUT)
+                if found.holder != self.identity:
+                    return False
+                moment = self.now()
+                gone = attrs.evolve(found, holder="", duration=1, acquired=moment, renewed=moment)
+                await self.leases.update(gone, within=RELEASE_TIMEOUT)
+            except (ApiError, UnreachableError) as error:
+                log.warning("Could not release the lease, it will expire", lease=self.leases.key, exc=error)
+                return False
+            log.info("Released lease", lease=self.leases.key)
+            return True
+        return False

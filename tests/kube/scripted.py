@@ -1,0 +1,144 @@
+"""An API server that does exactly what a script says, once per request, and remembers what it was asked."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import attrs
+from aiohttp import web
+
+from neuron_scheduler.kube.auth import NOBODY, Connection
+from neuron_scheduler.kube.client import Client
+from neuron_scheduler.kube.credentials import Credentials
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@attrs.frozen
+class Seen:
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+@attrs.define(eq=False)
+class Scripted:
+    """The server's script and memory; a request beyond the script is answered with 599."""
+
+    script: list[Answer]
+    seen: list[Seen] = attrs.field(factory=list)
+    url: str = ""
+    ended: anyio.Event = attrs.field(factory=anyio.Event)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer with the next line of the script."""
+        query, headers = dict(request.query), dict(request.headers)
+        self.seen.append(Seen(request.method, request.path, query, headers, await request.read()))
+        if not self.script:
+            self.ended.set()
+            return web.Response(status=599, text="beyond the script")
+        return await self.script.pop(0)(request)
+
+
+@asynccontextmanager
+async def scripted(
+    *script: Answer, credentials: Credentials = NOBODY, **options: Any
+) -> AsyncIterator[tuple[Scripted, Client]]:
+    """Serve the script on a free loopback port, and give a client for it."""
+    server = Scripted(list(script))
+    app = web.Application(client_max_size=1 << 26)
+    app.router.add_route("*", "/{path:.*}", server.handle)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    server.url = f"http://{host}:{port}"
+    try:
+        connection = Connection(server.url, "a test", credentials)
+        async with Client(connection=connection, **options) as client:
+            yield server, client
+    finally:
+        await runner.cleanup()
+
+
+def answer(body: Any = None, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """Answer with JSON, or with text as it is."""
+    text = body if isinstance(body, str) else json.dumps({} if body is None else body)
+
+    async def respond(_request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text=text, headers=headers)
+
+    return respond
+
+
+def refuse(
+    status: int, reason: str = "", message: str = "", *, kind: str = "", headers: Mapping[str, str] | None = None
+) -> Answer:
+    """Answer with a Status."""
+    found = {"kind": "Status", "code": status, "reason": reason, "message": message, "details": {"kind": kind}}
+    return answer(found, status=status, headers=headers)
+
+
+async def reset(request: web.Request) -> web.StreamResponse:
+    """Cut the connection without an answer."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+async def hang(_request: web.Request) -> web.StreamResponse:
+    """Never answer."""
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
+def listing(*items: Any, version: str = "10", token: str = "") -> Answer:
+    """Answer with a list."""
+    return answer({"metadata": {"resourceVersion": version, "continue": token}, "items": list(items)})
+
+
+def event(kind: str, obj: Any) -> bytes:
+    """One line of a watch."""
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+def bookmark(version: str) -> bytes:
+    """A BOOKMARK line."""
+    return event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": version}})
+
+
+def error_event(status: int, message: str = "") -> bytes:
+    """An ERROR line."""
+    return event("ERROR", {"kind": "Status", "code": status, "message": message})
+
+
+def watching(*lines: bytes, then: str = "close") -> Answer:
+    """Answer with watch lines, and then `close`, `abort` the connection, or stay `silent`."""
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for line in lines:
+            await response.write(line)
+        if then == "abort":
+            await anyio.sleep(0.01)  # let the lines leave first
+            assert request.transport is not None
+            request.transport.abort()
+        elif then == "silent":
+            await anyio.sleep_forever()
+        return response
+
+    return respond

@@ -1,0 +1,231 @@
+"""A Binding is committed once, and its outcome is known or said to be unknown."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.kube.binder import (
+    Binder,
+    BindOutcome,
+    Bound,
+    Fenced,
+    Gone,
+    Refused,
+    Unresolved,
+    encode_binding,
+    unusable,
+)
+from neuron_scheduler.model.pod import Pod
+from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
+
+POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)
+SENT = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false", "neuron-scheduler/leader": "me"}
+CREATED = answer({"kind": "Status", "status": "Success"}, status=201)
+TAKEN = refuse(409, "Conflict", 'pod p is already assigned to node "n1"', kind="pods/binding")
+
+
+def stands(
+    *, uid: str = "u1", node: str = "", annotations: Any = None, terminating: bool = False, gates: Any = None
+) -> Answer:
+    """The pod as a GET returns it."""
+    metadata = {"name": "p", "uid": uid, "annotations": annotations}
+    if terminating:
+        metadata["deletionTimestamp"] = "2026-11-21T08:00:00Z"
+    return answer({"metadata": metadata, "spec": {"nodeName": node, "schedulingGates": gates}})
+
+
+OURS = stands(node="n1", annotations={**SENT, "NEURON_ALLOCATED": "true", "other": "x"})
+
+
+async def bound(*script: Answer, may_send: Callable[[], bool] = lambda: True) -> tuple[BindOutcome, Binder, Scripted]:
+    """Bind the pod against the script; the binder must have no bind left in flight."""
+    async with scripted(*script) as (server, client):
+        binder = Binder(
+            client=client, may_send=may_send, random=lambda: 0.0, timeout=0.1, first_pause=0.001, most_pause=0.002
+        )
+        with anyio.fail_after(10):
+            outcome = await binder.bind(POD, "n1", SENT)
+    assert 0 == binder.in_flight == binder.unknown
+    assert not server.script
+    return outcome, binder, server
+
+
+async def test_one_post() -> None:
+    """The Binding carries uid, kind of target and annotations, and one request does it."""
+    outcome, binder, server = await bound(CREATED)
+
+    assert Bound() == outcome
+    assert binder.resolved
+    (seen,) = server.seen
+    assert (seen.method, seen.path) == ("POST", "/api/v1/namespaces/d/pods/p/binding")
+    assert seen.json == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": "d", "name": "p", "uid": "u1", "annotations": SENT},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    assert seen.body == encode_binding(POD, "n1", SENT)
+
+
+OUTCOMES: dict[str, tuple[list[Answer], BindOutcome]] = {
+    "the pod is gone": ([refuse(404, "NotFound")], Gone()),
+    "a pod of another uid": ([refuse(409, "Conflict", "Precondition failed: UID"), stands(uid="u2")], Gone()),
+    "bound by someone else": (
+        [TAKEN, stands(node="n2")],
+        Refused(409, 'pod p is already assigned to node "n1"', retryable=False),
+    ),
+    "bound there by someone else, with other devices": (
+        [TAKEN, stands(node="n1", annotations={"AWS_NEURON_IDS": "4"})],
+        Refused(409, 'pod p is already assigned to node "n1"', retryable=False),
+    ),
+    "being deleted": (
+        [refuse(409, "Conflict", "is being deleted"), stands(terminating=True)],
+        Refused(409, "is being deleted", retryable=False),
+    ),
+    "still gated": (
+        [refuse(409, "Conflict", "gates"), stands(gates=[{"name": "g"}])],
+        Refused(409, "gates", retryable=False),
+    ),
+    "forbidden": ([refuse(403, "Forbidden", "no")], Refused(403, "no", retryable=False)),
+    "the server's admission is not ready": (
+        [refuse(403, "Forbidden", "not yet ready to handle request")],
+        Refused(403, "not yet ready to handle request", retryable=True),
+    ),
+    "bad": ([refuse(400, "BadRequest", "name")], Refused(400, "name", retryable=False)),
+    "too many requests, then room": ([refuse(429), CREATED], Bound()),
+    "timeout, and it had not arrived": ([hang, CREATED], Bound()),
+    "reset, and it had arrived": ([reset, TAKEN, OURS], Bound()),
+    "500, and it had arrived": ([refuse(500), TAKEN, OURS], Bound()),
+    "503 in text, twice": ([answer("x", status=503), answer("x", status=503), CREATED], Bound()),
+    "reset, and the pod is gone since": ([reset, refuse(404)], Gone()),
+    "reset, then bound by someone else": (
+        [reset, TAKEN, stands(node="n2")],
+        Refused(409, 'pod p is already assigned to node "n1"', retryable=False),
+    ),
+    "reset, a refusal settles nothing, then the first one shows": ([reset, refuse(403), TAKEN, OURS], Bound()),
+    "a conflict that is over when it is looked at": ([TAKEN, stands(), CREATED], Bound()),
+    "a conflict that cannot be looked at": ([TAKEN, refuse(500), TAKEN, OURS], Bound()),
+    "a conflict, and the pod is gone when it is looked at": ([TAKEN, refuse(404)], Gone()),
+}
+
+
+@pytest.mark.parametrize("sentence", OUTCOMES)
+async def test_outcomes(sentence: str) -> None:
+    """Every answer, and every lack of one, leads to the one definite outcome."""
+    script, want = OUTCOMES[sentence]
+    outcome, binder, server = await bound(*script)
+
+    assert want == outcome
+    assert binder.resolved
+    posts = [seen.body for seen in server.seen if seen.method == "POST"]
+    assert len(set(posts)) == 1
+
+
+async def test_an_empty_read_back_releases_nothing() -> None:
+    """A pod that is not bound yet may still be bound by the try that went unanswered."""
+    outcome, _, server = await bound(hang, TAKEN, stands(), hang, TAKEN, OURS)
+
+    assert Bound() == outcome
+    assert [seen.method for seen in server.seen] == ["POST", "POST", "GET", "POST", "POST", "GET"]
+
+
+async def test_fenced_before_the_first_try() -> None:
+    """Nothing is sent by a replica that may not bind."""
+    outcome, binder, server = await bound(may_send=lambda: False)
+
+    assert Fenced() == outcome
+    assert not server.seen
+    assert binder.resolved
+
+
+async def test_fenced_at_the_last_moment() -> None:
+    """Permission that ends while the connection is being made is respected."""
+    answers = iter([True, False])
+    outcome, _, server = await bound(may_send=lambda: next(answers))
+
+    assert Fenced() == outcome
+    assert not server.seen
+
+
+async def test_fenced_with_an_unknown_outcome() -> None:
+    """What was sent stays unresolved, so the Lease must not be released."""
+    answers = iter([True, True, False])
+    outcome, binder, _ = await bound(reset, may_send=lambda: next(answers))
+
+    assert Unresolved() == outcome
+    assert binder.abandoned == 1
+    assert not binder.resolved
+
+
+async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
+    """A refused connection has committed nothing."""
+    async with scripted() as (_, client):
+        client.connection = attrs.evolve(client.connection, server=f"http://127.0.0.1:{free_tcp_port}")
+        answers = iter([True, True, False])
+        binder = Binder(client=client, may_send=lambda: next(answers), first_pause=0.001, most_pause=0.001)
+        outcome = await binder.bind(POD, "n1", SENT)
+
+    assert Fenced() == outcome
+    assert binder.resolved
+
+
+async def test_cancelled_on_the_way() -> None:
+    """A stop in mid-bind leaves an unknown outcome, which is counted."""
+    async with scripted(hang) as (server, client), anyio.create_task_group() as tasks:
+        binder = Binder(client=client, may_send=lambda: True)
+        tasks.start_soon(binder.bind, POD, "n1", SENT)
+        with anyio.fail_after(10):
+            while not server.seen:
+                await anyio.lowlevel.checkpoint()
+        assert binder.in_flight == 1
+        assert not binder.resolved
+        tasks.cancel_scope.cancel()
+
+    assert (binder.in_flight, binder.abandoned) == (0, 1)
+
+
+async def test_unknown_outcomes_are_counted_while_they_last() -> None:
+    """Metrics can show how many binds wait for certainty."""
+    seen: list[int] = []
+
+    async def look(request: Any) -> Any:
+        seen.append(binder.unknown)
+        return await CREATED(request)
+
+    async with scripted(reset, look) as (_, client):
+        binder = Binder(client=client, may_send=lambda: True, first_pause=0.001, most_pause=0.001)
+        await binder.bind(POD, "n1", SENT)
+
+    assert seen == [1]
+    assert (binder.unknown, binder.repeated) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [{"": "x"}, {"a b": "x"}, {"/a": "x"}, {"a/b/c": "x"}, {"x" * 64: "x"}, {"-a": "x"}, {"a..b/c": "x"}, {"ä": "x"}],
+    ids=repr,
+)
+async def test_invalid_keys_are_never_sent(annotations: dict[str, str]) -> None:
+    """The server would store them, and the pod could never start."""
+    async with scripted() as (server, client):
+        outcome = await Binder(client=client, may_send=lambda: True).bind(POD, "n1", annotations)
+
+    assert isinstance(outcome, Refused)
+    assert (outcome.status, outcome.retryable) == (422, False)
+    assert not server.seen
+
+
+@pytest.mark.parametrize("key", ["AWS_NEURON_IDS", "neuron-scheduler/allocation", "a.b-c/D_e.f", "x" * 63])
+def test_valid_keys(key: str) -> None:
+    """Ours, and what the API server accepts."""
+    assert not unusable({key: "x"}, already=0)
+
+
+def test_too_many_annotations() -> None:
+    """Those that the pod has already count."""
+    assert not unusable({"a": "x" * ((256 << 10) - 11)}, already=10)
+    assert "are allowed" in unusable({"a": "x" * ((256 << 10) - 10)}, already=10)

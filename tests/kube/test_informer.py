@@ -1,0 +1,317 @@
+"""List and watch over a real socket, with everything that can go wrong on the way."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.kube.backoff import Backoff
+from neuron_scheduler.kube.codec import Malformed
+from neuron_scheduler.kube.informer import NODES, PODS, Informer
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from tests.kube.objects import node, pod
+from tests.kube.scripted import (
+    Answer,
+    Scripted,
+    answer,
+    bookmark,
+    error_event,
+    event,
+    listing,
+    refuse,
+    reset,
+    scripted,
+    watching,
+)
+
+
+@attrs.define(eq=False)
+class Told:
+    """A handler that writes down what it is told."""
+
+    lines: list[str] = attrs.field(factory=list)
+
+    def added(self, new: Pod | Node) -> None:
+        """Write it down."""
+        self.lines.append(f"+{new.name}")
+
+    def updated(self, old: Pod | Node, new: Pod | Node) -> None:
+        """Write it down."""
+        assert old.uid == new.uid
+        self.lines.append(f"~{new.name}")
+
+    def deleted(self, old: Pod | Node) -> None:
+        """Write it down."""
+        self.lines.append(f"-{old.name}")
+
+    def malformed(self, found: Malformed) -> None:
+        """Write it down."""
+        self.lines.append(f"?{found.key}")
+
+    def mended(self, found: Malformed) -> None:
+        """Write it down."""
+        self.lines.append(f"!{found.key}")
+
+
+@asynccontextmanager
+async def informed(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scripted, Told, Informer[Pod]]]:
+    """Run an informer of pods against the script until the script has ended."""
+    told = Told()
+    async with scripted(*script) as (server, client):
+        backoff = Backoff(lambda: 0.0, first=0.001, most=0.002)
+        informer = Informer(client=client, resource=PODS, handler=told, random=lambda: 0.5, backoff=backoff, **options)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                await server.ended.wait()
+            yield server, told, informer
+            tasks.cancel_scope.cancel()
+
+
+def at(version: str, name: str, *, created: str = "2026-11-21T08:00:00Z", **changes: Any) -> dict[str, Any]:
+    """A pod of that name, version and age."""
+    return pod(name, metadata={"resourceVersion": version, "creationTimestamp": created}, **changes)
+
+
+async def test_list_and_watch() -> None:
+    """The list is followed by a watch from its version, with bookmarks and a time limit drawn at random."""
+    changes = watching(
+        event("ADDED", at("11", "b")),
+        event("MODIFIED", at("12", "b", spec={"nodeName": "n"})),
+        event("MODIFIED", at("13", "b", spec={"nodeName": "n"})),
+        event("DELETED", at("14", "a")),
+        bookmark("20"),
+    )
+    async with informed(listing(at("9", "a")), changes) as (server, told, informer):
+        assert told.lines == ["+a", "+b", "~b", "-a"]
+        assert informer.synced.is_set()
+        assert (informer.lists, informer.watches, informer.events) == (1, 1, 4)
+
+    first, watch, again = server.seen[:3]
+    only = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+    assert {**only, "limit": "500"} == first.query
+    assert {
+        **only,
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "10",
+        "timeoutSeconds": "450",
+    } == watch.query
+    assert again.query["resourceVersion"] == "20"
+
+
+async def test_pages_in_the_order_of_creation() -> None:
+    """All pages are read, and handed over oldest first whatever their order."""
+    young, old = at("1", "a"), at("2", "b", created="2020-01-01T00:00:00Z")
+    pages = listing(young, token="next"), listing(old)
+    async with informed(*pages) as (server, told, _):
+        assert told.lines == ["+b", "+a"]
+
+    assert [seen.query.get("continue", "") for seen in server.seen[:2]] == ["", "next"]
+
+
+async def test_an_expired_continue_token() -> None:
+    """The rest of the list is lost, so it is read in one piece."""
+    async with informed(listing(at("1", "a"), token="t"), refuse(410, "Expired"), listing(at("1", "b"))) as found:
+        server, told, _ = found
+        assert told.lines == ["+b"]
+
+    assert "limit" not in server.seen[2].query
+    assert "continue" not in server.seen[2].query
+
+
+async def test_one_big_page() -> None:
+    """A server that ignores the limit is read all the same."""
+    async with informed(listing(*(at("1", f"p{number:04}") for number in range(1500)))) as (_, told, informer):
+        assert 1500 == len(told.lines) == len(informer)
+
+
+@pytest.mark.parametrize("how", [refuse(410, "Expired"), watching(error_event(410))], ids=["status", "event"])
+async def test_an_expired_version_is_listed_anew(how: Answer) -> None:
+    """By status or by ERROR event; what was missed is found by comparing."""
+    async with informed(listing(at("1", "a"), at("1", "b")), how, listing(at("2", "b"), at("3", "c"))) as found:
+        server, told, informer = found
+        assert told.lines == ["+a", "+b", "+c", "-a"]
+        assert informer.lists == 2
+
+    assert "watch" not in server.seen[2].query
+
+
+UNHARMED: dict[str, Answer] = {
+    "closed at once": watching(),
+    "reset": reset,
+    "aborted in the stream": watching(bookmark("10"), then="abort"),
+    "a truncated line": watching(event("ADDED", at("11", "x"))[:-20]),
+    "502 in text": answer("bad\ngateway", status=502),
+    "429": refuse(429, "TooManyRequests"),
+    "500": refuse(500),
+    "an ERROR event that is no 410": watching(error_event(500, "etcd")),
+    "unauthorised for a moment": refuse(401),
+}
+
+
+@pytest.mark.parametrize("sentence", UNHARMED)
+async def test_a_broken_watch_goes_on_from_the_last_version(sentence: str) -> None:
+    """No event is made up, none is lost, and nothing is listed again."""
+    async with informed(listing(at("1", "a")), UNHARMED[sentence], watching(event("ADDED", at("12", "b")))) as found:
+        server, told, informer = found
+        assert told.lines == ["+a", "+b"]
+        assert informer.lists == 1
+
+    assert server.seen[2].query["resourceVersion"] == "10"
+
+
+async def test_a_line_without_end_is_listed_anew() -> None:
+    """An event that cannot be read would come again from the same version."""
+    huge = b'{"type": "ADDED", "object": "' + b"x" * (5 << 20)
+    async with informed(listing(), watching(huge + b'"}\n'), listing(at("1", "a"))) as (_, told, informer):
+        assert told.lines == ["+a"]
+        assert informer.lists == 2
+
+
+async def test_a_version_from_the_future_is_listed_anew() -> None:
+    """A watch that lived its whole time without even a bookmark was never going to say anything."""
+    times = iter([0.0, *[10_000.0 * step for step in range(1, 100)]])
+    script = listing(), watching(), listing(at("1", "a"))
+    async with informed(*script, clock=lambda: next(times)) as (_, told, _informer):
+        assert told.lines == ["+a"]
+
+
+async def test_a_too_large_version_is_listed_anew() -> None:
+    """After a restore of etcd the server says so."""
+    error = refuse(504, "Timeout", "Too large resource version: 10, current: 5")
+    async with informed(listing(), error, listing(at("1", "a"))) as (_, told, _informer):
+        assert told.lines == ["+a"]
+
+
+async def test_retry_after_is_honoured() -> None:
+    """The server's wish outweighs our own backoff."""
+    waits: list[float] = []
+
+    class Counting(Backoff):
+        """Remembers what was asked for, and waits for nothing."""
+
+        def next(self, *, at_least: float | None = None) -> float:
+            """Remember."""
+            waits.append(at_least or 0.0)
+            return 0.0
+
+    busy = refuse(429, headers={"Retry-After": "7"})
+    told = Told()
+    async with scripted(listing(), busy) as (server, client):
+        informer = Informer(client=client, resource=PODS, handler=told, backoff=Counting(lambda: 0.0))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                await server.ended.wait()
+            tasks.cancel_scope.cancel()
+
+    assert waits[0] == 7.0
+
+
+async def test_backoff_grows_until_there_is_progress() -> None:
+    """A server that hangs up at once is not asked a thousand times a second."""
+    backoff = Backoff(lambda: 0.0, first=0.001, most=0.5)
+    told = Told()
+    async with scripted(listing(), watching(), watching(), watching(), watching(bookmark("11"))) as (server, client):
+        informer = Informer(client=client, resource=PODS, handler=told, backoff=backoff)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                while len(server.seen) < 4:
+                    await anyio.lowlevel.checkpoint()
+                assert backoff.next() >= 0.004
+                await server.ended.wait()
+            tasks.cancel_scope.cancel()
+
+
+async def test_malformed_objects_are_set_aside() -> None:
+    """One bad object costs only itself, in a list and in a watch."""
+    bad = at("1", "bad", spec={"containers": 3})
+    changes = watching(
+        event("MODIFIED", at("11", "a", spec={"containers": 3})),
+        event("ADDED", at("12", "b")),
+        event("DELETED", at("13", "a", spec={"containers": 3})),
+        event("MODIFIED", at("14", "bad")),
+    )
+    async with informed(listing(bad, at("1", "a")), changes) as (_, told, _informer):
+        assert told.lines == ["+a", "?default/bad", "?default/a", "+b", "-a", "!default/a", "+bad", "!default/bad"]
+
+
+async def test_a_deletion_of_something_unreadable_is_listed_anew() -> None:
+    """If nobody can say what is gone, comparing finds out."""
+    gone = watching(event("DELETED", {"metadata": 3}))
+    async with informed(listing(at("1", "a"), at("1", "b")), gone, listing(at("1", "b"))) as (_, told, _informer):
+        assert told.lines == ["+a", "+b", "-a"]
+
+
+async def test_a_list_that_is_no_list() -> None:
+    """Garbage in place of a list is tried again, and nothing is taken for empty."""
+    async with informed(listing(at("1", "a")), refuse(410), answer("<html>"), listing(at("1", "a"))) as found:
+        _, told, informer = found
+        assert told.lines == ["+a"]
+        assert informer.lists == 2
+
+
+async def test_nodes_too() -> None:
+    """The same machinery serves another resource."""
+    told = Told()
+    async with scripted(listing(node("n2"), node("n1"))) as (server, client):
+        informer = Informer(client=client, resource=NODES, handler=told)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                await informer.synced.wait()
+            tasks.cancel_scope.cancel()
+
+    assert told.lines == ["+n1", "+n2"]
+    assert server.seen[0].path == "/api/v1/nodes"
+
+
+async def test_resync_lists_anew() -> None:
+    """After a takeover one consistent list, begun after the call, is handled before it returns."""
+    told = Told()
+    script = listing(at("1", "a")), watching(then="silent"), listing(at("2", "b")), watching(then="silent")
+    async with scripted(*script) as (server, client):
+        informer = Informer(client=client, resource=PODS, handler=told)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                await informer.synced.wait()
+                while not informer.watches:
+                    await anyio.lowlevel.checkpoint()
+                await informer.resync()
+                assert told.lines == ["+a", "+b", "-a"]
+            tasks.cancel_scope.cancel()
+
+    assert "resourceVersion" not in server.seen[2].query
+
+
+async def test_a_flood_lets_others_run() -> None:
+    """The event loop breathes while thousands of events are handled."""
+    turns = 0
+    lines = [event("ADDED", at("1", f"p{number}")) for number in range(3000)]
+    told = Told()
+    async with scripted(listing(), watching(b"".join(lines))) as (server, client):
+        informer = Informer(client=client, resource=PODS, handler=told)
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 0 < len(told.lines) < 3000
+                await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            tasks.start_soon(count)
+            with anyio.fail_after(30):
+                await server.ended.wait()
+            tasks.cancel_scope.cancel()
+
+    assert len(told.lines) == 3000
+    assert turns >= 20

@@ -1,0 +1,389 @@
+"""Hold the Lease or stop: against a Lease in memory whose API can fail, hang and race, on a clock of our own."""
+
+import datetime as dt
+from collections.abc import Callable
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
+from neuron_scheduler.kube.lease import Record
+from neuron_scheduler.leader import Leader
+
+NOW = dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC)
+CONFLICT = ApiError(409, reason="Conflict")
+
+
+@attrs.define(eq=False)
+class Clock:
+    """Seconds that pass when told to, or as fast as `scale` says."""
+
+    offset: float = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return anyio.current_time() + self.offset
+
+
+@attrs.define(eq=False)
+class Memory:
+    """A Lease as the API server keeps it; `before` is called with the verb before each call and may raise or wait."""
+
+    record: Record | None = None
+    before: Callable[[str], object] = lambda _verb: None
+    calls: list[str] = attrs.field(factory=list)
+    changed: anyio.Event = attrs.field(factory=anyio.Event)
+    version: int = 0
+
+    key = "kube-system/my-scheduler"
+
+    async def get(self, *, within: float) -> Record:
+        """Read it."""
+        await self._called("get", within)
+        if self.record is None:
+            raise ApiError(404)
+        return self.record
+
+    async def create(self, record: Record, *, within: float) -> Record:
+        """Create it."""
+        await self._called("create", within)
+        if self.record is not None:
+            raise CONFLICT
+        return self.put(record)
+
+    async def update(self, record: Record, *, within: float) -> Record:
+        """Replace it if it has not changed."""
+        await self._called("update", within)
+        if self.record is None:
+            raise ApiError(404)
+        if record.resource_version != self.record.resource_version:
+            raise CONFLICT
+        return self.put(record)
+
+    async def watch(self, resource_version: str, seen: Callable[[Record | None], bool], *, seconds: int) -> None:
+        """Follow its changes."""
+        await self._called("watch", seconds)
+        known = resource_version
+        while True:
+            now = "" if self.record is None else self.record.resource_version
+            if now != known:
+                known = now
+                if seen(self.record):
+                    return
+            await self.changed.wait()
+
+    def put(self, record: Record | None) -> Record:
+        """Change it, as another client would."""
+        self.version += 1
+        self.record = None if record is None else attrs.evolve(record, resource_version=str(self.version))
+        self.changed.set()
+        self.changed = anyio.Event()
+        return self.record or Record("", 0)
+
+    async def _called(self, verb: str, within: float) -> None:
+        self.calls.append(verb)
+        assert within > 0
+        await anyio.lowlevel.checkpoint()
+        answer = self.before(verb)
+        if answer is not None:
+            await answer  # type: ignore[misc]  # a coroutine where the test wants to wait
+
+
+def candidate(memory: Memory, name: str = "me", **options: object) -> Leader:
+    """A candidate with deadlines that no slow machine misses, and a retry period that no test waits for."""
+    defaults: dict[str, object] = {
+        "lease_duration": 1500,
+        "renew_deadline": 1000,
+        "retry_period": 0.01,
+        "clock": Clock(),
+        "now": lambda: NOW,
+        "random": lambda: 0.0,
+    }
+    return Leader(leases=memory, identity=name, **{**defaults, **options})  # type: ignore[arg-type]  # by keyword
+
+
+async def acquired(leader: Leader) -> float:
+    """Let it acquire, and return how many seconds that took."""
+    start = anyio.current_time()
+    with anyio.fail_after(10):
+        await leader.acquire()
+    return anyio.current_time() - start
+
+
+async def held(leader: Leader, reached: Callable[[], bool]) -> None:
+    """Let it hold until something is reached."""
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leader.hold)
+            while not reached():
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_lease_that_does_not_exist_is_created() -> None:
+    """The first holder writes all of it."""
+    memory = Memory()
+    leader = candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2)
+    assert not leader.may_bind()
+    await acquired(leader)
+
+    assert Record("me", 15, NOW, NOW, 0, "1") == memory.record
+    assert leader.leading
+    assert leader.may_bind()
+    assert leader.holder == "me"
+
+
+async def test_a_released_lease_is_taken_at_once() -> None:
+    """A takeover counts a transition and starts a new tenure."""
+    long_ago = NOW - dt.timedelta(days=1)
+    memory = Memory()
+    memory.put(Record("", 1, long_ago, long_ago, 4))
+    await acquired(candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2))
+
+    assert Record("me", 15, NOW, NOW, 5, "2") == memory.record
+
+
+async def test_a_held_lease_is_waited_for_by_its_own_duration() -> None:
+    """Expiry is judged by local time since it was first seen, whatever its renewTime says, and tried exactly then."""
+    memory = Memory()
+    memory.put(Record("other", 1, None, NOW - dt.timedelta(days=1)))
+    took = await acquired(candidate(memory))
+
+    assert took >= 0.99  # timers of the loop are accurate to a millisecond
+    assert memory.calls[:2] == ["get", "watch"]
+    assert memory.calls[-2:] == ["get", "update"]
+
+
+async def test_a_renewed_lease_is_waited_for_anew() -> None:
+    """Each change that is seen starts the holder's time again."""
+    memory = Memory()
+    memory.put(Record("other", 1))
+    start = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(acquired, candidate(memory))
+        while "watch" not in memory.calls:
+            await anyio.lowlevel.checkpoint()
+        await anyio.sleep(0.3)
+        memory.put(Record("other", 1))
+
+    assert anyio.current_time() - start >= 1.29
+
+
+@pytest.mark.parametrize("change", [Record("", 1), None], ids=["released", "deleted"])
+async def test_a_release_is_noticed_at_once(change: Record | None) -> None:
+    """Followers watch; a clean handover takes no time."""
+    memory = Memory()
+    memory.put(Record("other", 3600))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(acquired, candidate(memory))
+        while "watch" not in memory.calls:
+            await anyio.lowlevel.checkpoint()
+        memory.put(change)
+
+    assert memory.record is not None
+    assert memory.record.holder == "me"
+
+
+async def test_without_a_watch_the_lease_is_polled() -> None:
+    """A watch that is refused or hangs up costs only promptness."""
+
+    def before(verb: str) -> None:
+        if verb == "watch":
+            if memory.calls.count("watch") == 3:
+                memory.put(Record("", 1))
+            raise ApiError(403)
+
+    memory = Memory(before=before)
+    memory.put(Record("other", 3600))
+    await acquired(candidate(memory))
+
+    assert memory.calls.count("watch") == 3
+
+
+async def test_two_candidates_one_winner() -> None:
+    """The server's conflict decides a race, and the loser waits like everyone."""
+    memory = Memory()
+    one, two = candidate(memory, "one"), candidate(memory, "two")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.acquire)
+        tasks.start_soon(two.acquire)
+        with anyio.fail_after(10):
+            while "watch" not in memory.calls:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+
+    assert one.leading + two.leading == 1
+    assert memory.record is not None
+    assert memory.record.holder == ("one" if one.leading else "two")
+
+
+async def test_failures_to_acquire_are_tried_again() -> None:
+    """A server that is down for a while is no reason to give up."""
+    failures = iter([UnreachableError("down"), ApiError(500), None, UnreachableError("down")])
+
+    def before(_verb: str) -> None:
+        failure = next(failures, None)
+        if failure is not None:
+            raise failure
+
+    memory = Memory(before=before)
+    await acquired(candidate(memory))
+
+    assert memory.record is not None
+
+
+async def test_holding_renews() -> None:
+    """Renewals keep the tenure's beginning and its number."""
+    memory = Memory()
+    leader = candidate(memory)
+    await acquired(leader)
+    await held(leader, lambda: memory.version >= 5)
+
+    assert leader.may_bind()
+    assert memory.record is not None
+    assert (memory.record.transitions, memory.record.acquired) == (0, NOW)
+
+
+async def test_a_hanging_server_ends_the_tenure_before_the_lease() -> None:
+    """The deadline counts from the send time of the last success, and every call ends within it."""
+    clock = Clock()
+    hanging: list[str] = []
+
+    def before(verb: str) -> object:
+        return anyio.sleep_forever() if hanging else None
+
+    memory = Memory(before=before)
+    leader = candidate(memory, clock=clock)
+    await acquired(leader)
+    renewed = leader.renewed_at
+    assert renewed is not None
+    hanging.append("now")
+    clock.offset += 999.9
+    with anyio.fail_after(10), pytest.raises(LeaseLostError, match="could not be renewed"):
+        await leader.hold()
+
+    assert clock() - renewed >= 999.99
+    assert not leader.may_bind()
+    assert leader.renewed_at is None
+
+
+async def test_no_bind_is_started_after_the_deadline() -> None:
+    """Also when nobody has noticed yet, as after a long sleep of the machine."""
+    clock = Clock()
+    leader = candidate(Memory(), clock=clock)
+    await acquired(leader)
+    assert leader.may_bind()
+    clock.offset += 1000
+
+    assert not leader.may_bind()
+
+
+async def test_the_send_time_counts_not_the_answer() -> None:
+    """A renewal whose answer took long has bought only what was left of it."""
+    clock = Clock()
+
+    def before(verb: str) -> None:
+        if verb == "create":
+            clock.offset += 900
+
+    leader = candidate(Memory(before=before), clock=clock)
+    await acquired(leader)
+    clock.offset += 101
+
+    assert not leader.may_bind()
+
+
+async def test_short_failures_are_survived() -> None:
+    """One reset or one 500 is tried again within the deadline."""
+    failing: list[Exception] = []
+
+    def before(_verb: str) -> None:
+        if failing:
+            raise failing.pop()
+
+    memory = Memory(before=before)
+    leader = candidate(memory)
+    await acquired(leader)
+    failing.extend([UnreachableError("reset"), ApiError(500, message="not json")])
+    before_failures = memory.version
+    await held(leader, lambda: memory.version > before_failures + 1)
+
+    assert not failing
+    assert leader.may_bind()
+
+
+async def test_a_renewal_whose_answer_was_lost() -> None:
+    """A conflict with our own write is read back and goes on."""
+    memory = Memory()
+    leader = candidate(memory)
+    await acquired(leader)
+    assert memory.record is not None
+    memory.put(memory.record)
+    await held(leader, lambda: memory.version > 3)
+
+    assert leader.may_bind()
+
+
+@pytest.mark.parametrize("change", [Record("other", 15), Record("", 1), None], ids=["taken", "freed", "deleted"])
+async def test_a_lost_lease_ends_at_once(change: Record | None) -> None:
+    """Whoever sees another holder stops without waiting for a deadline."""
+    memory = Memory()
+    leader = candidate(memory)
+    await acquired(leader)
+    memory.put(change)
+    with anyio.fail_after(10), pytest.raises(LeaseLostError, match=r"held by|deleted"):
+        await leader.hold()
+
+    assert not leader.may_bind()
+
+
+async def test_release() -> None:
+    """The holder is cleared, the transitions stay, and no bind starts from then on."""
+    memory = Memory()
+    leader = candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2)
+    await acquired(leader)
+    assert await leader.release()
+
+    assert Record("", 1, NOW, NOW, 0, "2") == memory.record
+    assert not leader.may_bind()
+    assert not await leader.release()
+
+
+async def test_release_takes_nothing_from_others() -> None:
+    """A Lease that someone else holds meanwhile is left alone."""
+    memory = Memory()
+    leader = candidate(memory)
+    await acquired(leader)
+    memory.put(Record("other", 15))
+    assert not await leader.release()
+
+    assert memory.record is not None
+    assert memory.record.holder == "other"
+
+
+async def test_release_survives_cancellation_and_failure() -> None:
+    """A process that is being stopped still hands over, and one that cannot lets the Lease expire."""
+    memory = Memory()
+    leader = candidate(memory)
+    await acquired(leader)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        assert await leader.release()
+
+    def down(_verb: str) -> None:
+        raise UnreachableError("down")
+
+    failing = Memory()
+    other = candidate(failing)
+    await acquired(other)
+    failing.before = down
+    assert not await other.release()
+
+
+@pytest.mark.parametrize(("lease", "renew", "retry"), [(15, 15, 2), (15, 2, 2), (15, 10, 0)])
+def test_times_that_contradict_each_other(lease: float, renew: float, retry: float) -> None:
+    """The rule of client-go is checked, in words."""
+    with pytest.raises(ConfigurationError, match="leader election needs"):
+        Leader(leases=Memory(), lease_duration=lease, renew_deadline=renew, retry_period=retry)
