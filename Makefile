@@ -13,13 +13,16 @@ LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.
           --no-emit-find-links --no-header --exclude-newer '7 days'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fmt control-plane lock clean
+.PHONY: help demo picture test check lint fmt control-plane lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(DEMO)  ## watch pods get their Neuron devices on imagined nodes (SERVE=1: stay up for your kubectl)
 	@$(BIN)/python -m neuron_scheduler demo $(if $(filter-out 0,$(SERVE)),--serve) $(ARGS)
+
+picture: $(DEMO)  ## draw docs/demo.svg anew, from a real run
+	@$(BIN)/python -m neuron_scheduler demo --export docs/demo.svg
 
 test: lint control-plane  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
 	$(BIN)/pytest $(ARGS)

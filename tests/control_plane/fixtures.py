@@ -13,6 +13,7 @@ from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what asks for the control plane, so that `-m "not control_plane"` leaves it out."""
     for item in items:

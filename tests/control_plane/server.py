@@ -152,7 +152,7 @@ async def _start(stack: AsyncExitStack, plane: ControlPlane, name: str, flags: S
     program, scheme = require(name), "http" if name == "etcd" else "https"
     path = "readyz" if name == "kube-apiserver" else "health" if name == "etcd" else "healthz"
     for tries in range(1, PORT_TRIES + 1):
-        port = _free_port()
+        port = free_port()
         argv = [str(program), *(flag.replace("PORT", str(port)) for flag in flags)]
         component = Component(name, argv, f"{scheme}://127.0.0.1:{port}/{path}", plane.folder / f"{name}.log")
         stack.push_async_callback(component.stop)
@@ -167,7 +167,8 @@ async def _start(stack: AsyncExitStack, plane: ControlPlane, name: str, flags: S
     return port
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 

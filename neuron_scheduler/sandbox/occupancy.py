@@ -1,0 +1,120 @@
+"""
+Who holds which core, read from the store as a device plugin would read it: from the annotation `AWS_NEURON_IDS`.
+
+What cannot be read is reported as a problem, never guessed.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.sandbox.fleet import CORE, DEVICE, INSTANCE_TYPE_LABEL, INSTANCE_TYPES, InstanceType, Shape
+from neuron_scheduler.sandbox.resources import NODES, PODS
+from neuron_scheduler.sandbox.store import Object, Store
+from neuron_scheduler.sandbox.workload import illegal
+
+IDS_ANNOTATION: Final = "AWS_NEURON_IDS"
+
+
+@attrs.frozen
+class Holding:
+    """What a bound pod holds: ids of devices, or of cores."""
+
+    pod: str  # name, with the namespace before it if it is not `default`
+    node: str
+    ids: tuple[int, ...]
+    in_cores: bool
+
+    def shown(self) -> str:
+        """`devices 0-3` or `core 5`, for people."""
+        word = "core" if self.in_cores else "device"
+        if len(self.ids) == 1:
+            return f"{word} {self.ids[0]}"
+        return f"{word}s {self.ids[0]}-{self.ids[-1]}"
+
+
+@attrs.define
+class Machine:
+    """A node's silicon: for each core the pods that hold it."""
+
+    node: str
+    type: InstanceType
+    cores: list[list[str]]
+
+    @property
+    def free_devices(self) -> int:
+        """Devices of which no core is held."""
+        size = self.type.cores_per_device
+        return sum(not any(self.cores[place : place + size]) for place in range(0, len(self.cores), size))
+
+
+@attrs.frozen
+class Occupancy:
+    """Machines by node, holdings by pod, and what is wrong with them."""
+
+    machines: dict[str, Machine]
+    holdings: dict[str, Holding]
+    problems: list[str]
+
+
+def pod_name(pod: Object) -> str:
+    """`name`, or `namespace/name` outside of `default`."""
+    metadata = pod["metadata"]
+    return metadata["name"] if metadata["namespace"] == "default" else f"{metadata['namespace']}/{metadata['name']}"
+
+
+def read(store: Store) -> Occupancy:
+    """Who holds what at this moment."""
+    found = Occupancy({}, {}, [])
+    for node in store.objects(NODES.storage):
+        machine = _machine(node)
+        if machine is not None:
+            found.machines[machine.node] = machine
+    for pod in store.objects(PODS.storage):
+        for kind in (DEVICE, CORE):
+            amount = _requested(pod, kind)
+            if amount and pod["spec"].get("nodeName") and pod["status"]["phase"] not in {"Succeeded", "Failed"}:
+                found.problems.extend(_hold(found, pod, amount, in_cores=kind == CORE))
+    return found
+
+
+def _machine(node: Object) -> Machine | None:
+    capacity = node["status"].get("capacity") or {}
+    devices, cores = int(capacity.get(DEVICE, 0)), int(capacity.get(CORE, 0))
+    if not devices or cores % devices:
+        return None
+    label = (node["metadata"].get("labels") or {}).get(INSTANCE_TYPE_LABEL, "unknown").removeprefix("ml.")
+    known = INSTANCE_TYPES.get(label)
+    shape = known.shape if known is not None and known.devices == devices else Shape.LINE
+    machine = InstanceType(label, 0, 0, devices, cores // devices, shape)
+    return Machine(node["metadata"]["name"], machine, [[] for _ in range(cores)])
+
+
+def _requested(pod: Object, resource: str) -> int:
+    amounts = [container.get("resources", {}).get("requests", {}) for container in pod["spec"]["containers"]]
+    return sum(int(amount.get(resource, 0)) for amount in amounts)
+
+
+def _hold(found: Occupancy, pod: Object, amount: int, *, in_cores: bool) -> Iterator[str]:
+    name, node = pod_name(pod), pod["spec"]["nodeName"]
+    text = (pod["metadata"].get("annotations") or {}).get(IDS_ANNOTATION, "")
+    machine = found.machines.get(node)
+    try:
+        ids = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        ids = ()
+    if machine is None or len(ids) != amount:
+        yield f"{name} on {node}: {IDS_ANNOTATION} is {text!r}, but {amount} ids were asked for"
+        return
+    wrong = illegal(machine.type, ids, cores=in_cores) if len(pod["spec"]["containers"]) == 1 else ""
+    if wrong:
+        yield f"{name} on {node}: {IDS_ANNOTATION} is {text!r}: {wrong}"
+    found.holdings[name] = Holding(name, node, ids, in_cores)
+    size = machine.type.cores_per_device
+    held = ids if in_cores else [core for device in ids for core in range(device * size, (device + 1) * size)]
+    for core in held:
+        if core in range(len(machine.cores)):
+            if machine.cores[core]:
+                yield f"core {core} of {node} is held by {machine.cores[core][0]} and by {name}"
+            machine.cores[core].append(name)

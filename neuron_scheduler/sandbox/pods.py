@@ -1,0 +1,246 @@
+"""
+What the API server makes of a pod on its way in: defaults, admission of priority and tolerations, validation.
+
+After `pkg/apis/core/v1/defaults.go`, `pkg/apis/core/validation/validation.go` and the admission plugins that are on
+by default. Only what a scheduler or its users can notice; the rest is stored as it came.
+"""
+
+import copy
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, Final
+
+from neuron_scheduler.sandbox import metadata
+from neuron_scheduler.sandbox.resources import PODS, PRIORITY_CLASSES
+from neuron_scheduler.sandbox.status import FieldError, forbidden, forbidden_value, invalid_value, required
+from neuron_scheduler.sandbox.store import Object, Store
+
+SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_NATIVE: Final = re.compile(r"(cpu|memory|ephemeral-storage|hugepages-.*)")
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(m|[numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
+_SUFFIXES: Final = {
+    "": Fraction(1),
+    "m": Fraction(1, 1000),
+    "u": Fraction(1, 10**6),
+    "n": Fraction(1, 10**9),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    **{f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", start=1)},
+}
+_MUTABLE: Final = ("activeDeadlineSeconds", "schedulingGates", "terminationGracePeriodSeconds", "tolerations")
+_IMMUTABLE_RULE: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def quantity(text: object) -> Fraction | None:
+    """The number that a quantity stands for, exactly; None where it is no quantity."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return Fraction(text)
+    found = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        return None
+    number, suffix = found[1], found[2] or ""
+    scale = _SUFFIXES[suffix] if suffix in _SUFFIXES else Fraction(10) ** int(suffix[1:])
+    return Fraction(number) * scale
+
+
+def containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every container and init container with the path of its field."""
+    for field in ("initContainers", "containers"):
+        for number, container in enumerate(spec.get(field) or []):
+            yield f"spec.{field}[{number}]", container
+
+
+def prepare_create(pod: Object, now: datetime) -> None:
+    """Set the defaults in place; what a client says about the status is dropped."""
+    spec = pod.setdefault("spec", {})
+    for field, value in {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "schedulerName": "default-scheduler",
+        "enableServiceLinks": True,
+        "serviceAccountName": "default",
+    }.items():
+        if spec.get(field) is None:
+            spec[field] = value
+    spec.setdefault("securityContext", {})
+    for _, container in containers(spec):
+        _default_container(container)
+    _default_tolerations(spec)
+    pod["metadata"]["generation"] = 1
+    pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    if spec.get("schedulingGates"):
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastProbeTime": None,
+            "lastTransitionTime": metadata.timestamp(now),
+        }
+        pod["status"]["conditions"] = [condition]
+
+
+def _default_container(container: dict[str, Any]) -> None:
+    image = container.get("image") or ""
+    tag = image.rpartition("/")[2].partition(":")[2]
+    container.setdefault("imagePullPolicy", "Always" if tag in {"", "latest"} else "IfNotPresent")
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    resources = container.setdefault("resources", {})
+    if resources.get("limits"):
+        resources["requests"] = resources["limits"] | (resources.get("requests") or {})
+    for port in container.get("ports") or []:
+        port.setdefault("protocol", "TCP")
+
+
+def _default_tolerations(spec: dict[str, Any]) -> None:
+    """DefaultTolerationSeconds: five minutes for an absent node, where the pod says nothing else."""
+    tolerations = spec.get("tolerations") or []
+    for condition in ("not-ready", "unreachable"):
+        key = f"node.kubernetes.io/{condition}"
+        if not any(
+            held.get("key") in {None, "", key} and held.get("effect") in {None, "", "NoExecute"} for held in tolerations
+        ):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    spec["tolerations"] = tolerations
+
+
+def _qos_class(spec: Mapping[str, Any]) -> str:
+    asked = [container["resources"] for _, container in containers(spec)]
+    native = [
+        {kind: amounts[name] for kind, amounts in held.items() if isinstance(amounts, dict) and name in amounts}
+        for held in asked
+        for name in ("cpu", "memory")
+    ]
+    if not any(native):
+        return "BestEffort"
+    same = all("limits" in pair and quantity(pair["limits"]) == quantity(pair["requests"]) for pair in native)
+    return "Guaranteed" if same else "Burstable"
+
+
+def admit_priority(pod: Object, store: Store) -> None:
+    """
+    Resolve the priority class to a number, as the Priority admission plugin does.
+
+    Raises:
+        StatusError: 403, an unknown class, or a number that contradicts the class.
+    """
+    spec = pod["spec"]
+    wanted = spec.get("priorityClassName") or ""
+    classes = store.objects(PRIORITY_CLASSES.storage)
+    found = next((held for held in classes if held["metadata"]["name"] == wanted), None)
+    if not wanted:
+        found = next((held for held in classes if held.get("globalDefault")), None)
+    if found is not None:
+        spec["priorityClassName"] = found["metadata"]["name"]
+    elif wanted and wanted not in SYSTEM_PRIORITIES:
+        raise forbidden(PODS, pod["metadata"]["name"], f"no PriorityClass with name {wanted} was found")
+    value = found["value"] if found is not None else SYSTEM_PRIORITIES.get(wanted, 0)
+    if spec.get("priority") not in {None, value}:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+        raise forbidden(PODS, pod["metadata"]["name"], why)
+    spec["priority"] = value
+    if not spec.get("preemptionPolicy"):
+        policy = found.get("preemptionPolicy") if found is not None else None
+        spec["preemptionPolicy"] = policy or "PreemptLowerPriority"
+
+
+def validate(pod: Object) -> Iterator[FieldError]:
+    """What is wrong with a new pod."""
+    spec = pod["spec"]
+    yield from metadata.validate(pod["metadata"])
+    if not spec.get("containers"):
+        yield required("spec.containers")
+    seen: set[str] = set()
+    for path, container in containers(spec):
+        name = container.get("name") or ""
+        if not name:
+            yield required(f"{path}.name")
+        elif not metadata.is_dns_label(name):
+            yield invalid_value(f"{path}.name", name, "a lowercase RFC 1123 label is needed")
+        elif name in seen:
+            yield FieldError(f"{path}.name", "FieldValueDuplicate", f'Duplicate value: "{name}"')
+        seen.add(name)
+        if not container.get("image"):
+            yield required(f"{path}.image")
+        yield from _validate_resources(container["resources"], f"{path}.resources")
+    yield from metadata.validate_labels(spec.get("nodeSelector") or {}, "spec.nodeSelector")
+    if spec["restartPolicy"] not in {"Always", "OnFailure", "Never"}:
+        text = f'Unsupported value: "{spec["restartPolicy"]}": supported values: "Always", "Never", "OnFailure"'
+        yield FieldError("spec.restartPolicy", "FieldValueNotSupported", text)
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        yield forbidden_value("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def _validate_resources(resources: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    limits = resources.get("limits") or {}
+    for kind in ("limits", "requests"):
+        for name, text in (resources.get(kind) or {}).items():
+            yield from _validate_amount(name, text, f"{path}.{kind}[{name}]")
+    for name, text in (resources.get("requests") or {}).items():
+        asked, limit = quantity(text), quantity(limits[name]) if name in limits else None
+        if asked is None:
+            continue
+        extended = _NATIVE.fullmatch(name) is None
+        if name not in limits:
+            if extended:
+                yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        elif extended and asked != limit:
+            yield invalid_value(f"{path}.requests", str(text), f"must be equal to {name} limit of {limits[name]}")
+        elif limit is not None and asked > limit:
+            yield invalid_value(
+                f"{path}.requests", str(text), f"must be less than or equal to {name} limit of {limits[name]}"
+            )
+
+
+def _validate_amount(name: str, text: object, path: str) -> Iterator[FieldError]:
+    amount = quantity(text)
+    if amount is None:
+        yield invalid_value(path, text, "quantities must match the regular expression of resource.Quantity")
+    elif amount < 0:
+        yield invalid_value(path, text, "must be greater than or equal to 0")
+    elif _NATIVE.fullmatch(name) is None and amount.denominator != 1:
+        yield invalid_value(path, text, "must be an integer")
+    if _NATIVE.fullmatch(name) is None and "/" not in name:
+        yield invalid_value(path, name, "must be a standard resource type or fully qualified")
+
+
+def validate_update(pod: Object, old: Object) -> Iterator[FieldError]:
+    """What may not change: nearly all of the spec. Gates can only go, and free the node selection while they last."""
+    yield from metadata.validate(pod["metadata"])
+    if _comparable(pod["spec"], old) != _comparable(old["spec"], old):
+        yield forbidden_value("spec", _IMMUTABLE_RULE)
+    gates = [gate["name"] for gate in old["spec"].get("schedulingGates") or []]
+    added = [gate["name"] for gate in pod["spec"].get("schedulingGates") or [] if gate["name"] not in gates]
+    if added:
+        yield forbidden_value(
+            "spec.schedulingGates", f"only deletion is allowed, but found new scheduling gate '{added[0]}'"
+        )
+    tolerations = pod["spec"].get("tolerations") or []
+    if any(held not in tolerations for held in old["spec"].get("tolerations") or []):
+        yield forbidden_value(
+            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+        )
+
+
+def _comparable(spec: Mapping[str, Any], old: Object) -> dict[str, Any]:
+    """The spec without what an update of `old` may change."""
+    ignored = {*_MUTABLE, *(("affinity", "nodeSelector") if old["spec"].get("schedulingGates") else ())}
+    kept = {field: copy.deepcopy(value) for field, value in spec.items() if field not in ignored and value}
+    for _, container in containers({field: kept.get(field) for field in ("initContainers", "containers")}):
+        container.pop("image", None)
+    return kept

@@ -1,0 +1,246 @@
+"""
+The verbs on stored objects: create, update, patch, delete, bind. No HTTP, no waiting.
+
+Each verb is one synchronous step, so that the event loop serialises writes as etcd's transactions do. Objects that
+come in are owned by the call; objects that go out are the stored values and must not be mutated.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import attrs
+
+from neuron_scheduler.sandbox import binding, deletion, events, metadata, patch, pods
+from neuron_scheduler.sandbox.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, RESOURCES, Resource
+from neuron_scheduler.sandbox.status import (
+    FieldError,
+    already_exists,
+    bad_request,
+    invalid,
+    invalid_value,
+    not_found,
+    unsupported_media_type,
+)
+from neuron_scheduler.sandbox.store import Object, Store
+
+INITIAL_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@attrs.define(eq=False)
+class Registry:
+    """What can be done to the objects of a store. Refusals are raised as `StatusError`."""
+
+    store: Store
+    clock: Callable[[], datetime] = _now
+
+    def __attrs_post_init__(self) -> None:
+        for name in INITIAL_NAMESPACES:
+            self.create(NAMESPACES, "", {"metadata": {"name": name}})
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        """The object. 404 if there is none."""
+        found = self.store.get(resource.storage, namespace, name)
+        if found is None:
+            raise not_found(resource, name)
+        return found
+
+    def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Object:
+        """Write a new object. 400, 403, 404 for an absent namespace, 409 if it exists, 422."""
+        metadata.of(body)
+        try:
+            obj = self._new(resource, namespace, body)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise _unreadable(resource, error) from error
+        key = (namespace, obj["metadata"]["name"])
+        if self.store.get(resource.storage, *key) is not None:
+            raise already_exists(resource, key[1])
+        return obj if dry_run else self.store.put(resource.storage, obj)
+
+    def update(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: Object,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> tuple[Object, bool]:
+        """Replace an object; also says whether it was created. 400, 404, 409, 422."""
+        given = metadata.of(body)
+        if given.get("name") not in {None, "", name}:
+            raise bad_request("the name of the object does not match the name on the URL")
+        old = self.store.get(resource.storage, namespace, name)
+        if old is None:
+            if not resource.create_on_update or subresource:
+                raise not_found(resource, name)
+            given["name"] = name
+            given.pop("resourceVersion", None)
+            return self.create(resource, namespace, body, dry_run=dry_run), True
+        if not given.get("resourceVersion") and not resource.unconditional_update:
+            problem = invalid_value("metadata.resourceVersion", "", "must be specified for an update")
+            raise invalid(resource, name, [problem])
+        return self._replace(resource, old, body, subresource=subresource, dry_run=dry_run), False
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Any,
+        *,
+        media_type: str,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> tuple[Object, bool]:
+        """Change an object by one of the four media types; apply also creates, and says so. 400, 404, 409, 415, 422."""
+        old = self.store.get(resource.storage, namespace, name)
+        if old is None and media_type == patch.APPLY and not subresource:
+            metadata.of(change).setdefault("name", name)
+            return self.create(resource, namespace, change, dry_run=dry_run), True
+        if old is None:
+            raise not_found(resource, name)
+        shown = self.view(resource, old)
+        match media_type:
+            case patch.MERGE:
+                new = patch.merge(shown, change)
+            case patch.STRATEGIC | patch.APPLY:
+                new = patch.strategic_merge(shown, change)
+            case patch.JSON:
+                new = patch.json_patch(shown, change)
+            case _:
+                raise unsupported_media_type(f"{patch.JSON}, {patch.MERGE}, {patch.STRATEGIC}, {patch.APPLY}")
+        metadata.of(new)
+        new = copy.deepcopy(new)
+        return self._replace(resource, old, new, subresource=subresource, dry_run=dry_run), False
+
+    def delete(
+        self, resource: Resource, namespace: str, name: str, options: Mapping[str, Any], *, dry_run: bool = False
+    ) -> tuple[Object, bool]:
+        """
+        Delete an object; also says whether it is gone. A bound pod stays, terminating, until its kubelet confirms;
+        finalizers hold any object. 404, 409 when a precondition fails.
+        """
+        old = self.get(resource, namespace, name)
+        begun = deletion.begun(resource, old, options, self.clock())
+        if dry_run:
+            return begun.object, begun.final
+        marked = old if begun.object is old else self.store.put(resource.storage, begun.object)
+        if not begun.final:
+            return marked, False
+        if resource is NAMESPACES:
+            self._empty(name)
+        return self._gone(resource, namespace, name), True
+
+    def bind(self, namespace: str, name: str, body: Mapping[str, Any], *, dry_run: bool = False) -> None:
+        """Carry out a Binding. 400, 404, 409, and 500 where no node is named."""
+        node = self.store.get(NODES.storage, "", binding.target_node(body, name))
+        pod = binding.bound(self.get(PODS, namespace, name), body, node=node, now=self.clock())
+        if not dry_run:
+            self.store.put(PODS.storage, pod)
+
+    def view(self, resource: Resource, obj: Object) -> Object:
+        """A stored object as this resource shows it."""
+        return events.view(resource, obj) if resource.storage == EVENTS.storage else obj
+
+    def _new(self, resource: Resource, namespace: str, body: Object) -> Object:
+        obj = events.stored_form(resource, body) if resource.storage == EVENTS.storage else dict(body)
+        obj.setdefault("apiVersion", resource.api_version)
+        obj.setdefault("kind", resource.kind)
+        now = self.clock()
+        metadata.prepare_create(resource, namespace, obj, now)
+        if resource.namespaced and self.store.get(NAMESPACES.storage, "", namespace) is None:
+            raise not_found(NAMESPACES, namespace)
+        if resource is PODS:
+            pods.prepare_create(obj, now)
+        elif resource is NAMESPACES:
+            obj["status"] = {"phase": "Active"}
+        elif resource is NODES:
+            obj.setdefault("spec", {})
+            obj.setdefault("status", {})
+        errors = list(self._validate(resource, obj))
+        if errors:
+            raise invalid(resource, obj["metadata"].get("name") or "", errors)
+        if resource is PODS:
+            pods.admit_priority(obj, self.store)
+        return obj
+
+    def _replace(self, resource: Resource, old: Object, body: Object, *, subresource: str, dry_run: bool) -> Object:
+        try:
+            new = self._next(resource, old, body, subresource)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise _unreadable(resource, error) from error
+        if new == old or dry_run:
+            return new
+        held = new["metadata"]
+        ended = held.get("deletionTimestamp") and not held.get("deletionGracePeriodSeconds")
+        if ended and not held.get("finalizers"):
+            return self._gone(resource, held.get("namespace", ""), held["name"])
+        return self.store.put(resource.storage, new)
+
+    def _next(self, resource: Resource, old: Object, body: Object, subresource: str) -> Object:
+        new = events.stored_form(resource, body) if resource.storage == EVENTS.storage else dict(body)
+        new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
+        metadata.prepare_update(resource, new, old)
+        if "status" in resource.subresources:
+            restored = "spec" if subresource == "status" else "status"
+            new.pop(restored, None)
+            if restored in old:
+                new[restored] = old[restored]
+        if resource is PODS and subresource == "status" and "status" in new:
+            new["status"].setdefault("qosClass", old["status"].get("qosClass", "BestEffort"))
+        if resource.storage == EVENTS.storage:
+            errors = list(events.validate_update(resource, new, old))
+        elif resource is PODS:
+            errors = list(pods.validate_update(new, old))
+        else:
+            errors = list(self._validate(resource, new))
+        if errors:
+            raise invalid(resource, old["metadata"]["name"], errors)
+        return new
+
+    def _validate(self, resource: Resource, obj: Object) -> Iterator[FieldError]:
+        if resource is PODS:
+            return pods.validate(obj)
+        if resource.storage == EVENTS.storage:
+            return events.validate(resource, obj)
+        if resource is LEASES:
+            return _validate_lease(obj)
+        return metadata.validate(obj["metadata"], label_name=resource is NAMESPACES)
+
+    def _gone(self, resource: Resource, namespace: str, name: str) -> Object:
+        last = self.store.remove(resource.storage, namespace, name)
+        if last is None:
+            raise not_found(resource, name)
+        return last
+
+    def _empty(self, namespace: str) -> None:
+        for storage in {resource.storage for resource in RESOURCES if resource.namespaced}:
+            for obj in self.store.objects(storage, namespace):
+                self.store.remove(storage, namespace, obj["metadata"]["name"])
+
+
+def _unreadable(resource: Resource, error: Exception) -> Exception:
+    kind = resource.kind
+    text = f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {type(error).__name__}: {error}'
+    return bad_request(text)
+
+
+def _validate_lease(lease: Object) -> Iterator[FieldError]:
+    yield from metadata.validate(lease["metadata"])
+    spec = lease.get("spec") or {}
+    for field in ("acquireTime", "renewTime"):
+        if spec.get(field) is not None and not metadata.is_micro_time(spec[field]):
+            layout = "2006-01-02T15:04:05.000000Z07:00"
+            raise ValueError(f'parsing time "{spec[field]}" as "{layout}"')
+    seconds = spec.get("leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        yield invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+    if (spec.get("leaseTransitions") or 0) < 0:
+        yield invalid_value("spec.leaseTransitions", spec["leaseTransitions"], "must be greater than or equal to 0")

@@ -1,0 +1,210 @@
+"""
+The embedded API server: one aiohttp application in front of a store, with imagined kubelets behind it.
+
+For the demo and for tests. It authenticates nobody, authorises everything, and forgets all when it stops.
+"""
+
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, Self
+
+import anyio
+import attrs
+from aiohttp import web
+
+from neuron_scheduler.sandbox import discovery, streaming
+from neuron_scheduler.sandbox.faults import Answer, Fault, Faults, Hang, Hold, Reset, Slow, Truncate
+from neuron_scheduler.sandbox.kubelet import Kubelet
+from neuron_scheduler.sandbox.registry import Registry
+from neuron_scheduler.sandbox.resources import of_kind
+from neuron_scheduler.sandbox.rest import Rest, json_response
+from neuron_scheduler.sandbox.status import StatusError, method_not_allowed
+from neuron_scheduler.sandbox.store import Object, Store
+
+_HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
+_ACCESS_REVIEW: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_IDENTITY_REVIEW: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_BODY_LIMIT: Final = 3 * 1024 * 1024  # bytes of a request, as on the real server
+_REMEMBERED: Final = 10_000  # requests
+
+
+@attrs.frozen
+class SeenRequest:
+    """A request as it arrived, for tests that ask what was called."""
+
+    method: str
+    path: str
+    query: str
+    user_agent: str
+
+
+@attrs.define(eq=False, kw_only=True)
+class ApiServer:
+    """
+    An API server that lives as long as its `serving()` block.
+
+    Attributes:
+        port: Where to listen; 0 chooses a free port.
+        ssl_context: Serve HTTPS with it.
+        kubelet: Whether bound pods are set Running and terminating ones removed by an imagined kubelet.
+        termination_limit: Seconds after which that kubelet gives up waiting for a pod's grace period.
+        bookmark_interval: Seconds between the bookmarks of a watch.
+        watch_list: Whether watches with `sendInitialEvents` are served; off, clients must fall back to lists.
+        faults: What the next requests suffer.
+        requests: What was asked, the last of it.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    ssl_context: ssl.SSLContext | None = None
+    kubelet: bool = True
+    termination_limit: float = 0.2
+    bookmark_interval: float = 60.0
+    watch_list: bool = True
+    store: Store = attrs.field(factory=Store)
+    registry: Registry = attrs.field(init=False)
+    faults: Faults = attrs.field(factory=Faults)
+    requests: deque[SeenRequest] = attrs.field(factory=lambda: deque(maxlen=_REMEMBERED))
+    _waits: streaming.Waits = attrs.field(factory=streaming.Waits)
+    _rest: Rest = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.registry = Registry(self.store)
+        self._rest = Rest(
+            self.registry, self._waits, bookmark_interval=self.bookmark_interval, watch_list=self.watch_list
+        )
+
+    @property
+    def url(self) -> str:
+        """Where clients find the server, once it serves."""
+        return f"{'https' if self.ssl_context else 'http'}://{self.host}:{self.port}"
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Self]:
+        """Listen until the block ends; open watches and held requests then end at once."""
+        application = web.Application(client_max_size=_BODY_LIMIT)
+        application.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self.host, self.port, ssl_context=self.ssl_context)
+            await site.start()
+            self.port = runner.addresses[0][1]
+            async with anyio.create_task_group() as tasks:
+                if self.kubelet:
+                    tasks.start_soon(Kubelet(self.registry, termination_limit=self.termination_limit).run)
+                yield self
+                tasks.cancel_scope.cancel()
+        finally:
+            self.end_watches()
+            with anyio.CancelScope(shield=True):
+                await runner.cleanup()
+
+    def create(self, obj: Object) -> Object:
+        """
+        Create an object as if it had been posted, from its own `apiVersion`, `kind` and namespace.
+
+        Raises:
+            StatusError: As the server would refuse it.
+            ValueError: The kind is not served.
+        """
+        resource = of_kind(obj["apiVersion"], obj["kind"])
+        if resource is None:
+            raise ValueError(f"{obj['apiVersion']} {obj['kind']} is not served by the sandbox")
+        namespace = obj["metadata"].get("namespace", "default") if resource.namespaced else ""
+        return self.registry.create(resource, namespace, obj)
+
+    def end_watches(self) -> None:
+        """End every open watch, and every request that a fault keeps waiting."""
+        self._waits.end()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        agent = request.headers.get("User-Agent", "")
+        self.requests.append(SeenRequest(request.method, request.path, request.query_string, agent))
+        watching = request.query.get("watch", "") in {"1", "true"}
+        fault = self.faults.take(method=request.method, path=request.path, watch=watching)
+        response: web.StreamResponse = web.Response()
+        try:
+            await self._before(request, fault)
+            if not isinstance(fault, Hang | Reset) or fault.committed:
+                response = await self._answer(request, fault)
+        except StatusError as error:
+            response = _refusal(error)
+        await self._after(request, fault)
+        if isinstance(fault, Truncate) and not watching:
+            response = await _truncated(request, response)
+        return response
+
+    async def _before(self, request: web.Request, fault: Fault | None) -> None:
+        match fault:
+            case Answer(error=error):
+                raise error
+            case Slow(seconds=seconds):
+                await anyio.sleep(seconds)
+            case Hold():
+                fault.arrived.set()
+                await fault.released.wait()
+            case Reset(committed=False):
+                streaming.abort(request)
+            case Hang(committed=False):
+                await self._hang(request)
+
+    async def _after(self, request: web.Request, fault: Fault | None) -> None:
+        match fault:
+            case Reset(committed=True):
+                streaming.abort(request)
+            case Hang(committed=True):
+                await self._hang(request)
+
+    async def _hang(self, request: web.Request) -> None:
+        with self._waits.endable():
+            await anyio.sleep_forever()
+        streaming.abort(request)
+
+    async def _answer(self, request: web.Request, fault: Fault | None) -> web.StreamResponse:
+        if request.path in _HEALTH:
+            return web.Response(text="ok")
+        if request.path in {_ACCESS_REVIEW, _IDENTITY_REVIEW}:
+            return _review(request)
+        found = discovery.discover(request.path, request.headers.get("Accept", ""))
+        if found is None:
+            return await self._rest.answer(request, fault)
+        if request.method != "GET":
+            raise method_not_allowed()
+        aggregated = found["kind"] == "APIGroupDiscoveryList" if "kind" in found else False
+        return json_response(found, content_type=discovery.AGGREGATED if aggregated else "application/json")
+
+
+async def _truncated(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Promise the whole body, send half of it, and reset."""
+    body = response.body if isinstance(response, web.Response) else b""
+    if not isinstance(body, bytes):
+        return response
+    partial = web.StreamResponse(status=response.status, headers={"Content-Type": "application/json"})
+    partial.content_length = len(body)
+    await partial.prepare(request)
+    await partial.write(body[: len(body) // 2])
+    streaming.abort(request)
+    return partial
+
+
+def _refusal(error: StatusError) -> web.Response:
+    response = json_response(error.body(), status=error.code)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+def _review(request: web.Request) -> web.Response:
+    """Everybody may do everything, and is called `sandbox`; the body, often protobuf, is not read."""
+    if request.method != "POST":
+        raise method_not_allowed()
+    status: dict[str, Any] = {"allowed": True, "reason": "the sandbox allows everything"}
+    kind, group = "SelfSubjectAccessReview", "authorization.k8s.io"
+    if request.path == _IDENTITY_REVIEW:
+        kind, group = "SelfSubjectReview", "authentication.k8s.io"
+        status = {"userInfo": {"username": "sandbox", "groups": ["system:masters"]}}
+    body = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": {}, "spec": {}, "status": status}
+    return json_response(body, status=201)

@@ -1,0 +1,175 @@
+"""
+Where the demo's acts are played: pods are created, their outcomes awaited and judged, the fleet drawn.
+
+Follows the embedded server's store and sleeps never. Judges only by what the API server knows: conditions, events,
+nodeName and annotations.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import attrs
+from rich.console import Console, Group
+from rich.text import Text
+
+from neuron_scheduler.sandbox import occupancy, picture, workload
+from neuron_scheduler.sandbox.occupancy import Holding
+from neuron_scheduler.sandbox.picture import Legend, Outcome
+from neuron_scheduler.sandbox.resources import EVENTS, PODS
+from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.sandbox.store import Object
+from neuron_scheduler.sandbox.workload import ACTS, Act, DemoError, Placed, PodPlan, Waits, Want
+
+
+@attrs.define(eq=False)
+class Stage:
+    """
+    One performance on one server.
+
+    Attributes:
+        patience: Seconds for the outcomes of one act, the scheduler's start included.
+        finished: Whether the last act is over.
+    """
+
+    _server: ApiServer
+    _console: Console = attrs.field(factory=lambda: Console(highlight=False))
+    _legend: Legend = attrs.field(factory=Legend)
+    _plans: dict[str, PodPlan] = attrs.field(factory=dict)
+    _had: dict[str, Holding] = attrs.field(factory=dict)
+    _outcomes: dict[str, Outcome] = attrs.field(factory=dict)
+    patience: float = attrs.field(default=60.0, kw_only=True)
+    finished: bool = attrs.field(default=False, init=False)
+
+    async def play(self) -> None:
+        """
+        All acts, each drawn, then a summary.
+
+        Raises:
+            DemoError: an outcome is not what it must be, or does not come.
+        """
+        for node in workload.nodes():
+            self._server.create(node)
+        self._console.print(f"\nAn API server at {self._server.url}, five imagined nodes, and the real scheduler.")
+        for number, act in enumerate(ACTS, start=1):
+            await self._play(number, act)
+        self._console.print("", self._summary(), sep="\n")
+        self.finished = True
+
+    def export(self, path: str) -> None:
+        """Write the last screen, fleet and outcomes, as SVG."""
+        drawn = picture.fleet(occupancy.read(self._server.store), self._legend)
+        rows = picture.outcomes(list(self._outcomes.values()), self._legend)
+        picture.export(path, Group(drawn, Text(), rows, Text(), self._summary()))
+        self._console.print(f"Written: {path}")
+
+    async def serve(self) -> None:
+        """Tell how to go on with kubectl, then draw the fleet whenever it changes, without end."""
+        kubectl = f"kubectl --server={self._server.url}"
+        self._console.print("\nThe server and the scheduler stay up. In another terminal, for example:\n")
+        for example in ("get pods -o wide", "describe pod seven", "delete pod ring-2", "apply -f my-pod.yaml"):
+            self._console.print(f"  {kubectl} {example}", style="bold", soft_wrap=True)
+        self._console.print(f"\nPods need schedulerName: {workload.SCHEDULER_NAME}. Ctrl-C ends everything.\n")
+        drawn = occupancy.read(self._server.store)
+        while True:
+            await self._server.store.changed(PODS.storage)
+            now = occupancy.read(self._server.store)
+            if (now.holdings, now.problems) != (drawn.holdings, drawn.problems):
+                self._draw(now)
+                drawn = now
+
+    async def _play(self, number: int, act: Act) -> None:
+        self._console.print(picture.act(number, act.title, act.told))
+        for name in act.deletes:
+            self._server.registry.delete(PODS, "default", name, {})
+        self._plans |= {plan.name: plan for plan in act.creates}
+        for plan in act.creates:
+            self._server.create(plan.manifest())
+        with anyio.move_on_after(self.patience) as patience:
+            await self._until(lambda: not any(self._pod(name) for name in act.deletes))
+            await self._until(lambda: all(self._settled(name, want) for name, want in act.wants.items()))
+        now = occupancy.read(self._server.store)
+        problems = [*now.problems, *self._unmet(act, now)]
+        self._had |= now.holdings
+        for name in act.deletes:
+            self._console.print(Text(f"deleted: {name}", style="dim"))
+            self._outcomes.pop(name, None)
+        shown = {name: self._outcome(name) for name in act.wants}
+        self._outcomes |= shown
+        self._console.print(picture.outcomes(list(shown.values()), self._legend), "")
+        self._draw(now)
+        if problems or patience.cancelled_caught:
+            raise DemoError(f"in act {number}, {act.title!r}: {'; '.join(problems) or 'no outcome in time'}")
+
+    def _draw(self, now: occupancy.Occupancy) -> None:
+        self._console.print(picture.fleet(now, self._legend))
+        for problem in now.problems:
+            self._console.print(Text(problem, style="red"))
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await self._server.store.changed()
+
+    def _pod(self, name: str) -> Object | None:
+        return self._server.store.get(PODS.storage, "default", name)
+
+    def _settled(self, name: str, want: Want) -> bool:
+        """Whether a pod has its outcome, as wanted or not: a refusal is complete with its condition and its event."""
+        pod = self._pod(name)
+        if pod is None or pod["spec"].get("nodeName"):
+            return pod is not None
+        return isinstance(want, Waits) and bool(_refusal(pod)) and self._event(pod) is not None
+
+    def _event(self, pod: Object) -> Object | None:
+        uid = pod["metadata"]["uid"]
+        for event in self._server.store.objects(EVENTS.storage, "default"):
+            if event["involvedObject"].get("uid") == uid and event["reason"] == "FailedScheduling":
+                return event
+        return None
+
+    def _unmet(self, act: Act, now: occupancy.Occupancy) -> list[str]:
+        reasons = (self._why_not(name, want, now) for name, want in act.wants.items())
+        return [reason for reason in reasons if reason]
+
+    def _why_not(self, name: str, want: Want, now: occupancy.Occupancy) -> str:
+        """What is not as wanted; empty if nothing."""
+        pod, held = self._pod(name), now.holdings.get(name)
+        match want:
+            case Placed(ids=ids, like=like):
+                wanted = ids or (self._had[like].ids if like else ())
+                if held is None:
+                    return f"{name} was not placed: {_refusal(pod or {})}"
+                if wanted and held.ids != wanted:
+                    return f"{name} got {held.ids}, not {wanted}"
+            case Waits(because=because):
+                event = self._event(pod) if pod else None
+                if held is not None or pod is None or because not in _refusal(pod):
+                    return f"{name} does not wait because of {because!r}, but: {_refusal(pod or {}) or held}"
+                if event is None or because not in event.get("message", ""):
+                    return f"no event of {name} says {because!r}"
+        return ""
+
+    def _outcome(self, name: str) -> Outcome:
+        pod, held = self._pod(name), occupancy.read(self._server.store).holdings.get(name)
+        asked = self._plans[name].asks
+        if held is not None:
+            return Outcome(pod=name, asked=asked, where=held.node, what=held.shown())
+        return Outcome(pod=name, asked=asked, said=_refusal(pod or {}) or "no outcome")
+
+    def _summary(self) -> Text:
+        placed = [outcome for outcome in self._outcomes.values() if outcome.where]
+        waiting = len(self._outcomes) - len(placed)
+        binds = sum(seen.method == "POST" and seen.path.endswith("/binding") for seen in self._server.requests)
+        return Text(
+            f"All as it must be: {len(self._had)} pods were placed by {binds} Bindings, {len(placed)} of them are "
+            f"still there, {waiting} is refused. Every set is a legal block, and no core is held twice.",
+            style="bold green",
+        )
+
+
+def _refusal(pod: dict[str, Any]) -> str:
+    """The message of PodScheduled=False; empty where there is none."""
+    for condition in pod.get("status", {}).get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message", ""))
+    return ""

@@ -1,0 +1,178 @@
+"""
+A versioned object store: tables of objects, one counter of resource versions, and a bounded log of changes per table.
+
+Stored objects are values: whoever wants to change one copies it and puts the copy. The log answers "what happened
+since version N", or says that it no longer knows (`Expired`), and can be read backwards to see a table as it was.
+"""
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final, Literal, TypeAlias
+
+import anyio
+import attrs
+
+FIRST_VERSION: Final = 1000  # older ones never existed: a test can always name an expired version
+
+Object: TypeAlias = dict[str, Any]
+Key: TypeAlias = tuple[str, str]  # (namespace or "", name)
+
+
+class Expired(Exception):  # noqa: N818  the API's own word for it
+    """The log no longer reaches back to the version asked for; `oldest` is the first it can answer from."""
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"version {asked} is older than {oldest}")
+        self.asked = asked
+        self.oldest = oldest
+
+
+@attrs.frozen
+class Change:
+    """One change of a table. A DELETED carries the last state with the version of the deletion."""
+
+    version: int
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: Object
+    previous: Object | None
+
+
+def key_of(obj: Object) -> Key:
+    """Namespace and name."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+@attrs.define(eq=False)
+class _Table:
+    objects: dict[Key, Object] = attrs.field(factory=dict)
+    log: list[Change] = attrs.field(factory=list)
+    oldest: int = FIRST_VERSION  # the log holds every change after this version
+    dropped: int = 0  # changes that the log no longer holds
+    changed: anyio.Event = attrs.field(factory=anyio.Event)
+
+
+@attrs.define(eq=False)
+class Store:
+    """Tables by name, all versions from one counter. `history` bounds each table's log."""
+
+    history: int = 10_000
+    _version: int = FIRST_VERSION
+    _tables: dict[str, _Table] = attrs.field(factory=dict)
+    _changed: anyio.Event = attrs.field(factory=anyio.Event)
+
+    @property
+    def version(self) -> int:
+        """The version of the last change of any table."""
+        return self._version
+
+    def get(self, table: str, namespace: str, name: str) -> Object | None:
+        """The object, or None. Not to be mutated."""
+        return self._table(table).objects.get((namespace, name))
+
+    def objects(self, table: str, namespace: str | None = None, *, at: int | None = None) -> list[Object]:
+        """
+        The objects in key order, those of one namespace if it is given, as they are or as they were at a version.
+
+        Raises:
+            Expired: the log does not reach back to `at`.
+        """
+        rows = self._table(table).objects
+        if at is not None and at < self._version:
+            rows = dict(rows)
+            for change in reversed(self.since(table, at)):
+                if change.previous is None:
+                    del rows[key_of(change.object)]
+                else:
+                    rows[key_of(change.object)] = change.previous
+        return [rows[key] for key in sorted(rows) if namespace is None or key[0] == namespace]
+
+    def put(self, table: str, obj: Object) -> Object:
+        """Write an object, new or not, with the next version; what was stored is returned. Nothing is validated."""
+        held, key = self._table(table), key_of(obj)
+        previous = held.objects.get(key)
+        stored = self._stamped(obj)
+        held.objects[key] = stored
+        self._record(held, Change(self._version, "ADDED" if previous is None else "MODIFIED", stored, previous))
+        return stored
+
+    def remove(self, table: str, namespace: str, name: str) -> Object | None:
+        """Remove an object; its last state with the deletion's version is returned, None where there was none."""
+        held = self._table(table)
+        previous = held.objects.pop((namespace, name), None)
+        if previous is None:
+            return None
+        last = self._stamped(previous)
+        self._record(held, Change(self._version, "DELETED", last, previous))
+        return last
+
+    def since(self, table: str, version: int) -> list[Change]:
+        """
+        The changes after a version, oldest first; none for a version of the future.
+
+        Raises:
+            Expired: the log does not reach back that far.
+        """
+        return self.after(table, self.position(table, version))
+
+    def position(self, table: str, version: int) -> int:
+        """The place in the log behind a version, for `after`. Raises `Expired` as `since` does."""
+        held = self._table(table)
+        if version < held.oldest:
+            raise Expired(version, held.oldest)
+        return held.dropped + bisect_right(held.log, version, key=lambda change: change.version)
+
+    def after(self, table: str, position: int) -> list[Change]:
+        """The changes from a position on: `position` plus their number is the next. Raises `Expired` if one is lost."""
+        held = self._table(table)
+        if position < held.dropped:
+            raise Expired(self._version, held.oldest)
+        return held.log[position - held.dropped :]
+
+    async def changed(self, table: str = "") -> None:
+        """Wait for the next change of a table, or of any."""
+        await (self._table(table).changed if table else self._changed).wait()
+
+    async def follow(self, table: str, version: int) -> AsyncIterator[Change]:
+        """Every change after a version, as it comes, without end. Raises `Expired` as `since` does."""
+        position = self.position(table, version)
+        while True:
+            changes = self.after(table, position)
+            for change in changes:
+                yield change
+            position += len(changes)
+            if not changes:
+                await self.changed(table)
+
+    def expire(self, tables: Iterable[str] | None = None) -> None:
+        """
+        Forget the log of these tables, or of all.
+
+        Whoever comes with an older version is told `Expired`; who follows already, and has read everything, is not.
+        """
+        for name in list(self._tables if tables is None else tables):
+            held = self._table(name)
+            held.dropped += len(held.log)
+            held.log.clear()
+            held.oldest = self._version
+
+    def _table(self, name: str) -> _Table:
+        if name not in self._tables:
+            self._tables[name] = _Table()
+        return self._tables[name]
+
+    def _stamped(self, obj: Object) -> Object:
+        self._version += 1
+        return obj | {"metadata": obj["metadata"] | {"resourceVersion": str(self._version)}}
+
+    def _record(self, held: _Table, change: Change) -> None:
+        held.log.append(change)
+        if len(held.log) > self.history * 2:
+            dropped = len(held.log) - self.history
+            held.oldest = held.log[dropped - 1].version
+            held.dropped += dropped
+            del held.log[:dropped]
+        held.changed.set()
+        held.changed = anyio.Event()
+        self._changed.set()
+        self._changed = anyio.Event()

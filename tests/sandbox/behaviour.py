@@ -1,0 +1,25 @@
+"""
+Every behaviour that the sandbox shares with a real API server, by its sentence.
+
+Each is an async function of an `Api`: a client with a namespace of its own. The same table runs against both; what
+does not hold on the real one is a bug of the table, what does not hold on the sandbox a bug of the sandbox.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import iscoroutinefunction
+from typing import TypeAlias
+
+from tests.sandbox import behaviour_lists, behaviour_scheduling, behaviour_watches, behaviour_writes
+from tests.sandbox.api import Api
+
+Behaviour: TypeAlias = Callable[[Api], Awaitable[None]]
+
+BEHAVIOURS: Mapping[str, Behaviour] = {
+    name.replace("_", " "): function
+    for module in (behaviour_lists, behaviour_watches, behaviour_writes, behaviour_scheduling)
+    for name, function in vars(module).items()
+    if iscoroutinefunction(function) and not name.startswith("_")
+}
+
+#: The one behaviour that a server shows only when it has forgotten something.
+EXPIRED = "a version that is too old is told so"

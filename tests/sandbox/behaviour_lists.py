@@ -1,0 +1,170 @@
+"""
+How lists, selectors and pages behave, on any API server.
+"""
+
+from tests.sandbox.api import Api, names
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+
+async def a_list_carries_a_version_and_items_without_their_type(api: Api) -> None:
+    """Items of a typed list have neither kind nor apiVersion, and come in order of their names."""
+    for name in ("b", "a", "c"):
+        await api.pod(name)
+    listed = await api.got("pods")
+    assert (listed["kind"], listed["apiVersion"]) == ("PodList", "v1")
+    assert names(listed) == ["a", "b", "c"]
+    assert all("kind" not in item and "apiVersion" not in item for item in listed["items"])
+    assert int(listed["metadata"]["resourceVersion"]) >= max(
+        int(item["metadata"]["resourceVersion"]) for item in listed["items"]
+    )
+
+
+async def pages_show_the_list_as_it_was_when_it_began(api: Api) -> None:
+    """What changes between two pages is not seen by the later one, and both name the same version."""
+    for name in ("a", "b", "c", "d"):
+        await api.pod(name)
+    first = await api.got("pods", limit="2")
+    assert names(first) == ["a", "b"]
+    assert first["metadata"]["remainingItemCount"] == 2
+    await api.call("DELETE", "pods/c")
+    await api.pod("cc")
+    second = await api.got("pods", limit="2", **{"continue": first["metadata"]["continue"]})
+    assert names(second) == ["c", "d"]
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    assert not second["metadata"].get("continue")
+
+
+async def label_selectors_select(api: Api) -> None:
+    """Equality, sets, existence and order select as documented."""
+    await api.pod("a", labels={"app": "web", "size": "3"})
+    await api.pod("b", labels={"app": "db"})
+    await api.pod("c")
+    for selector, want in {
+        "app=web": ["a"],
+        "app==web": ["a"],
+        "app!=web": ["b", "c"],
+        "app in (web, db)": ["a", "b"],
+        "app notin (web)": ["b", "c"],
+        "app": ["a", "b"],
+        "!app": ["c"],
+        "size>2": ["a"],
+        "size<2": [],
+        "app=web,size=3": ["a"],
+        "app=web,size=4": [],
+    }.items():
+        assert names(await api.got("pods", labelSelector=selector)) == want, selector
+    assert (await api.call("GET", "pods", query={"labelSelector": "a b"})).status == 400
+
+
+async def field_selectors_of_pods_select(api: Api) -> None:
+    """The fields that schedulers and kubectl use, with =, == and !=."""
+    await api.pod("bound")
+    await api.bind("bound", "n1")
+    await api.pod("free", schedulerName="my-scheduler")
+    for selector, want in {
+        "spec.nodeName=n1": ["bound"],
+        "spec.nodeName==": ["free"],
+        "spec.nodeName!=": ["bound"],
+        "spec.schedulerName=my-scheduler": ["free"],
+        "metadata.name=free": ["free"],
+        f"metadata.namespace={api.namespace}": ["bound", "free"],
+        "status.phase!=Succeeded,status.phase!=Failed": ["bound", "free"],
+        "status.phase=Running": [],
+        "spec.nodeName=n1,status.phase!=Pending": [],
+    }.items():
+        assert names(await api.got("pods", fieldSelector=selector)) == want, selector
+
+
+async def unknown_fields_are_refused(api: Api) -> None:
+    """A field selector that is not offered is 400, on lists and on watches."""
+    reply = await api.call("GET", "pods", query={"fieldSelector": "spec.priority=1"})
+    assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
+    assert "field label not supported: spec.priority" in reply.body["message"]
+
+
+async def versions_of_the_future_and_nonsense_are_refused(api: Api) -> None:
+    """A list at a version that does not exist yet is 504 with its cause, and no number is 400."""
+    future = str(int((await api.got("pods"))["metadata"]["resourceVersion"]) + 10**6)
+    reply = await api.call("GET", "pods", query={"resourceVersion": future})
+    assert (reply.status, reply.body["reason"]) == (504, "Timeout")
+    assert reply.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+    assert (await api.call("GET", "pods", query={"resourceVersion": "abc"})).status == 400
+
+
+async def a_wrong_page_token_is_refused(api: Api) -> None:
+    """A continue token that no server wrote is 400."""
+    reply = await api.call("GET", "pods", query={"limit": "1", "continue": "bm9uc2Vuc2U"})
+    assert reply.status == 400
+
+
+async def tables_have_the_columns_that_kubectl_prints(api: Api) -> None:
+    """The server names the columns of pods, nodes, leases and namespaces, wide ones by priority."""
+    await api.pod("a")
+    table = (await api.call("GET", "pods", accept=TABLE)).body
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert [(column["name"], column["priority"]) for column in table["columnDefinitions"]] == [
+        ("Name", 0),
+        ("Ready", 0),
+        ("Status", 0),
+        ("Restarts", 0),
+        ("Age", 0),
+        ("IP", 1),
+        ("Node", 1),
+        ("Nominated Node", 1),
+        ("Readiness Gates", 1),
+    ]
+    cells = table["rows"][0]["cells"]
+    assert [cells[0], cells[1], cells[2], cells[6]] == ["a", "0/1", "Pending", "<none>"]
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    for path, want in {
+        "/api/v1/nodes": ["Name", "Status", "Roles", "Age", "Version", "Internal-IP", "External-IP", "OS-Image",
+                          "Kernel-Version", "Container-Runtime"],
+        "/api/v1/namespaces": ["Name", "Status", "Age"],
+        "apis/coordination.k8s.io/v1/leases": ["Name", "Holder", "Age"],
+        "events": ["Last Seen", "Type", "Reason", "Object", "Subobject", "Source", "Message", "First Seen", "Count",
+                   "Name"],
+    }.items():  # fmt: skip
+        table = (await api.call("GET", path, accept=TABLE)).body
+        assert [column["name"] for column in table["columnDefinitions"]] == want
+
+
+async def clients_find_out_what_is_served(api: Api) -> None:
+    """Discovery in both forms, the version, OpenAPI and health."""
+    resources = (await api.got("/api/v1"))["resources"]
+    assert {"pods", "pods/binding", "pods/status", "nodes", "namespaces", "events"} <= {
+        resource["name"] for resource in resources
+    }
+    leases = (await api.got("/apis/coordination.k8s.io/v1"))["resources"]
+    assert "leases" in [resource["name"] for resource in leases]
+    groups = {group["name"] for group in (await api.got("/apis"))["groups"]}
+    assert {"coordination.k8s.io", "events.k8s.io"} <= groups
+    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    found = (await api.call("GET", "/api", accept=aggregated)).body
+    assert found["kind"] == "APIGroupDiscoveryList"
+    served = found["items"][0]["versions"][0]["resources"]
+    assert "pods" in [resource["resource"] for resource in served]
+    assert (await api.got("/version"))["major"] == "1"
+    paths = (await api.got("/openapi/v3"))["paths"]
+    document = await api.got(paths["api/v1"]["serverRelativeURL"].partition("?")[0])
+    operation = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
+    assert operation["x-kubernetes-group-version-kind"] == {"group": "", "version": "v1", "kind": "Pod"}
+    assert "fieldValidation" in [parameter.get("name") for parameter in operation["parameters"]]
+    for path in ("/healthz", "/livez", "/readyz"):
+        assert await api.call("GET", path) == await api.call("GET", "/healthz")
+
+
+async def nonsense_paths_and_methods_are_refused(api: Api) -> None:
+    """404 for what is not served, 405 for what cannot be done, both as Status objects."""
+    for path in ("/api/v1/unicorns", "/apis/unicorns.example/v1/horns", "pods/p/unicorn"):
+        assert (await api.call("GET", path)).status == 404, path
+    reply = await api.call("GET", "pods/absent")
+    assert (reply.status, reply.body["reason"]) == (404, "NotFound")
+    assert reply.body["message"] == 'pods "absent" not found'
+    assert reply.body["details"] == {"name": "absent", "kind": "pods"}
+    lease = await api.call("GET", "apis/coordination.k8s.io/v1/leases/absent")
+    assert lease.body["message"] == 'leases.coordination.k8s.io "absent" not found'
+    assert lease.body["details"] == {"name": "absent", "group": "coordination.k8s.io", "kind": "leases"}
+    for method, path in (("POST", "pods/absent"), ("PUT", "pods")):
+        reply = await api.call(method, path, {})
+        assert (reply.status, reply.body["reason"]) == (405, "MethodNotAllowed"), (method, path)

@@ -1,0 +1,38 @@
+"""The sandbox behaves as the table says, and so does a real kube-apiserver."""
+
+import ssl
+
+import pytest
+
+from neuron_scheduler.sandbox.server import ApiServer
+from tests.control_plane.server import ADMIN, ControlPlane, run_control_plane
+from tests.sandbox.api import connect
+from tests.sandbox.behaviour import BEHAVIOURS, EXPIRED
+
+
+@pytest.mark.parametrize("sentence", BEHAVIOURS)
+async def test_of_the_sandbox(sentence: str) -> None:
+    """The embedded server, without its kubelet, which the real one has not either."""
+    async with ApiServer(kubelet=False).serving() as server, connect(server.url) as api:
+        await BEHAVIOURS[sentence](api)
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize("sentence", [sentence for sentence in BEHAVIOURS if sentence != EXPIRED])
+async def test_of_a_real_api_server(control_plane: ControlPlane, sentence: str) -> None:
+    """The real one, as its administrator."""
+    trusted = ssl.create_default_context(cafile=control_plane.ca_file)
+    async with connect(control_plane.server, token=ADMIN.token, ssl_context=trusted) as api:
+        await BEHAVIOURS[sentence](api)
+
+
+@pytest.mark.control_plane
+async def test_of_a_real_api_server_that_has_forgotten() -> None:
+    """A restarted server's watch cache begins at its start: what is older is expired."""
+    async with run_control_plane() as plane:
+        trusted = ssl.create_default_context(cafile=plane.ca_file)
+        async with connect(plane.server, token=ADMIN.token, ssl_context=trusted):
+            await plane.components["kube-apiserver"].stop()
+            await plane.components["kube-apiserver"].start()
+        async with connect(plane.server, token=ADMIN.token, ssl_context=trusted) as api:
+            await BEHAVIOURS[EXPIRED](api)

@@ -1,0 +1,195 @@
+"""The demo plays to its end with the real scheduler, and says so when something is not as it must be."""
+
+import argparse
+import io
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import pytest
+from rich.console import Console
+
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.sandbox import demo, fleet, workload
+from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.sandbox.stage import Stage
+from neuron_scheduler.sandbox.store import FIRST_VERSION
+from neuron_scheduler.sandbox.workload import DemoError
+
+ROOT = Path(__file__).parents[2]
+AWS_SENTENCE = (
+    "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices."
+)
+
+
+def flags(*argv: str) -> argparse.Namespace:
+    """The demo's arguments."""
+    parser = argparse.ArgumentParser()
+    demo.add_arguments(parser)
+    return parser.parse_args(argv)
+
+
+@asynccontextmanager
+async def command(*argv: str) -> AsyncIterator[anyio.abc.Process]:
+    """`python -m neuron_scheduler demo ...` as a user runs it."""
+    whole = [sys.executable, "-m", "neuron_scheduler", "demo", *argv]
+    async with await anyio.open_process(whole, cwd=ROOT, env={"COLUMNS": "100"}) as process:
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+async def read_until(process: anyio.abc.Process, words: str = "") -> str:
+    """What the process prints, until the words or its end."""
+    assert process.stdout is not None
+    text = ""
+    with anyio.fail_after(60):
+        async for chunk in process.stdout:
+            text += chunk.decode()
+            if words and words in text:
+                break
+    return text
+
+
+async def test_it_plays_to_the_end_and_is_exported(tmp_path: Path) -> None:
+    """Exit 0, every outcome printed, and the last screen as SVG."""
+    picture = tmp_path / "demo.svg"
+    async with command("--export", str(picture)) as process:
+        text = " ".join((await read_until(process)).split())
+        assert await process.wait() == 0, text
+    assert AWS_SENTENCE in text
+    assert "All as it must be: 19 pods were placed by 19 Bindings" in text
+    svg = picture.read_text()
+    assert svg.startswith("<svg")
+    for words in ("trn1-a", "inf2.48xlarge", "ring-3b", "16&#160;devices", "refused"):
+        assert words in svg, words
+
+
+async def test_it_stays_up_for_kubectl_until_it_is_interrupted(tmp_path: Path) -> None:
+    """With --serve it tells the address, answers kubectl, draws what changes, and ends on Ctrl-C with 0."""
+    async with command("--serve") as process:
+        text = await read_until(process, "Ctrl-C ends everything")
+        url = text.split("kubectl --server=")[1].split()[0]
+        kubectl = [str(Path(sys.executable).with_name("kubectl")), f"--server={url}"]
+        home = {"HOME": str(tmp_path)}
+        listed = await anyio.run_process([*kubectl, "get", "pods", "-o", "wide"], env=home)
+        assert b"ring-2" in listed.stdout
+        told = await anyio.run_process([*kubectl, "describe", "pod", "seven"], env=home)
+        assert AWS_SENTENCE in told.stdout.decode()
+        await anyio.run_process([*kubectl, "delete", "pod", "ring-2"], env=home)
+        assert "inf2-a" in await read_until(process, "2 of 12 devices free")
+        process.send_signal(signal.SIGINT)
+        with anyio.fail_after(30):
+            assert await process.wait() == 0
+
+
+async def test_without_rich_it_says_what_to_install(tmp_path: Path) -> None:
+    """One sentence and exit code 2."""
+    (tmp_path / "rich").mkdir()
+    (tmp_path / "rich" / "__init__.py").write_text("raise ModuleNotFoundError('no rich', name='rich')")
+    whole = [sys.executable, "-m", "neuron_scheduler", "demo"]
+    done = await anyio.run_process(whole, cwd=ROOT, check=False, env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 2
+    assert "pip install 'neuron-scheduler[demo]'" in done.stderr.decode()
+
+
+def test_a_folder_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """--export names a file in an existing folder."""
+    with pytest.raises(ConfigurationError, match="there is no such folder"):
+        demo.run(flags("--export", str(tmp_path / "absent" / "demo.svg")))
+
+
+def test_a_scheduler_that_ends_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1, with the scheduler's last words."""
+    program = "import sys; print('no rights', file=sys.stderr); sys.exit(2)"
+    assert demo.run(flags(), command=lambda _: [sys.executable, "-c", program]) == 1
+    said = capsys.readouterr().err
+    assert "ended by itself with 2" in said
+    assert "no rights" in said
+
+
+def test_a_port_in_use_is_refused(free_tcp_port: int) -> None:
+    """One sentence that names the flag."""
+
+    async def twice() -> None:
+        async with ApiServer(port=free_tcp_port).serving():
+            with pytest.raises(ConfigurationError, match=f"--port {free_tcp_port}: "):
+                await demo._play(flags("--port", str(free_tcp_port)), lambda _: [])
+
+    anyio.run(twice)
+
+
+async def _bad_scheduler(server: ApiServer, choose: Callable[[int], Iterable[int]]) -> None:
+    """Binds every pod to the node of its type at once, with the ids that `choose` makes of the amount it asks for."""
+    types = {instance_type: name for name, instance_type in workload.NODES}
+    async for change in server.store.follow("pods", FIRST_VERSION):
+        pod = change.object
+        if change.type != "ADDED" or "nodeName" in pod["spec"]:
+            continue
+        requests = pod["spec"]["containers"][0]["resources"]["requests"]
+        amount = sum(int(text) for name, text in requests.items() if name.startswith("aws.amazon.com/"))
+        name, node = pod["metadata"]["name"], types[pod["spec"]["nodeSelector"]["node.kubernetes.io/instance-type"]]
+        annotations = {"AWS_NEURON_IDS": ",".join(map(str, choose(amount)))}
+        binding = {"metadata": {"name": name, "annotations": annotations}, "target": {"kind": "Node", "name": node}}
+        server.registry.bind("default", name, binding)
+
+
+WRONG_ALLOCATIONS: dict[str, tuple[Callable[[int], Iterable[int]], str]] = {
+    "always from 0": (range, "is held by"),
+    "with gaps": (lambda amount: range(0, 2 * amount, 2), "not consecutive"),
+    "beyond the machine": (lambda amount: range(90, 90 + amount), "the machine has"),
+    "too few": (lambda amount: range(amount - 1), "ids were asked for"),
+    "none": (lambda _: (), "ids were asked for"),
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG_ALLOCATIONS)
+async def test_a_wrong_allocation_is_noticed(sentence: str) -> None:
+    """The demo judges by itself, and names what is wrong."""
+    choose, complaint = WRONG_ALLOCATIONS[sentence]
+    console = Console(file=io.StringIO(), width=200)
+    async with ApiServer().serving() as server, anyio.create_task_group() as tasks:
+        tasks.start_soon(_bad_scheduler, server, choose)
+        with pytest.raises(DemoError, match=complaint):
+            await Stage(server, console, patience=10.0).play()
+        tasks.cancel_scope.cancel()
+
+
+def test_legal_sets_are_those_of_the_documentation() -> None:
+    """The demo's own notion of legality, checked against the sets that AWS draws."""
+    machines = fleet.INSTANCE_TYPES
+    torus, ring = machines["trn1.32xlarge"], machines["inf2.48xlarge"]
+    for machine, ids, cores, legal in (
+        (torus, [5], False, True),
+        (torus, [4, 5, 6, 7], False, True),
+        (torus, list(range(8, 16)), False, True),
+        (torus, list(range(16)), False, True),
+        (torus, [1, 2], False, False),
+        (torus, [2, 3, 4, 5], False, False),
+        (torus, list(range(4, 12)), False, False),
+        (torus, [9, 10, 13, 14], False, False),
+        (torus, [2, 3], True, True),
+        (torus, [1, 2], True, False),
+        (torus, list(range(8)), True, True),
+        (ring, [10, 11], False, True),
+        (ring, [11, 0], False, False),
+        (ring, [11, 12], False, False),
+        (machines["inf1.6xlarge"], list(range(9)), True, True),
+        (ring, [], False, False),
+    ):
+        assert bool(workload.illegal(machine, ids, cores=cores)) is not legal, (machine.name, ids)
+
+
+def test_every_pod_of_the_story_is_a_manifest_that_a_user_could_write() -> None:
+    """Plain JSON with the scheduler's name."""
+    for act in workload.ACTS:
+        for plan in act.creates:
+            manifest = json.loads(json.dumps(plan.manifest()))
+            assert manifest["spec"]["schedulerName"] == "my-scheduler"

@@ -1,0 +1,45 @@
+"""Imagined nodes say what real ones would."""
+
+import pytest
+
+from neuron_scheduler.sandbox import fleet
+from neuron_scheduler.sandbox.pods import quantity
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "devices", "cores", "vcpus", "gibibytes"),
+    [
+        ("inf1.6xlarge", 4, 16, 24, 48),
+        ("inf1.24xlarge", 16, 64, 96, 192),
+        ("inf2.xlarge", 1, 2, 4, 16),
+        ("inf2.24xlarge", 6, 12, 96, 384),
+        ("inf2.48xlarge", 12, 24, 192, 768),
+        ("trn1.2xlarge", 1, 2, 8, 32),
+        ("trn1.32xlarge", 16, 32, 128, 512),
+        ("trn2.48xlarge", 16, 64, 192, 2048),
+        ("ml.trn1.32xlarge", 16, 32, 128, 512),
+    ],
+)
+def test_capacity(instance_type: str, devices: int, cores: int, vcpus: int, gibibytes: int) -> None:
+    """Silicon, vCPU and memory of the instance types; a little less is allocatable."""
+    node = fleet.node("n", instance_type)
+    capacity, allocatable = node["status"]["capacity"], node["status"]["allocatable"]
+    assert (capacity[fleet.DEVICE], capacity[fleet.CORE]) == (str(devices), str(cores))
+    assert quantity(capacity["cpu"]) == vcpus
+    assert quantity(capacity["memory"]) == gibibytes * 1024**3
+    assert (quantity(allocatable["cpu"]) or 0) < vcpus
+    assert (quantity(allocatable["memory"]) or 0) < gibibytes * 1024**3
+    assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == instance_type
+
+
+def test_variants() -> None:
+    """Another logical core size, labels, taints and zone; a machine without Neuron offers none."""
+    taint = {"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}
+    node = fleet.node("n", "trn2.48xlarge", cores_per_device=8, zone="us-west-2b", labels={"x": "1"}, taints=[taint])
+    assert node["status"]["capacity"][fleet.CORE] == "128"
+    assert node["spec"]["taints"] == [taint]
+    labels = node["metadata"]["labels"]
+    assert (labels["x"], labels["topology.kubernetes.io/region"]) == ("1", "us-west-2")
+    assert fleet.DEVICE not in fleet.node("m", "m5.xlarge")["status"]["capacity"]
+    with pytest.raises(KeyError):
+        fleet.node("n", "p5.48xlarge")

@@ -1,0 +1,211 @@
+"""What the sandbox adds to an API server: faults on demand, a kubelet, and a view from inside."""
+
+import ssl
+from collections.abc import AsyncIterator
+
+import aiohttp
+import anyio
+import pytest
+import trustme
+
+from neuron_scheduler.sandbox import fleet
+from neuron_scheduler.sandbox.faults import Answer, ErrorEvent, Hang, Hold, Reset, Silence, Slow, Truncate
+from neuron_scheduler.sandbox.resources import PODS
+from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.sandbox.status import StatusError, expired
+from neuron_scheduler.sandbox.store import Store
+from tests.sandbox.api import Api, connect, pod
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    """A server without kubelet."""
+    async with ApiServer(kubelet=False).serving() as serving:
+        yield serving
+
+
+@pytest.fixture
+async def api(server: ApiServer) -> AsyncIterator[Api]:
+    """A client of it."""
+    async with connect(server.url) as connected:
+        yield connected
+
+
+async def test_an_answer_is_given_as_often_as_planned(server: ApiServer, api: Api) -> None:
+    """429 with Retry-After for the next two lists of pods, and for nothing else."""
+    busy = StatusError(429, "TooManyRequests", "too many requests, please try again later", retry_after=1)
+    server.faults.add(Answer(busy), method="GET", path="/pods$", times=2)
+    assert (await api.call("GET", "/api/v1/nodes")).status == 200
+    async with aiohttp.request("GET", f"{server.url}/api/v1/pods") as response:
+        assert (response.status, response.headers["Retry-After"]) == (429, "1")
+    reply = await api.call("GET", "pods")
+    assert (reply.status, reply.body["details"]["retryAfterSeconds"]) == (429, 1)
+    assert (await api.call("GET", "pods")).status == 200
+
+
+async def test_a_reset_leaves_nothing_done(server: ApiServer, api: Api) -> None:
+    """The client loses its connection and the Binding was not carried out."""
+    await api.pod("a")
+    server.faults.add(Reset(), path="/binding$")
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await api.bind("a")
+    assert "nodeName" not in (await api.got("pods/a"))["spec"]
+
+
+async def test_a_reset_can_come_after_the_commit(server: ApiServer, api: Api) -> None:
+    """The client loses its connection, and the Binding holds: a second one is told so."""
+    await api.pod("a")
+    server.faults.add(Reset(committed=True), path="/binding$")
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await api.bind("a", annotations={"AWS_NEURON_IDS": "0"})
+    bound = await api.got("pods/a")
+    assert (bound["spec"]["nodeName"], bound["metadata"]["annotations"]) == ("n1", {"AWS_NEURON_IDS": "0"})
+    assert (await api.bind("a")).status == 409
+
+
+async def test_a_hanging_request_is_ended_with_the_server(server: ApiServer, api: Api) -> None:
+    """Nothing is answered, before or after the commit, for as long as the client waits."""
+    for committed in (False, True):
+        server.faults.add(Hang(committed=committed), method="POST", path="/pods$")
+        with pytest.raises(TimeoutError), anyio.fail_after(0.05):
+            await api.pod(f"p-{committed}".lower())
+    assert server.store.get("pods", api.namespace, "p-false") is None
+    assert server.store.get("pods", api.namespace, "p-true") is not None
+
+
+async def test_a_held_request_commits_after_its_client_has_gone(server: ApiServer, api: Api) -> None:
+    """The outcome that is unknown: the client gave up, and the write comes later."""
+    await api.pod("a")
+    hold = Hold()
+    server.faults.add(hold, path="/binding$")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(api.bind, "a")
+        await hold.arrived.wait()
+        tasks.cancel_scope.cancel()
+    version = server.store.version
+    hold.release()
+    with anyio.fail_after(10):
+        async for change in server.store.follow("pods", version):
+            assert change.object["spec"]["nodeName"] == "n1"
+            break
+
+
+async def test_an_answer_can_be_slow_or_cut(server: ApiServer, api: Api) -> None:
+    """A slow answer arrives; a truncated one breaks in the middle of its body."""
+    server.faults.add(Slow(0.01), path="/pods$")
+    assert (await api.call("GET", "pods")).status == 200
+    server.faults.add(Truncate(), path="/pods$")
+    with pytest.raises(aiohttp.ClientError):
+        await api.call("GET", "pods")
+
+
+async def test_a_watch_can_break_in_the_middle_of_a_line(server: ApiServer, api: Api) -> None:
+    """One whole event, then half of one, then a reset."""
+    await api.pod("a")
+    await api.pod("b")
+    server.faults.add(Truncate(after=1), watch=True)
+    async with api.watch("pods") as watch:
+        assert await watch.take(1) == [("ADDED", "a")]
+        with pytest.raises((aiohttp.ClientError, ValueError)):
+            await watch.next()
+
+
+async def test_a_watch_can_fall_silent(server: ApiServer, api: Api) -> None:
+    """Half-open: an event, then nothing, not even the end at the timeout; ending all watches frees it."""
+    server.faults.add(Silence(after=1), watch=True)
+    async with api.watch("pods", timeoutSeconds="1") as watch:
+        await api.pod("a")
+        assert await watch.take(1) == [("ADDED", "a")]
+        await api.pod("b")
+        server.end_watches()
+        assert await watch.next() is None
+
+
+async def test_a_watch_can_be_told_that_it_expired(server: ApiServer, api: Api) -> None:
+    """An ERROR event with 410 in a running watch."""
+    server.faults.add(ErrorEvent(expired(5, 9)), watch=True)
+    async with api.watch("pods") as watch:
+        event = await watch.next()
+        assert event is not None
+        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+        assert await watch.next() is None
+
+
+async def test_history_can_be_expired(server: ApiServer, api: Api) -> None:
+    """A client that comes back with an older version is told so; one that is watching goes on."""
+    listed = await api.got("pods", limit="1")
+    version = listed["metadata"]["resourceVersion"]
+    await api.pod("a")
+    await api.pod("b")
+    first = await api.got("pods", limit="1")
+    async with api.watch("pods", resourceVersion=str(server.store.version)) as watch:
+        await api.pod("bb")
+        assert await watch.take(1) == [("ADDED", "bb")]
+        server.store.expire()
+        await api.pod("c")
+        assert await watch.take(1) == [("ADDED", "c")]
+    async with api.watch("pods", resourceVersion=version) as watch:
+        event = await watch.next()
+        assert event is not None
+        assert event["object"]["code"] == 410
+    token = {"limit": "1", "continue": first["metadata"]["continue"]}
+    reply = await api.call("GET", "pods", query=token)
+    assert (reply.status, reply.body["reason"]) == (410, "Expired")
+
+
+async def test_history_is_bounded() -> None:
+    """A table that changes more often than its log is long forgets its oldest changes."""
+    async with ApiServer(kubelet=False, store=Store(history=5)).serving() as server, connect(server.url) as api:
+        version = (await api.got("pods"))["metadata"]["resourceVersion"]
+        for number in range(11):
+            server.create(pod(f"p{number}"))
+        async with api.watch("/api/v1/pods", resourceVersion=version) as watch:
+            event = await watch.next()
+            assert event is not None
+            assert event["object"]["reason"] == "Expired"
+
+
+async def test_streaming_lists_can_be_off() -> None:
+    """Then they are refused, so that a client falls back to list and watch."""
+    async with ApiServer(watch_list=False).serving() as server, connect(server.url) as api:
+        query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        async with api.watch("pods", **query) as watch:
+            assert watch.status == 422
+
+
+async def test_the_kubelet_runs_bound_pods_and_ends_deleted_ones() -> None:
+    """Pending, Running, gone; a pod on a node that does not exist is left alone until the node is there."""
+    async with ApiServer(termination_limit=0).serving() as server:
+        server.create(fleet.node("n1", "inf2.48xlarge"))
+        server.create(pod("a", nodeName="n1"))
+        server.create(pod("lost", nodeName="n2"))
+        seen: list[tuple[str, str, str]] = []
+        with anyio.fail_after(10):
+            async for change in server.store.follow("pods", 1000):
+                name, phase = change.object["metadata"]["name"], change.object["status"]["phase"]
+                seen.append((name, change.type, phase))
+                if (name, change.type, phase) == ("a", "MODIFIED", "Running") and len(seen) == 3:
+                    server.registry.delete(PODS, "default", "a", {})
+                    server.create(fleet.node("n2", "inf2.xlarge"))
+                if ("a", "DELETED", "Running") in seen and ("lost", "MODIFIED", "Running") in seen:
+                    break
+    assert ("lost", "MODIFIED", "Running") in seen
+
+
+async def test_requests_are_remembered(server: ApiServer, api: Api) -> None:
+    """Tests can ask what was called."""
+    await api.call("GET", "pods", query={"limit": "5"})
+    last = server.requests[-1]
+    assert (last.method, last.path, last.query) == ("GET", f"/api/v1/namespaces/{api.namespace}/pods", "limit=5")
+
+
+async def test_it_speaks_tls() -> None:
+    """With a context given, the URL is https and a client that trusts the authority is served."""
+    authority = trustme.CA()
+    serving, trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(serving)
+    authority.configure_trust(trusted)
+    async with ApiServer(ssl_context=serving).serving() as server:
+        assert server.url.startswith("https://")
+        async with connect(server.url, ssl_context=trusted) as api:
+            assert (await api.got("pods"))["items"] == []
