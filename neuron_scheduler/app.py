@@ -141,6 +141,7 @@ class App:
         """Run until asked to stop; what fails ends everything."""
         self.metrics.ask(self._state)
         async with self._serving(), anyio.create_task_group() as services:
+            services.start_soon(self.recorder.run)  # from the start: winding down waits for it to have written all
             async with anyio.create_task_group() as work:
                 work.start_soon(self._stop_on_signal, work.cancel_scope)
                 await self._schedule(services)
@@ -158,7 +159,6 @@ class App:
         gc.collect()
         gc.freeze()  # what the informers hold stays; looking through it again and again would stall the loop
         log.info("Caches are synced", nodes=self.cluster.node_count, pods=self.cluster.pod_count)
-        services.start_soon(self.recorder.run)
         services.start_soon(self.conditions.run)
         if self.leader is not None:
             await self.leader.acquire()

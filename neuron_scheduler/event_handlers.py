@@ -23,6 +23,7 @@ from neuron_scheduler.scheduling.queue import SchedulingQueue
 
 log = logs.logger(__name__)
 
+UNKNOWN = "Pod holds Neuron that cannot be told; its node takes no request for more than one unit until it ends"
 ADVICE = "set schedulerName on every pod that asks for Neuron, so that its devices are known"
 
 
@@ -70,7 +71,8 @@ class PodHandler:
     def deleted(self, pod: Pod) -> None:
         """Take that a pod is gone, or has ended: only now is its silicon free."""
         self.queue.remove(pod.uid)
-        self._warned.forget(pod.uid)
+        for unknown in (False, True):
+            self._warned.forget((pod.uid, unknown))
         self.gone(pod.uid)
         if self.cluster.remove_pod(pod.uid) is not None:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
@@ -109,7 +111,7 @@ class PodHandler:
         self.queue.remove(pod.uid)
         before = self.cluster.tenant(pod.uid)
         tenant = self.cluster.put_pod(pod)
-        if before is None or before.pod.node_name != pod.node_name or before.cores != tenant.cores:
+        if before is None or _told_differently(before, tenant):
             self._report(tenant)
         if before is not None and _scaled_down(before.pod, pod):
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
@@ -119,16 +121,11 @@ class PodHandler:
         pod = tenant.pod
         if tenant.cores == 0:
             return
-        if tenant.problem and self._warned(pod.uid):
-            log.warning(
-                "Pod holds Neuron that cannot be told; its node takes no request for more than one unit until it ends"
-                if tenant.cores is None
-                else "Pod's Neuron allocation is in doubt",
-                pod=pod.key,
-                node=pod.node_name,
-                err=tenant.problem,
-                hint=ADVICE,
-            )
+        if tenant.problem and self._warned((pod.uid, tenant.cores is None)):
+            if tenant.cores is None:
+                log.warning(UNKNOWN, pod=pod.key, node=pod.node_name, err=tenant.problem, hint=ADVICE)
+            else:
+                log.warning("Pod's Neuron allocation is in doubt", pod=pod.key, node=pod.node_name, err=tenant.problem)
         rivals = self.cluster.conflicts(pod.uid)
         if rivals:
             log.error("Pods claim the same Neuron cores", pod=pod.key, node=pod.node_name, others=list(rivals))
@@ -181,6 +178,11 @@ class NodeHandler:
         doubt = node.refusal or doubts(node)
         if doubt and self._warned((node.name, doubt)):
             log.warning("Node is served with care", node=node.name, err=doubt)
+
+
+def _told_differently(before: Tenant, after: Tenant) -> bool:
+    """Tell whether there may be something new to report about a pod."""
+    return (before.pod.node_name, before.cores, before.problem) != (after.pod.node_name, after.cores, after.problem)
 
 
 def _scaled_down(before: Pod, after: Pod) -> bool:

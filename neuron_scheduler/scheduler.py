@@ -28,6 +28,9 @@ from neuron_scheduler.scheduling.queue import QueuedPod, SchedulingQueue
 
 log = logs.logger(__name__)
 
+NO_FIT = "Unable to schedule pod; no fit; waiting"
+NO_NODES = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+
 _LONGEST_TURN = 0.002
 """Seconds of decisions in a row after which the event loop gets a turn, so that watches and leases are served."""
 
@@ -147,7 +150,7 @@ class Scheduler:
         if isinstance(decision, FitError):
             self.queue.unschedulable(queued, decision.plugins, decided)
             self.metrics.attempted("unschedulable", decided - started)
-            log.info("Unable to schedule pod; no fit; waiting", v=2, pod=pod.key, err=decision.text)
+            log.info(NO_FIT if decision.nodes else NO_NODES, v=2, pod=pod.key, err=decision.text)
             self.herald.unschedulable(pod, decision.text, hopeless=decision.hopeless)
             return None
         extension_log.filtered(self.cluster, pod, self.profile)  # before the assumption: it shows what was free

@@ -114,7 +114,9 @@ async def _from_kubeconfig(
         credentials = _credentials(merger, clock)
         await KubeConfigLoader(merger.config, config_base_path=None).load_and_set(settings)
     except ConfigException as error:
-        raise ConfigurationError(f"kubeconfig {paths} is unusable: {error}; compare `kubectl config view`") from error
+        raise ConfigurationError(
+            f"kubeconfig {paths} is unusable: {_in_one_line(error)}; compare `kubectl config view`"
+        ) from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, yaml.YAMLError) as error:
         # the library lets through whatever a malformed file leads to
         said = str(error) or "an entry is missing or empty"
@@ -183,3 +185,7 @@ def _credentials(merger: Any, clock: Callable[[], float]) -> Credentials | None:
     if user.safe_get("tokenFile") and not user.safe_get("token"):
         return TokenFile(str(Path(user.path).parent / user["tokenFile"]), clock)
     return None
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -162,11 +162,12 @@ class EventRecorder:
 
     async def _write_all(self) -> None:
         while (series := await self._worklist.next()) is not None:
+            while series.written < series.count and await self._write(series):
+                pass  # what was counted while it was on its way
             series.queued = False
-            await self._write(series)
 
-    async def _write(self, series: _Series) -> None:
-        """Write what is new of a series, trying again for as long as the server cannot be reached."""
+    async def _write(self, series: _Series) -> bool:
+        """Write what is new of a series, trying again while the server cannot be reached; False if it is given up."""
         for attempt in range(1, TRIES + 1):
             try:
                 await self._send(series)
@@ -178,10 +179,11 @@ class EventRecorder:
             except UnreachableError:
                 wait = self.pause
             else:
-                return
+                return True
             if attempt < TRIES:
                 await anyio.sleep(wait)
         self.on_dropped()
+        return False
 
     async def _send(self, series: _Series) -> None:
         path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events"

@@ -18,6 +18,7 @@ from neuron_scheduler.kube.client import Response
 
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PAUSE: Final = 2.0
+_TRIES: Final = 3
 
 log = logs.logger(__name__)
 
@@ -78,12 +79,15 @@ async def require(client: Api, rights: tuple[Right, ...]) -> None:
     Raises:
         ConfigurationError: some are missing, or the server does not know who we are.
     """
-    missing = [str(right) for right in rights if not await _allowed(client, right)]
-    if missing:
-        raise ConfigurationError(
-            f"the API server does not allow this process to {', '.join(missing)}; apply manifests/rbac.yaml and run"
-            " under its ServiceAccount"
-        )
+    for _ in range(_TRIES):
+        missing = [str(right) for right in rights if not await _allowed(client, right)]
+        if not missing:
+            return
+        await anyio.sleep(_PAUSE)  # an API server that has just started knows of no rights for a moment
+    raise ConfigurationError(
+        f"the API server does not allow this process to {', '.join(missing)}; apply manifests/rbac.yaml and run under"
+        " its ServiceAccount"
+    )
 
 
 async def _allowed(client: Api, right: Right) -> bool:

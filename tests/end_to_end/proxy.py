@@ -1,0 +1,154 @@
+"""
+A proxy between scheduler and API server that a test can let fail: answers get lost, requests come late or never.
+
+It passes on whatever it is told nothing about, credentials and watches included, so that the API server sees the
+scheduler's own identity. Plain HTTP on loopback, for `--master`.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import aiohttp
+import anyio
+import attrs
+from aiohttp import web
+
+from tests.control_plane.server import ControlPlane
+
+PASSED_ON: Final = ("Authorization", "Content-Type", "Accept")
+
+
+@attrs.define(eq=False)
+class Fault:
+    """
+    What happens to the requests that match.
+
+    Attributes:
+        times: how many requests it still takes.
+        lose_answer: let the request have its effect and cut the connection instead of answering.
+        refuse: answer with this status instead of passing the request on; 0 passes it on.
+        hold: pass the request on only after `release`, even if the client has long gone.
+        taken: set when the first request has come.
+        answers: the API server's statuses, as far as there are any yet.
+    """
+
+    matches: Callable[[str, str], bool]
+    times: float = 1
+    lose_answer: bool = False
+    refuse: int = 0
+    hold: bool = False
+    taken: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    answers: list[tuple[int, str]] = attrs.field(factory=list, init=False)
+    _released: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _answered: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+
+    def release(self) -> None:
+        """Let what is held go on."""
+        self._released.set()
+
+    async def answered(self) -> tuple[int, str]:
+        """Wait for the API server's first answer to a request that was taken; return its status and text."""
+        with anyio.fail_after(20):
+            await self._answered.wait()
+        return self.answers[0]
+
+
+@attrs.define(eq=False)
+class Proxy:
+    """
+    Passes requests on.
+
+    Attributes:
+        faults: asked in their order; the first that matches takes the request.
+    """
+
+    url: str
+    _upstream: str
+    _session: aiohttp.ClientSession
+    _late: anyio.abc.TaskGroup
+    faults: list[Fault] = attrs.field(factory=list, init=False)
+
+    def add(self, fault: Fault) -> Fault:
+        """Let a fault wait for its requests."""
+        self.faults.append(fault)
+        return fault
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Serve one request, as the first fault that matches wants it."""
+        body = await request.read()
+        for fault in self.faults:
+            if fault.times and fault.matches(request.method, request.path):
+                fault.times -= 1
+                fault.taken.set()
+                return await self._fail(fault, request, body)
+        async with self._send(request, body) as answer:
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+            with suppress(aiohttp.ClientConnectionError):  # either side may go away in the middle of a watch
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                await response.write_eof()
+            return response
+
+    async def _fail(self, fault: Fault, request: web.Request, body: bytes) -> web.StreamResponse:
+        if fault.refuse:
+            return web.json_response(
+                {"kind": "Status", "code": fault.refuse, "message": "refused"}, status=fault.refuse
+            )
+        done = anyio.Event()
+
+        async def pass_on() -> None:
+            if fault.hold:
+                await fault._released.wait()
+            async with self._send(request, body) as answer:
+                fault.answers.append((answer.status, await answer.text()))
+            fault._answered.set()
+            done.set()
+
+        self._late.start_soon(pass_on)  # the client may go away, what it sent does not
+        await done.wait()
+        if fault.lose_answer and request.transport is not None:
+            request.transport.abort()
+        status, text = fault.answers[-1]
+        return web.Response(status=status, text=text, content_type="application/json")
+
+    @asynccontextmanager
+    async def _send(self, request: web.Request, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
+        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        url = f"{self._upstream}{request.raw_path}"
+        async with self._session.request(request.method, url, data=body or None, headers=headers) as answer:
+            yield answer
+
+
+def binding_of(name: str) -> Callable[[str, str], bool]:
+    """Return the condition on requests that bind this pod."""
+    return lambda method, path: method == "POST" and path.endswith(f"/pods/{name}/binding")
+
+
+@asynccontextmanager
+async def run_proxy(plane: ControlPlane) -> AsyncIterator[Proxy]:
+    """Run a proxy in front of a control plane until the block is left."""
+    trust = ssl.create_default_context(cafile=plane.ca_file)
+    connector = aiohttp.TCPConnector(ssl=trust, limit=0)
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with (
+        aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+        anyio.create_task_group() as late,
+    ):
+        application = web.Application(client_max_size=1 << 24)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        proxy = Proxy("", plane.server, session, late)
+        application.router.add_route("*", "/{path:.*}", proxy.handle)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            host, port = runner.addresses[0][:2]
+            proxy.url = f"http://{host}:{port}"
+            yield proxy
+        finally:
+            late.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await runner.cleanup()

@@ -1,0 +1,95 @@
+"""
+The rights of `manifests/rbac.yaml`: granted to the ServiceAccount, and held against what it asks for.
+
+The manifest, the process's own list (`neuron_scheduler.kube.rights`) and what it really calls are three accounts of one
+thing; they are compared as `Right` values.
+"""
+
+import json
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from neuron_scheduler.kube.rights import Right
+from tests.control_plane.rest import Object, RestClient
+from tests.end_to_end.process import ROOT, until
+
+ACCOUNT: Final = "system:serviceaccount:kube-system:my-scheduler"
+MANIFEST: Final = ROOT / "manifests" / "rbac.yaml"
+AUDIT_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": [ACCOUNT]}],
+}
+
+
+def manifests() -> list[Object]:
+    """Return the objects of `manifests/rbac.yaml`."""
+    return list(yaml.safe_load_all(MANIFEST.read_text()))
+
+
+def granted() -> set[Right]:
+    """Return the rights that the manifest grants."""
+    return {
+        Right(verb, resource, group, item["metadata"].get("namespace", ""), name)
+        for item in manifests()
+        for rule in item.get("rules", [])
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+        for group in rule["apiGroups"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+async def grant(api: RestClient, items: Iterable[Object] | None = None) -> None:
+    """Apply the manifest, or a variant of it, and return when the API server's authorizer has learnt all of it."""
+    items = list(manifests() if items is None else items)
+    for item in items:
+        await api.apply(item)
+    subject = next(item["subjects"][0] for item in items if "subjects" in item)
+    for item in items:
+        namespace = item["metadata"].get("namespace", "")
+        for rule in item.get("rules", []):
+            await until(partial(_allowed, api, subject, rule, namespace))
+
+
+async def _allowed(api: RestClient, subject: Object, rule: Object, namespace: str) -> bool:
+    resource, _, subresource = rule["resources"][0].partition("/")
+    asked = {
+        "verb": rule["verbs"][0],
+        "group": rule["apiGroups"][0],
+        "resource": resource,
+        "subresource": subresource,
+        "name": rule.get("resourceNames", [""])[0],
+        "namespace": namespace,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{subject['namespace']}:{subject['name']}",
+            "resourceAttributes": asked,
+        },
+    }
+    answer = await api.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
+
+
+def audited(log: Path) -> list[Object]:
+    """Return every request of the ServiceAccount in the audit log; a line that is being written is left out."""
+    return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def covers(right: Right, request: Object) -> bool:
+    """Tell whether an audited request is one of those that the right is for."""
+    target = request["objectRef"]
+    resource = "/".join(filter(None, (target["resource"], target.get("subresource"))))
+    return (
+        (right.verb, right.resource, right.group) == (request["verb"], resource, target.get("apiGroup", ""))
+        and right.namespace in ("", target.get("namespace", ""))
+        and right.name in ("", target.get("name", ""))
+    )

@@ -1,0 +1,172 @@
+"""How the process ends: 0 stopped as asked, 1 lost the Lease, 2 cannot run as it is set up, each with its reason."""
+
+import signal
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+
+from neuron_scheduler.kube.rights import SCHEDULING, leading
+from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.server import ControlPlane
+from tests.end_to_end import rights
+from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SYNCED, run_scheduler
+from tests.end_to_end.workload import LEASE, LEASES, add_nodes, placed
+
+
+@pytest.mark.parametrize("granted", ["none", "all but one"])
+async def test_missing_rights_are_named(plane: ControlPlane, tmp_path: Path, granted: str) -> None:
+    """One sentence says which rights are missing and what to do; the exit code is 2."""
+    name = granted.replace(" ", "-")
+    token = await plane.token_for("kube-system", name)
+    missing = ", ".join(map(str, (*SCHEDULING, *leading("kube-system", "my-scheduler"))))
+    if granted == "all but one":
+        missing = "create pods/binding"
+        await rights.grant(plane.admin, without_binding(name))
+    async with run_scheduler(plane.kubeconfig(tmp_path / "kubeconfig", token=token)) as scheduler:
+        assert await scheduler.ended() == 2
+    assert scheduler.lines[-1] == (
+        f"neuron-scheduler: the API server does not allow this process to {missing};"
+        " apply manifests/rbac.yaml and run under its ServiceAccount"
+    )
+    assert not scheduler.said("Traceback")
+
+
+def without_binding(name: str) -> list[Object]:
+    """Return the manifest's rights but for the one to bind, for a ServiceAccount of this name."""
+    items = deepcopy(rights.manifests())
+    for item in items:
+        item["metadata"]["name"] = name
+        for rule in list(item.get("rules", [])):
+            if rule["resources"] == ["pods/binding"]:
+                item["rules"].remove(rule)
+        if "subjects" in item:
+            item["subjects"][0]["name"] = item["roleRef"]["name"] = name
+    return items
+
+
+@pytest.mark.parametrize(
+    ("flag", "sentence"),
+    [
+        ("--leader-elect-lease-duration=soon", "'soon' is not a duration"),
+        ("--shceduler-name=x", "did you mean --scheduler-name?"),
+        ("--leader-elect-renew-deadline=20s", "must be below --leader-elect-lease-duration (15s)"),
+    ],
+)
+async def test_unusable_flags(tmp_path: Path, flag: str, sentence: str) -> None:
+    """A flag that cannot be read is named, with the remedy; the exit code is 2."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("{}")
+    async with run_scheduler(kubeconfig, flag) as scheduler:
+        assert await scheduler.ended() == 2
+    (line,) = scheduler.lines
+    assert line.startswith("neuron-scheduler: ")
+    assert flag.partition("=")[0] in line
+    assert sentence in line
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, "", "apiVersion: v1\nkind: Config\ncurrent-context: nowhere\n", "{not yaml", "- 1\n"],
+    ids=["no file", "empty", "no context", "no YAML", "a list"],
+)
+async def test_an_unusable_kubeconfig(tmp_path: Path, content: str | None) -> None:
+    """It is named in one sentence, without a traceback; the exit code is 2."""
+    kubeconfig = tmp_path / "kubeconfig"
+    if content is not None:
+        kubeconfig.write_text(content)
+    async with run_scheduler(kubeconfig) as scheduler:
+        assert await scheduler.ended() == 2
+    (line,) = scheduler.said("neuron-scheduler: ")
+    assert str(kubeconfig) in line
+    assert not scheduler.said("Traceback")
+
+
+async def test_credentials_that_nobody_knows(plane: ControlPlane, tmp_path: Path) -> None:
+    """A token that the API server refuses is a matter of configuration: exit code 2."""
+    async with run_scheduler(plane.kubeconfig(tmp_path / "kubeconfig", token="no-such-token")) as scheduler:
+        assert await scheduler.ended() == 2
+    assert "does not accept our credentials" in scheduler.lines[-1]
+
+
+async def test_a_port_that_is_taken(account: Path, empty: RestClient) -> None:
+    """Two processes on one port: the second says so and ends with 2, the first goes on."""
+    async with run_scheduler(account) as first:
+        await first.line(ACQUIRED)
+        async with run_scheduler(account, f"--port={first.port}") as second:
+            assert await second.ended() == 2
+        assert str(first.port) in second.lines[-1]
+        assert await first.get("/healthz") == (200, "ok")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_clean_stop(account: Path, empty: RestClient, number: signal.Signals) -> None:
+    """Asked to stop, it gives the Lease back and ends with 0; what it was about to tell has been told."""
+    async with run_scheduler(account) as scheduler:
+        await scheduler.line(ACQUIRED)
+        held = await empty.get(LEASE)
+        await add_nodes(scheduler, empty, inf2="inf2.xlarge")
+        await placed(empty, "pod", neuron=1)
+        scheduler.send_signal(number)
+        assert await scheduler.ended() == 0
+    assert held["spec"]["holderIdentity"]
+    assert (await empty.get(LEASE))["spec"]["holderIdentity"] == ""
+    events = await empty.get("/apis/events.k8s.io/v1/namespaces/default/events")
+    assert [event["reason"] for event in events["items"]] == ["Scheduled"]
+    assert not [line for line in scheduler.lines if line[:1] in "WEF"]
+
+
+async def test_a_follower_that_is_stopped_leaves_the_lease_alone(account: Path, empty: RestClient) -> None:
+    """Whoever waits for the Lease ends with 0 and has not touched it."""
+    await held_by(empty, "somebody")
+    before = await empty.get(LEASE)
+    async with run_scheduler(account) as scheduler:
+        await scheduler.line(SYNCED)
+        await scheduler.until(lambda metrics: metrics['leader_election_master_status{name="my-scheduler"}'] == 0)
+        assert await scheduler.stop() == 0
+    assert await empty.get(LEASE) == before
+
+
+async def test_waiting_for_an_api_server_ends_when_asked(plane: ControlPlane, account: Path) -> None:
+    """An API server that is not there is waited for, not given up; SIGTERM still ends it with 0."""
+    async with run_scheduler(account, "--master=https://127.0.0.1:9") as scheduler:
+        await scheduler.line("API server cannot be reached; trying again")
+        status, text = await scheduler.get("/readyz")
+        assert (status, "informer-sync" in text) == (500, True)
+        assert await scheduler.get("/livez") == (200, "ok")
+        assert await scheduler.stop() == 0
+
+
+async def test_a_lost_lease_ends_the_process(account: Path, empty: RestClient) -> None:
+    """Somebody else in the Lease means that another may be leading: exit code 1, and the Lease is left to them."""
+    async with run_scheduler(account, *SHORT_LEASE) as scheduler:
+        await scheduler.line(ACQUIRED)
+        await held_by(empty, "somebody")
+        assert await scheduler.ended() == 1
+    assert scheduler.said("Leaderelection lost", "is held by somebody")
+    assert not scheduler.said("Traceback")
+    assert (await empty.get(LEASE))["spec"]["holderIdentity"] == "somebody"
+
+
+async def test_a_lease_that_is_deleted_is_written_anew(account: Path, empty: RestClient) -> None:
+    """With nobody else in it, the holder's next renewal brings the Lease back, and it goes on."""
+    async with run_scheduler(account, *SHORT_LEASE) as scheduler:
+        await scheduler.line(ACQUIRED)
+        holder = (await empty.get(LEASE))["spec"]["holderIdentity"]
+        await empty.delete(LEASE)
+        lease = await empty.wait_for(LEASE, lambda lease: bool(lease["spec"]["holderIdentity"]))
+        assert lease["spec"]["holderIdentity"] == holder
+        assert await scheduler.stop() == 0
+
+
+async def held_by(api: RestClient, holder: str) -> None:
+    """Let the Lease be held by somebody."""
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "my-scheduler", "namespace": "kube-system"},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 3600},
+    }
+    status, _ = await api.request("POST", LEASES, lease)
+    if status == 409:
+        await api.patch(LEASE, {"spec": lease["spec"]})

@@ -1,0 +1,188 @@
+"""Pods that other schedulers bound: what can be read is read, all else may be anywhere, and nothing is given twice."""
+
+from typing import Any
+
+import pytest
+
+from tests.control_plane.objects import NEURON, bind, create_pod, pod_manifest
+from tests.control_plane.rest import Object, RestClient
+from tests.end_to_end.process import SchedulerProcess
+from tests.end_to_end.workload import PODS, add_nodes, ids_of, on, placed, refused, remove
+
+UNKNOWN = "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation."
+WARNING = "Pod holds Neuron that cannot be told"
+CONFLICT = "Pods claim the same Neuron cores"
+
+
+async def bound_elsewhere(
+    api: RestClient, name: str, node: str, annotations: dict[str, str] | None = None, **request: Any
+) -> Object:
+    """Bind a pod of another scheduler, with the annotations that it writes."""
+    pod = await create_pod(api, pod_manifest(name, scheduler_name="another", **request))
+    await bind(api, pod, node, annotations)
+    return pod
+
+
+async def has_seen_all(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """Return when the scheduler has seen every change of a pod made so far: its watch is in their order."""
+    await refused(api, "marker", neuron=99)
+    await remove(api, "marker")
+
+
+def complaints(scheduler: SchedulerProcess, *names: str) -> list[int]:
+    """Return how many warnings and errors about each pod are in the log."""
+    lines = [line for line in scheduler.lines if line[:1] in "WE"]
+    return [sum(f'pod="default/{name}"' in line for line in lines) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "request_", "annotations", "left", "ids"),
+    [
+        ("inf2.24xlarge", {"neuron": 2}, {"AWS_NEURON_IDS": "2,3"}, {"neuron": 2}, {(0, 1), (4, 5)}),
+        (
+            "inf1.6xlarge",
+            {"neuroncore": 3},
+            {"AWS_NEURON_IDS": "4,5,6", "NEURON_RESOURCE_TYPE": "aws.amazon.com/neuroncore"},
+            {"neuron": 2},
+            {(2, 3)},
+        ),
+        ("inf1.6xlarge", {"neuron": 3}, {"NEURON_DEVS": "0,1,2"}, {"neuroncore": 4}, {(12, 13, 14, 15)}),
+        ("trn1.32xlarge", {"neuron": 4}, {"AWS_NEURON_IDS": "0,1,2,3"}, {"neuron": 8}, {tuple(range(8, 16))}),
+        ("inf2.24xlarge", {"neuron": 3}, {"AWS_NEURON_IDS": "0,2,4"}, {"neuron": 1}, {(1,), (3,), (5,)}),
+    ],
+    ids=["AWS's extension, devices", "HAMi, cores", "the names in AWS's diagrams", "a torus", "not even contiguous"],
+)
+async def test_readable_allocations_are_read(
+    api: RestClient,
+    scheduler: SchedulerProcess,
+    *,
+    instance_type: str,
+    request_: dict[str, int],
+    annotations: dict[str, str],
+    left: dict[str, int],
+    ids: set[tuple[int, ...]],
+) -> None:
+    """Ids of another scheduler are held, whatever dialect names them, and nobody is warned."""
+    await add_nodes(scheduler, api, node=instance_type)
+    await bound_elsewhere(api, "theirs", "node", annotations, **request_)
+    await has_seen_all(api, scheduler)
+    before = len(scheduler.said('pod="default/theirs"'))
+    assert ids_of(await placed(api, "ours", **left)) in ids
+    metrics = await scheduler.metrics()
+    assert metrics["neuron_scheduler_unknown_holders"] == 0
+    assert metrics["neuron_scheduler_conflicting_cores"] == 0
+    assert len(scheduler.said('pod="default/theirs"')) == before == 0
+
+
+async def test_a_whole_machine_needs_no_ids(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """Who asks for everything has everything, whatever it says about it."""
+    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
+    await bound_elsewhere(api, "whole", "trn1", neuron=16)
+    await has_seen_all(api, scheduler)
+    assert (await refused(api, "one", neuron=1))["message"] == f"0/1 nodes are available: 1 Insufficient {NEURON}."
+    assert (await scheduler.metrics())["neuron_scheduler_unknown_holders"] == 0
+    assert complaints(scheduler, "whole") == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "annotations"),
+    [
+        ("one-device", {"neuron": 1}, {}),
+        ("in-between", {"neuron": 3}, {}),
+        ("two-cores", {"neuroncore": 2}, {}),
+        ("out-of-range", {"neuron": 2}, {"AWS_NEURON_IDS": "5,6"}),
+        ("wrong-count", {"neuron": 2}, {"AWS_NEURON_IDS": "0,1,2"}),
+        ("twice", {"neuron": 2}, {"AWS_NEURON_IDS": "1,1"}),
+        ("no-numbers", {"neuron": 2}, {"AWS_NEURON_IDS": "nd0, nd1"}),
+        ("no-json", {"neuron": 2}, {"AWS_NEURON_IDS": "0,1", "neuron-scheduler/allocation": "{"}),
+        ("huge", {"neuron": 2}, {"AWS_NEURON_IDS": "0,99999999999999999999"}),
+    ],
+)
+async def test_an_unknown_holder_may_be_anywhere(
+    api: RestClient,
+    scheduler: SchedulerProcess,
+    *,
+    name: str,
+    request_: dict[str, int],
+    annotations: dict[str, str],
+) -> None:
+    """Its node takes single devices by number and nothing in between, until it ends; one warning says so."""
+    await add_nodes(scheduler, api, inf2="inf2.24xlarge")
+    await bound_elsewhere(api, name, "inf2", annotations, **request_)
+    await has_seen_all(api, scheduler)
+    assert (await refused(api, "pair", neuron=2))["message"] == UNKNOWN
+    await placed(api, "single", neuron=1)
+    await api.patch(f"{PODS}/{name}", {"metadata": {"labels": {"changed": "yes"}}})
+    await has_seen_all(api, scheduler)
+    assert complaints(scheduler, name) == [1]
+    assert WARNING in scheduler.said(f'pod="default/{name}"')[0]
+    assert (await scheduler.metrics())["neuron_scheduler_unknown_holders"] == 1
+    await remove(api, name)
+    pair, single = await placed(api, "pair"), await api.get(f"{PODS}/single")
+    assert not set(ids_of(pair)) & set(ids_of(single))
+    assert (await scheduler.metrics())["neuron_scheduler_unknown_holders"] == 0
+
+
+async def test_single_devices_are_given_by_number_beside_an_unknown_holder(
+    api: RestClient, scheduler: SchedulerProcess
+) -> None:
+    """Of six devices, two are somebody's: four more are given, each once, and the fifth pod waits."""
+    await add_nodes(scheduler, api, inf2="inf2.24xlarge")
+    await bound_elsewhere(api, "theirs", "inf2", neuron=2)
+    await has_seen_all(api, scheduler)
+    given = [ids_of(await placed(api, f"single-{n}", neuron=1)) for n in range(4)]
+    assert len(set(given)) == 4
+    condition = await refused(api, "single-4", neuron=1)
+    assert condition["message"] == f"0/1 nodes are available: 1 Insufficient {NEURON}."
+
+
+async def test_conflicting_claims_hold_until_both_are_gone(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """Two pods that name the same device are reported once, and the device is nobody else's while one lives."""
+    await add_nodes(scheduler, api, inf2="inf2.24xlarge")
+    await bound_elsewhere(api, "claims", "inf2", {"AWS_NEURON_IDS": "0,1,2"}, neuron=3)
+    await bound_elsewhere(api, "claims-too", "inf2", {"AWS_NEURON_IDS": "2,3"}, neuron=2)
+    await api.patch(f"{PODS}/claims-too", {"metadata": {"labels": {"changed": "yes"}}})
+    await has_seen_all(api, scheduler)
+    assert complaints(scheduler, "claims", "claims-too") == [0, 1]
+    assert 'others=["default/claims"]' in scheduler.said(CONFLICT)[0]
+    assert (await scheduler.metrics())["neuron_scheduler_conflicting_cores"] == 2
+    await remove(api, "claims")
+    assert ids_of(await placed(api, "ours", neuron=2)) in ((0, 1), (4, 5))
+    await refused(api, "three", neuron=3)
+    await remove(api, "claims-too")
+    assert ids_of(await placed(api, "three"))[0] in (0, 2, 3)
+    assert (await scheduler.metrics())["neuron_scheduler_conflicting_cores"] == 0
+
+
+async def test_an_allocation_that_changes_later_is_not_followed(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """The first ids read are what the kubelet was told; a rewrite is reported once and gives nothing free."""
+    await add_nodes(scheduler, api, inf2="inf2.24xlarge")
+    ours = await placed(api, "ours", neuron=2)
+    assert ids_of(ours) == (0, 1)
+    forged = {"AWS_NEURON_IDS": "4,5", "NEURON_DEVS": "4,5", "neuron-scheduler/allocation": None}
+    await api.patch(f"{PODS}/ours", {"metadata": {"annotations": forged}})
+    await api.patch(f"{PODS}/ours", {"metadata": {"labels": {"changed": "yes"}}})
+    await has_seen_all(api, scheduler)
+    assert complaints(scheduler, "ours") == [1]
+    assert ids_of(await placed(api, "next", neuron=2)) in ((2, 3), (4, 5))
+
+
+async def test_other_pods_are_not_ours_to_place(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """A pod of another scheduler is left alone, and one with our name but without Neuron is placed off the silicon."""
+    await add_nodes(scheduler, api, inf2="inf2.24xlarge", plain="m5.large")
+    await create_pod(api, pod_manifest("theirs", scheduler_name="another", neuron=1))
+    plain = await placed(api, "plain", requests={"cpu": "1"})
+    assert plain["spec"]["nodeName"] == "plain"
+    assert "AWS_NEURON_IDS" not in plain["metadata"].get("annotations", {})
+    theirs = await api.get(f"{PODS}/theirs")
+    assert "nodeName" not in theirs["spec"]
+    assert "conditions" not in theirs["status"]
+
+
+async def test_a_pinned_pod_waits_for_its_own_kind_of_node(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """An unknown holder on one node does not keep an in-between pod from another."""
+    await add_nodes(scheduler, api, doubtful="inf2.24xlarge", sure="inf2.24xlarge")
+    await bound_elsewhere(api, "theirs", "doubtful", neuron=1)
+    await has_seen_all(api, scheduler)
+    pair = await placed(api, "pair", neuron=2, **on("inf2.24xlarge"))
+    assert pair["spec"]["nodeName"] == "sure"

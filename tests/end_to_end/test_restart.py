@@ -1,0 +1,84 @@
+"""Killed at any moment and started again, the scheduler rebuilds its memory from pods alone."""
+
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from tests.control_plane.objects import create_all, create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.server import ControlPlane
+from tests.end_to_end.process import BOUND, SHORT_LEASE, SYNCED, run_scheduler
+from tests.end_to_end.workload import PODS, all_placed, held_cores, ids_of, on, placed, refused
+
+TYPES = {f"trn1-{n}": "trn1.32xlarge" for n in range(4)} | {"inf1": "inf1.6xlarge", "inf2": "inf2.24xlarge"}
+SLOWLY = ("--kube-api-qps=40", "--kube-api-burst=1", "--bind-concurrency=8")
+
+
+def burst() -> list[Object]:
+    """Return more pods than are bound before the kill; there is room for all in whatever order they come."""
+    trn1, inf1, inf2 = on("trn1.32xlarge"), on("inf1.6xlarge"), on("inf2.24xlarge")
+    return [
+        *(pod_manifest(f"one-{n}", neuron=1, **trn1) for n in range(12)),
+        *(pod_manifest(f"four-{n}", neuron=4, **trn1) for n in range(4)),
+        *(pod_manifest(f"eight-{n}", neuron=8, **trn1) for n in range(2)),
+        *(pod_manifest(f"core-{n}", neuroncore=1, **inf1) for n in range(16)),
+        *(pod_manifest(f"ring-{n}", neuron=1, **inf2) for n in range(6)),
+    ]
+
+
+async def test_killed_in_the_middle_of_a_burst_again_and_again(account: Path, empty: RestClient) -> None:
+    """No core is ever held twice, what was bound stays as it was, and in the end every pod is placed."""
+    pods = burst()
+    names = [pod["metadata"]["name"] for pod in pods]
+    for name, instance_type in TYPES.items():
+        await create_node(empty, node_manifest(name, instance_type))
+    bound: dict[str, tuple[int, ...]] = {}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(create_all, partial(create_pod, empty), pods)
+        for _ in range(2):
+            async with run_scheduler(account, *SHORT_LEASE, *SLOWLY) as scheduler:
+                await scheduler.line(BOUND, count=7)
+                await scheduler.kill()
+            found = (await empty.get(PODS))["items"]
+            held_cores(found, TYPES)
+            now = {pod["metadata"]["name"]: ids_of(pod) for pod in found if "nodeName" in pod["spec"]}
+            assert bound.items() <= now.items(), "what is bound stays"
+            assert len(bound) + 7 <= len(now) < len(names), "the kill came in the middle"
+            bound = now
+    async with run_scheduler(account, *SHORT_LEASE) as scheduler:
+        await scheduler.line(SYNCED, f"nodes={len(TYPES)}", f"pods={len(bound)}")
+        found = list((await all_placed(empty, names)).values())
+        held_cores(found, TYPES)
+        assert bound.items() <= {pod["metadata"]["name"]: ids_of(pod) for pod in found}.items()
+        assert await scheduler.stop() == 0
+
+
+async def test_a_restart_takes_nothing_back_and_knows_what_is_free(account: Path, empty: RestClient) -> None:
+    """After a clean stop the next run gives out exactly what the last one left, and tells who still waits."""
+    await create_node(empty, node_manifest("inf2", "inf2.24xlarge"))
+    async with run_scheduler(account) as scheduler:
+        await placed(empty, "first", neuron=3)
+        await refused(empty, "five", neuron=5)
+        assert await scheduler.stop() == 0
+    before = await empty.get(f"{PODS}/five")
+    async with run_scheduler(account) as scheduler:
+        assert ids_of(await placed(empty, "second", neuron=2)) in ((3, 4), (4, 5))
+        await scheduler.line('pod="default/five"', "Insufficient aws.amazon.com/neuron")
+        assert await scheduler.stop() == 0
+    after = await empty.get(f"{PODS}/five")
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], "it had been told"
+
+
+async def test_an_api_server_that_restarts_is_waited_for(plane: ControlPlane, account: Path, empty: RestClient) -> None:
+    """The same process goes on where it was: what it had bound is held, what comes next is placed."""
+    patiently = ("--leader-elect-lease-duration=120s", "--leader-elect-renew-deadline=100s")
+    await create_node(empty, node_manifest("inf2", "inf2.24xlarge"))
+    async with run_scheduler(account, *patiently) as scheduler:
+        before = await placed(empty, "before", neuron=3)
+        await plane.components["kube-apiserver"].kill()
+        await plane.components["kube-apiserver"].start()
+        after = await placed(empty, "after", neuron=3)
+        held_cores([before, after], TYPES)
+        assert len(scheduler.said(SYNCED)) == 1
+        assert await scheduler.stop() == 0

@@ -1,0 +1,86 @@
+"""What users, autoscalers and monitoring are told: conditions and Events without a flood, health, metrics."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from tests.control_plane.objects import NEURON
+from tests.control_plane.rest import RestClient
+from tests.end_to_end.process import SchedulerProcess
+from tests.end_to_end.workload import PODS, add_nodes, condition_of, events_of, placed, refused, remove
+
+ATTEMPTS = 'scheduler_schedule_attempts_total{profile="my-scheduler",result="unschedulable"}'
+
+
+def _more(attempts: float, metrics: Mapping[str, float]) -> bool:
+    return metrics[ATTEMPTS] > attempts
+
+
+async def test_a_condition_is_written_only_when_it_changes(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """Further attempts with the same answer, or with other numbers in it, leave the pod as it is."""
+    await add_nodes(scheduler, api, trn1="trn1.32xlarge", another="trn1.32xlarge")
+    await refused(api, "seven", neuron=7)
+    before = await api.get(f"{PODS}/seven")
+    for number in range(3):
+        attempts = (await scheduler.metrics())[ATTEMPTS]
+        await placed(api, f"passing-{number}", neuron=1)
+        await remove(api, f"passing-{number}")
+        await scheduler.until(partial(_more, attempts))
+        if number == 1:
+            await api.delete("/api/v1/nodes/another")
+            await scheduler.until(lambda metrics: metrics['scheduler_cache_size{type="nodes"}'] == 1)
+    await scheduler.line('pod="default/seven"', "0/1 nodes are available: 1 Instance type trn1.32xlarge")
+    after = await api.get(f"{PODS}/seven")
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert len(await events_of(api, "seven", "FailedScheduling")) == 1
+
+
+async def test_a_changed_reason_is_told_at_once(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """A cordon is another reason: condition and Event follow, and the transition time stays."""
+    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
+    first = await refused(api, "seven", neuron=7)
+    await api.patch("/api/v1/nodes/trn1", {"spec": {"unschedulable": True}})
+    await api.patch("/api/v1/nodes/trn1", {"metadata": {"labels": {"changed": "yes"}}})
+    second = await refused(api, "seven", saying="unschedulable")
+    assert second["message"] == "0/1 nodes are available: 1 node(s) were unschedulable."
+    assert second["lastTransitionTime"] == first["lastTransitionTime"]
+    assert len(await events_of(api, "seven", "FailedScheduling", count=2)) == 2
+
+
+async def test_a_bound_pod_is_told_so(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """The condition becomes True and an Event says where, in kube-scheduler's words."""
+    assert (await refused(api, "pod", neuron=1))["message"] == "no nodes available to schedule pods"
+    await add_nodes(scheduler, api, inf2="inf2.xlarge")
+    assert condition_of(await placed(api, "pod"))["status"] == "True"
+    (event,) = await events_of(api, "pod", "Scheduled")
+    assert event["note"] == "Successfully assigned default/pod to inf2"
+    assert (event["type"], event["action"], event["reportingController"]) == ("Normal", "Binding", "my-scheduler")
+
+
+async def test_the_endpoints(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """Health is ok, and the metrics count silicon and pods but name none."""
+    await add_nodes(scheduler, api, inf1="inf1.6xlarge", trn1="trn1.32xlarge")
+    await placed(api, "secret-project", neuron=4, nodeSelector={"kubernetes.io/hostname": "trn1"})
+    await refused(api, "secret-plan", neuron=7)
+    for path in ("/healthz", "/livez", "/readyz"):
+        assert await scheduler.get(path) == (200, "ok")
+    metrics = await scheduler.until(
+        lambda metrics: (
+            metrics['scheduler_pending_pods{queue="unschedulable"}'] == 1
+            and metrics['scheduler_cache_size{type="assumed_pods"}'] == 0
+        )
+    )
+    assert metrics['neuron_scheduler_free_devices{instance_type="inf1.6xlarge"}'] == 4
+    assert metrics['neuron_scheduler_free_devices{instance_type="trn1.32xlarge"}'] == 12
+    assert metrics['neuron_scheduler_largest_free_block{instance_type="trn1.32xlarge"}'] == 8
+    assert metrics['leader_election_master_status{name="my-scheduler"}'] == 1
+    assert metrics['scheduler_unschedulable_pods{plugin="NeuronTopology",profile="my-scheduler"}'] == 1
+    _, text = await scheduler.get("/metrics")
+    assert "secret" not in text
+
+
+async def test_a_pod_that_fails_closed_says_why(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """Devices and cores in one pod are refused in words, and no autoscaler is asked for a node."""
+    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
+    condition = await refused(api, "both", neuron=1, neuroncore=2)
+    assert condition["reason"] == "SchedulerError"
+    assert NEURON in condition["message"]
