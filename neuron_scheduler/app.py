@@ -98,7 +98,7 @@ class App:
         binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout)
         recorder = EventRecorder(client=client, controller=config.scheduler_name, on_dropped=metrics.event_dropped)
         conditions = ConditionWriter(client=client)
-        herald = Herald(recorder=recorder, conditions=conditions, clock=time.monotonic)
+        herald = Herald(recorder=recorder, conditions=conditions, clock=time.monotonic, speaks=may_bind)
         scheduler = Scheduler(
             cluster=cluster,
             queue=queue,
@@ -120,6 +120,7 @@ class App:
             clock=time.monotonic,
             wake=scheduler.wake,
             gone=herald.forget,
+            contested=herald.contested,
         )
         node_handler = NodeHandler(cluster=cluster, queue=queue, metrics=metrics, wake=scheduler.wake)
         return cls(

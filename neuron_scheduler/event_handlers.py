@@ -37,6 +37,7 @@ class PodHandler:
         clock: seconds that never jump, the queue's time.
         wake: called when the scheduling loop may have something to do.
         gone: told the uid of every pod that is gone.
+        contested: told of a pod and another that claims the same cores.
     """
 
     cluster: Cluster
@@ -46,6 +47,7 @@ class PodHandler:
     clock: Callable[[], float]
     wake: Callable[[], None]
     gone: Callable[[str], None]
+    contested: Callable[[Pod, Pod], None]
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def added(self, pod: Pod) -> None:
@@ -126,9 +128,10 @@ class PodHandler:
                 log.warning(UNKNOWN, pod=pod.key, node=pod.node_name, err=tenant.problem, hint=ADVICE)
             else:
                 log.warning("Pod's Neuron allocation is in doubt", pod=pod.key, node=pod.node_name, err=tenant.problem)
-        rivals = self.cluster.conflicts(pod.uid)
-        if rivals:
-            log.error("Pods claim the same Neuron cores", pod=pod.key, node=pod.node_name, others=list(rivals))
+        for rival in self.cluster.conflicts(pod.uid):
+            log.error("Pods claim the same Neuron cores", pod=pod.key, other=rival.key, node=pod.node_name)
+            self.contested(pod, rival)
+            self.contested(rival, pod)
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -21,7 +21,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 class Recorder(Protocol):
     """Queues Events."""
 
-    def record(self, pod: Pod, *, type: str, reason: str, action: str, note: str) -> None:  # noqa: A002 - the field's name
+    def record(self, pod: Pod, *, type: str, reason: str, action: str, note: str, related: Pod | None = None) -> None:  # noqa: A002 - the field's name
         """Queue one; never waits."""
 
 
@@ -40,11 +40,17 @@ class Conditions(Protocol):
 
 @attrs.define(eq=False, kw_only=True)
 class Herald:
-    """Remembers what each waiting pod was told last, as (text without numbers, when)."""
+    """
+    Remembers what each waiting pod was told last, as (text without numbers, when).
+
+    Attributes:
+        speaks: whether this replica is the one that tells what all of them see.
+    """
 
     recorder: Recorder
     conditions: Conditions
     clock: Callable[[], float]
+    speaks: Callable[[], bool]
     _told: dict[str, tuple[str, float]] = attrs.field(factory=dict, init=False)
 
     def scheduled(self, pod: Pod, node_name: str) -> None:
@@ -65,6 +71,14 @@ class Herald:
     def failed(self, pod: Pod, message: str) -> None:
         """Tell that an attempt ended in an error and is repeated."""
         self._refused(pod, message, SCHEDULER_ERROR)
+
+    def contested(self, pod: Pod, rival: Pod) -> None:
+        """Warn that another pod claims the same cores; every core counts as held until both are gone."""
+        if self.speaks():
+            note = f"Neuron cores of this pod are also claimed by {rival.key}; delete one of the two"
+            self.recorder.record(
+                pod, type="Warning", reason="NeuronConflict", action="Observing", note=note, related=rival
+            )
 
     async def withdraw(self, uid: str) -> None:
         """Let nothing that was said before reach the pod after its Binding."""

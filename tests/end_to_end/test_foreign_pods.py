@@ -7,7 +7,7 @@ import pytest
 from tests.control_plane.objects import NEURON, bind, create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.end_to_end.process import SchedulerProcess
-from tests.end_to_end.workload import PODS, add_nodes, ids_of, on, placed, refused, remove
+from tests.end_to_end.workload import PODS, add_nodes, events_of, ids_of, on, placed, refused, remove
 
 UNKNOWN = "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation."
 WARNING = "Pod holds Neuron that cannot be told"
@@ -144,7 +144,10 @@ async def test_conflicting_claims_hold_until_both_are_gone(api: RestClient, sche
     await api.patch(f"{PODS}/claims-too", {"metadata": {"labels": {"changed": "yes"}}})
     await has_seen_all(api, scheduler)
     assert complaints(scheduler, "claims", "claims-too") == [0, 1]
-    assert 'others=["default/claims"]' in scheduler.said(CONFLICT)[0]
+    assert 'other="default/claims"' in scheduler.said(CONFLICT)[0]
+    for name, rival in (("claims", "claims-too"), ("claims-too", "claims")):
+        (event,) = await events_of(api, name, "NeuronConflict")
+        assert f"default/{rival}" in event["note"]
     assert (await scheduler.metrics())["neuron_scheduler_conflicting_cores"] == 2
     await remove(api, "claims")
     assert ids_of(await placed(api, "ours", neuron=2)) in ((0, 1), (4, 5))
