@@ -3,6 +3,8 @@
 import hypothesis
 import pytest
 
+pytest_plugins = ["tests.control_plane.fixtures"]
+
 hypothesis.settings.register_profile("suite", derandomize=True, deadline=None, max_examples=100)
 hypothesis.settings.load_profile("suite")
 

@@ -32,6 +32,10 @@ from neuron_scheduler.cluster.postings import Postings, Values
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 
+_MOST_HOLES = 64  # beyond as many as there are nodes
+
+CHANGED = "its allocation changed after it was bound; the first is kept"
+
 
 @attrs.define(eq=False)
 class Cluster:
@@ -111,8 +115,8 @@ class Cluster:
         """Return the name of the node a pod is bound to or assumed on."""
         return self._where.get(uid)
 
-    def conflicts(self, uid: str) -> tuple[str, ...]:
-        """Return the keys of the other pods on the same node that claim a core this pod claims."""
+    def conflicts(self, uid: str) -> tuple[Pod, ...]:
+        """Return the other pods on the same node that claim a core this pod claims."""
         name = self._where.get(uid)
         return () if name is None else self._state_of(name).conflicts(uid)
 
@@ -130,7 +134,7 @@ class Cluster:
             return self._insert(self._resettled(headless, node))
         old = self.row(slot)
         new = self._resettled(old, node)
-        if old.node.uid != node.uid:  # deleted and made anew while nobody looked: it is the youngest now
+        if _age(old) != _age(new):  # deleted and made anew while nobody looked, or its age is told otherwise now
             self._vacate(slot)
             return self._insert(new)
         self._put(slot, new)
@@ -145,25 +149,21 @@ class Cluster:
         self._vacate(slot)
         if state.tenants:
             self._headless[name] = state
-        holes = len(self._slots) - len(self._slot_of)
-        self._stale |= holes > len(self._slot_of) + 64
 
     def put_pod(self, pod: Pod) -> Tenant:
         """
         Take a bound pod, or its new state, and return it with what it holds.
 
         The first allocation that could be read for a uid is kept: the silicon it names is what the kubelet was told.
+        An assumption was never read anywhere, so it gives way to what the watch says.
         """
+        before = None if pod.uid in self._assumed else self.tenant(pod.uid)
         self._assumed.discard(pod.uid)
-        before = self.tenant(pod.uid)
+        tenant = tenant_of(pod, self._state_of(pod.node_name).machine)
         same_node = self._where.get(pod.uid) == pod.node_name
-        machine = self._state_of(pod.node_name).machine
-        tenant = tenant_of(pod, machine)
-        if before is not None and same_node and before.cores:
-            changed = (
-                "" if tenant.cores == before.cores else "its allocation changed after it was bound; the first is kept"
-            )
-            tenant = attrs.evolve(tenant, cores=before.cores, problem=changed)
+        if before is not None and same_node and before.cores and before.cores != tenant.cores:
+            first = attrs.evolve(pod, allocation=before.pod.allocation)
+            tenant = Tenant(first, cores=before.cores, problem=CHANGED)
         self._settle(tenant)
         return tenant
 
@@ -303,6 +303,8 @@ class Cluster:
         del self._slot_of[self.row(slot).node.name]
         self._live &= ~(1 << slot)
         self._put(slot, None)
+        holes = len(self._slots) - len(self._slot_of)
+        self._stale |= holes > len(self._slot_of) + _MOST_HOLES
 
     def _put(self, slot: int, state: NodeState | None) -> None:
         old = self._slots[slot]

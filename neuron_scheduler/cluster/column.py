@@ -61,7 +61,7 @@ class Column:
             carry = nodes if weight >> j & 1 else 0
             k = j
             while carry:
-                if k == len(planes):
+                while k >= len(planes):
                     planes.append(0)
                 planes[k], carry = planes[k] ^ carry, planes[k] & carry
                 k += 1

@@ -6,8 +6,9 @@ fork and a what-if can only agree. A node that has pods but no object yet is *he
 nothing.
 """
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -43,6 +44,32 @@ NO_TENANTS: Mapping[str, Tenant] = {}
 
 
 @attrs.frozen
+class Silicon:
+    """
+    What of a node's silicon is held, and how certain that is.
+
+    Attributes:
+        free: mask of the core bits nobody provably holds.
+        contested: mask of the core bits that more than one tenant claims.
+        in_between: some tenant holds more than one unit but not the whole machine.
+        unknown_holders: tenants whose ids cannot be read.
+        unknown_devices: the most whole devices that unknown holders may have broken into.
+        unknown_cores: the most cores that unknown holders may hold.
+    """
+
+    free: int = 0
+    contested: int = 0
+    in_between: bool = False
+    unknown_holders: int = 0
+    unknown_devices: int = 0
+    unknown_cores: int = 0
+
+
+NO_SILICON = Silicon()
+NONE_BORNE: Mapping[Any, int] = {}
+
+
+@attrs.frozen
 class NodeState:
     """
     One node with all that its pods use.
@@ -53,10 +80,7 @@ class NodeState:
     Attributes:
         tenants: pods by uid, terminating ones included.
         used: sum of the tenants' requests, with `pods` counted as a resource.
-        free_cores: mask of the core bits nobody provably holds.
-        unknown_devices: the most whole devices that unknown holders may have broken into.
-        unknown_cores: the most cores that unknown holders may hold.
-        in_between: some tenant holds more than one unit but not the whole machine.
+        ports, anti_affinity: what the tenants bear, with the number of those that bear it.
         last_alloc_time: the latest NEURON_ALLOC_TIME given out here, ns since the epoch.
     """
 
@@ -64,22 +88,24 @@ class NodeState:
     machine: Machine | None = None
     tenants: Mapping[str, Tenant] = attrs.field(default=NO_TENANTS, eq=False)
     used: Resources = NOTHING
-    ports: tuple[HostPort, ...] = ()
-    anti_affinity: tuple[PodAffinityTerm, ...] = ()
-    free_cores: int = 0
-    unknown_devices: int = 0
-    unknown_cores: int = 0
-    in_between: bool = False
+    ports: Mapping[HostPort, int] = NONE_BORNE
+    anti_affinity: Mapping[PodAffinityTerm, int] = NONE_BORNE
+    silicon: Silicon = NO_SILICON
     last_alloc_time: int = attrs.field(default=0, eq=False)
+
+    @property
+    def free_cores(self) -> int:
+        """Mask of the core bits nobody provably holds."""
+        return self.silicon.free
 
     def free(self, resource: str) -> int:
         """Return allocatable less used, never below 0."""
         return max(0, self.node.allocatable.get(resource, 0) - self.used.get(resource, 0))
 
-    def conflicts(self, uid: str) -> tuple[str, ...]:
-        """Return the keys of the other pods that claim a core this pod claims."""
+    def conflicts(self, uid: str) -> tuple[Pod, ...]:
+        """Return the other pods that claim a core this pod claims."""
         mine = self.tenants[uid].cores or 0
-        return tuple(t.pod.key for other, t in self.tenants.items() if other != uid and (t.cores or 0) & mine)
+        return tuple(t.pod for other, t in self.tenants.items() if other != uid and (t.cores or 0) & mine)
 
 
 def on_node(node: Node, tenants: Mapping[str, Tenant] = NO_TENANTS) -> NodeState:
@@ -90,7 +116,7 @@ def on_node(node: Node, tenants: Mapping[str, Tenant] = NO_TENANTS) -> NodeState
     on the order in which nodes and pods arrive.
     """
     machine = machine_of(node)
-    state = NodeState(node=node, machine=machine, free_cores=machine.all_cores if machine else 0)
+    state = NodeState(node=node, machine=machine, silicon=_silicon_of(machine, NO_TENANTS))
     for tenant in tenants.values():
         state = with_tenant(state, tenant)
     return state
@@ -113,8 +139,8 @@ def with_tenant(state: NodeState, tenant: Tenant) -> NodeState:
         state,
         {**state.tenants, pod.uid: tenant},
         used=used,
-        ports=state.ports + pod.host_ports,
-        anti_affinity=state.anti_affinity + pod.constraints.anti_affinity,
+        ports=_more(state.ports, pod.host_ports),
+        anti_affinity=_more(state.anti_affinity, pod.constraints.anti_affinity),
         silicon=tenant.cores != 0,
         last_alloc_time=max(state.last_alloc_time, (tenant.cores != 0 and alloc_time_of(pod)) or 0),
     )
@@ -125,8 +151,7 @@ def without_tenant(state: NodeState, uid: str) -> NodeState:
     tenants = dict(state.tenants)
     tenant = tenants.pop(uid)
     pod = tenant.pod
-    used = dict(subtract(state.used, pod.requests))
-    used[PODS] -= 1
+    used = subtract(subtract(state.used, pod.requests), {PODS: 1})
     return _with_tenants(
         state,
         tenants,
@@ -143,17 +168,12 @@ def _with_tenants(
     tenants: Mapping[str, Tenant],
     *,
     used: Resources,
-    ports: tuple[HostPort, ...],
-    anti_affinity: tuple[PodAffinityTerm, ...],
+    ports: Mapping[HostPort, int],
+    anti_affinity: Mapping[PodAffinityTerm, int],
     silicon: bool,
     last_alloc_time: int,
 ) -> NodeState:
     """Return the row with other tenants; their silicon is counted anew only if it has changed."""
-    if silicon and state.machine is not None:
-        free_cores, unknown_devices, unknown_cores, in_between = _silicon_of(state.machine, tenants)
-    else:
-        free_cores, unknown_devices = state.free_cores, state.unknown_devices
-        unknown_cores, in_between = state.unknown_cores, state.in_between
     return NodeState(
         node=state.node,
         machine=state.machine,
@@ -161,28 +181,29 @@ def _with_tenants(
         used=used,
         ports=ports,
         anti_affinity=anti_affinity,
-        free_cores=free_cores,
-        unknown_devices=unknown_devices,
-        unknown_cores=unknown_cores,
-        in_between=in_between,
+        silicon=_silicon_of(state.machine, tenants) if silicon else state.silicon,
         last_alloc_time=last_alloc_time,
     )
 
 
-def _silicon_of(machine: Machine, tenants: Mapping[str, Tenant]) -> tuple[int, int, int, bool]:
+def _silicon_of(machine: Machine | None, tenants: Mapping[str, Tenant]) -> Silicon:
     """Count the silicon from the tenants: two that claim one core both hold it until both are gone."""
-    held = unknown_devices = unknown_cores = 0
+    if machine is None:
+        return NO_SILICON
+    held = contested = unknown_holders = unknown_devices = unknown_cores = 0
     in_between = False
     for tenant in tenants.values():
         if tenant.cores is None:
             devices, cores = _may_hold(tenant, machine)
+            unknown_holders += 1
             unknown_devices += devices
             unknown_cores += cores
         elif tenant.cores:
+            contested |= held & tenant.cores
             held |= tenant.cores
             request = tenant.pod.neuron
             in_between |= request is not None and request.total > 1 and tenant.cores != machine.all_cores
-    return machine.all_cores & ~held, unknown_devices, unknown_cores, in_between
+    return Silicon(machine.all_cores & ~held, contested, in_between, unknown_holders, unknown_devices, unknown_cores)
 
 
 def _may_hold(tenant: Tenant, machine: Machine) -> tuple[int, int]:
@@ -195,8 +216,13 @@ def _may_hold(tenant: Tenant, machine: Machine) -> tuple[int, int]:
     return request.total, request.total  # at worst every core lies on a device of its own
 
 
-def _less(values: tuple[_T, ...], removed: tuple[_T, ...]) -> tuple[_T, ...]:
-    rest = list(values)
-    for value in removed:
-        rest.remove(value)
-    return tuple(rest)
+def _more(borne: Mapping[_T, int], added: tuple[_T, ...]) -> Mapping[_T, int]:
+    if not added:
+        return borne
+    return dict(Counter(borne) + Counter(added))
+
+
+def _less(borne: Mapping[_T, int], removed: tuple[_T, ...]) -> Mapping[_T, int]:
+    if not removed:
+        return borne
+    return dict(Counter(borne) - Counter(removed))

@@ -75,8 +75,8 @@ class Postings:
         for value in new:
             if value not in old:
                 self._insert(value, slot)
-        bit = 1 << slot
-        self.keyed = self.keyed | bit if new else self.keyed & ~bit
+        if not (old and new):
+            self.keyed ^= 1 << slot
 
     def _insert(self, value: Hashable, slot: int) -> None:
         found = self._sets.get(value, ())

@@ -2,8 +2,8 @@
 Kubernetes quantities as exact integers.
 
 Upstream: `apimachinery/pkg/api/resource/quantity.go`. Values are rounded up, as Go's `Value()` and `MilliValue()`
-do, so that a request is never counted as less than it is. Refuses everything the API server refuses; no float is
-involved.
+do (away from zero), so that a request is never counted as less than it is. Refuses everything the API server refuses;
+no float is involved.
 """
 
 import re
@@ -13,7 +13,8 @@ _QUANTITY = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([KMGTPE]i|[numkMGT
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _LARGEST = (1 << 63) - 1
-_LARGEST_EXPONENT = 64  # beyond it every quantity is zero or saturated, and 10**exponent would only cost time
+_LARGEST_EXPONENT = 64  # beyond it and the digits every amount is 0, 1 or saturated, and 10**exponent only costs time
+_MOST_CHARACTERS = 1024  # the API server's own spelling is far shorter
 
 
 class QuantityError(ValueError):
@@ -43,22 +44,21 @@ def milli(text: str) -> int:
 
 
 def _scaled(text: str, scale: int) -> int:
-    parts = _QUANTITY.fullmatch(text)
+    parts = _QUANTITY.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if parts is None:
-        raise QuantityError(f"{text!r} is not a quantity; write a number such as 4, 500m, 2.5 or 16Gi")
+        raise QuantityError(f"{text[:64]!r} is not a quantity; write a number such as 4, 500m, 2.5 or 16Gi")
     sign, number, suffix, exponent = parts.groups()
     before, _, after = number.partition(".")
     digits = int(before + after)
     power = scale - len(after)
     factor = 1
     if exponent is not None:
-        power += max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, int(exponent)))
+        bound = _LARGEST_EXPONENT + len(number)
+        power += max(-bound, min(bound, int(exponent)))
     elif suffix in _BINARY:
         factor = _BINARY[suffix]
     else:
         power += _DECIMAL[suffix]
     numerator = digits * factor * (10**power if power > 0 else 1)
-    if sign == "-":
-        numerator = -numerator
-    amount = -(-numerator // 10**-power) if power < 0 else numerator
-    return max(-_LARGEST, min(_LARGEST, amount))
+    amount = min(_LARGEST, -(-numerator // 10**-power) if power < 0 else numerator)
+    return -amount if sign == "-" else amount

@@ -41,7 +41,7 @@ class Container:
 
 def is_extended(name: str) -> bool:
     """Tell extended resources (`aws.amazon.com/neuron`) from native ones (`cpu`, `hugepages-2Mi`)."""
-    return "/" in name and not name.startswith(("kubernetes.io/", "requests."))
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def add(left: Resources, right: Resources) -> Resources:

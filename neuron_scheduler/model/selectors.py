@@ -13,6 +13,7 @@ from functools import lru_cache
 import attrs
 
 _INT64 = 1 << 63
+_INT64_DIGITS = 19
 
 
 class Operator(enum.Enum):
@@ -32,7 +33,10 @@ def parse_int64(text: str) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         return None
-    number = int(text)
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > _INT64_DIGITS:  # int() itself raises beyond some thousand digits
+        return None
+    number = -int(significant) if text[0] == "-" else int(significant)
     return number if -_INT64 <= number < _INT64 else None
 
 

@@ -18,12 +18,15 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet, lowest_slot, slots_of
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.topology import Placement, place
 from neuron_scheduler.scheduling.framework import PodRefusal, Refusal
 from neuron_scheduler.scheduling.outlook import new_node_could_help
+from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 from neuron_scheduler.scheduling.profile import Profile
 
 NO_NODES = "no nodes available to schedule pods"
+ALIAS_HINT = f"{NEURON_DEVICE_ALIAS} is an old name; ask for {NEURON_DEVICE}."
 
 
 @attrs.frozen
@@ -53,6 +56,7 @@ class FitError:
         reasons: count by reason; a node with two reasons counts under both.
         plugins: names of the plugins that refused: only what concerns them can change the answer.
         pod_reason: set if the pod itself was refused, whatever the nodes.
+        hint: what the pod's owner could do about it; empty if nothing is known.
         hopeless: no new node could help; the condition's reason is then not `Unschedulable`, or autoscalers would
             buy nodes in a loop.
     """
@@ -61,6 +65,7 @@ class FitError:
     reasons: tuple[tuple[str, int], ...] = ()
     plugins: frozenset[str] = frozenset()
     pod_reason: str = ""
+    hint: str = ""
     hopeless: bool = False
 
     @property
@@ -69,7 +74,8 @@ class FitError:
         if not self.nodes and not self.pod_reason:
             return NO_NODES
         reasons = self.pod_reason or ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons))
-        return f"0/{self.nodes} nodes are available: {reasons}."
+        hint = f" {self.hint}" if self.hint else ""
+        return f"0/{self.nodes} nodes are available: {reasons}.{hint}"
 
 
 def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | FitError:
@@ -137,5 +143,6 @@ def _no_fit(cluster: Cluster, pod: Pod, refusals: Sequence[Refusal]) -> FitError
         nodes=cluster.node_count,
         reasons=tuple(sorted(counts.items())),
         plugins=frozenset(refusal.plugin for refusal in refusals),
+        hint=ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else "",
         hopeless=not new_node_could_help(pod),
     )

@@ -52,6 +52,7 @@ def default_profile(scheduler_name: str, *, trusting: bool = False) -> Profile:
             dynamic_resources.pre_filter,
         ),
         filters=(
+            node_affinity.filter_names,
             node_unschedulable.filter_nodes,
             node_name.filter_nodes,
             taint_toleration.filter_nodes,

@@ -108,7 +108,10 @@ class SchedulingQueue:
         return counts
 
     def add(self, pod: Pod, now: float) -> None:
-        """Take a pending pod; one with scheduling gates waits for them to go."""
+        """Take a pending pod; one with scheduling gates waits for them to go. A pod that is here is only updated."""
+        if pod.uid in self._pods:
+            self.update(pod, now)
+            return
         queued = QueuedPod(pod, since=now)
         self._pods[pod.uid] = queued
         self._counts[Place.GATED] += 1

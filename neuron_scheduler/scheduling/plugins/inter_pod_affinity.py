@@ -20,7 +20,7 @@ BORNE_TERMS = "required anti-affinity of an existing pod matches this pod, which
 
 
 def _borne(state: NodeState) -> Values:
-    return tuple(set(state.anti_affinity))
+    return tuple(state.anti_affinity)
 
 
 def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:

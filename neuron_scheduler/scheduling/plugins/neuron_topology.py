@@ -72,13 +72,13 @@ def _is_safe(state: NodeState, request: NeuronRequest) -> bool:
     One unit is given by count, as the device plugin itself does; anything in between needs to know which units are
     free.
     """
-    if not state.unknown_devices:
+    if not state.silicon.unknown_devices:
         return True
     if state.machine is None or not request.is_one_unit:
         return False
     if request.unit is Unit.DEVICE:
-        return whole_free_devices(state.machine, state.free_cores) > state.unknown_devices
-    return state.free_cores.bit_count() > state.unknown_cores
+        return whole_free_devices(state.machine, state.free_cores) > state.silicon.unknown_devices
+    return state.free_cores.bit_count() > state.silicon.unknown_cores
 
 
 def _machine(node: Node) -> Values:
@@ -91,11 +91,11 @@ def _unhealthy(node: Node) -> Values:
 
 
 def _has_unknown(state: NodeState) -> Values:
-    return (True,) if state.unknown_devices else ()
+    return (True,) if state.silicon.unknown_devices else ()
 
 
 def _has_in_between(state: NodeState) -> Values:
-    return (True,) if state.in_between else ()
+    return (True,) if state.silicon.in_between else ()
 
 
 def _free_devices(state: NodeState) -> int:

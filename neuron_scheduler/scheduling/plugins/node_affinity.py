@@ -48,22 +48,29 @@ def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
     return PodRefusal(NAME, CONFLICT, hopeless=True) if names is not None and not names else None
 
 
+def filter_names(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """
+    Refuse all other nodes where every required term names some.
+
+    Comes before all other filters: upstream, a pre-filter's choice of nodes leaves the rest without any other reason.
+    """
+    names = _required_names(pod)
+    if names is None:
+        return NONE_REFUSED
+    return [Refusal(NAME, NOT_NAMED, among & ~_named(cluster, names), unresolvable=True)]
+
+
 def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes that do not match the node selector and at least one required term."""
     constraints = pod.constraints
     if not constraints.node_selector and constraints.required_terms is None:
         return NONE_REFUSED
-    names = _required_names(pod)
-    unnamed = 0 if names is None else among & ~_named(cluster, names)
-    fitting = among & ~unnamed
+    fitting = among
     for key, value in constraints.node_selector.items():
         fitting &= cluster.node_postings(label(key)).get(value)
     if constraints.required_terms is not None:
         fitting = _any_term(cluster, constraints.required_terms, fitting)
-    return [
-        Refusal(NAME, NOT_NAMED, unnamed, unresolvable=True),
-        Refusal(NAME, REASON, among & ~unnamed & ~fitting, unresolvable=True),
-    ]
+    return [Refusal(NAME, REASON, among & ~fitting, unresolvable=True)]
 
 
 def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
@@ -119,7 +126,7 @@ def _named(cluster: Cluster, names: Sequence[str] | frozenset[str]) -> NodeSet:
 
 
 def _required_names(pod: Pod) -> frozenset[str] | None:
-    """Return the node names that the required terms allow, None if some term does not name nodes ."""
+    """Return the node names that the required terms allow, None if some term names none."""
     terms = pod.constraints.required_terms
     if not terms:
         return None

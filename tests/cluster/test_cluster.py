@@ -1,0 +1,312 @@
+"""The cluster in memory: what comes, goes, is assumed and is asked."""
+
+from contextlib import suppress
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import CHANGED, Cluster
+from neuron_scheduler.cluster.node_state import NodeState, Tenant, with_tenant, without_tenant
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import CPU
+from tests.builders import node, pod
+
+ALL = 0xFFFFFFFF  # 32 cores of a trn1.32xlarge
+
+
+def cluster_of(*nodes: Node, pods: tuple[Pod, ...] = ()) -> Cluster:
+    """Return a cluster of nodes and bound pods."""
+    cluster = Cluster()
+    for each in nodes:
+        cluster.put_node(each)
+    for bound in pods:
+        cluster.put_pod(bound)
+    return cluster
+
+
+def trn1(name: str = "n", **keywords: object) -> Node:
+    """Return a trn1.32xlarge."""
+    return node(name, "trn1.32xlarge", **keywords)  # type: ignore[arg-type]  # passed on as they are
+
+
+def order(cluster: Cluster) -> list[str]:
+    """Return the nodes' names in slot order, and check that slots agree with it."""
+    names = [state.node.name for state in cluster.rows()]
+    slots = [cluster.slot(name) for name in names]
+    assert slots == sorted(slot for slot in slots if slot is not None)
+    assert cluster.live == sum(1 << slot for slot in slots if slot is not None)
+    return names
+
+
+def free(cluster: Cluster, name: str = "n") -> int:
+    """Return a node's free cores."""
+    state = cluster.node(name)
+    assert state is not None
+    return state.free_cores
+
+
+# Order
+
+
+def test_the_oldest_node_comes_first_however_they_arrive() -> None:
+    """Slots follow creationTimestamp, then name, then uid, so that all replicas break ties alike."""
+    nodes = [node("b", created=2), node("c", created=1), node("a", created=2), node("d", created=3)]
+    for arrival in (nodes, nodes[::-1], nodes[2:] + nodes[:2]):
+        assert order(cluster_of(*arrival)) == ["c", "a", "b", "d"]
+
+
+def test_new_nodes_in_order_keep_the_numbering() -> None:
+    """A younger node takes the next slot, and indexes stay."""
+    cluster = cluster_of(node("a", created=1))
+    before = cluster.column(_cpu)
+    cluster.put_node(node("b", created=2))
+    assert cluster.column(_cpu) is before
+    assert order(cluster) == ["a", "b"]
+
+
+def test_a_node_made_anew_is_the_youngest() -> None:
+    """Another uid under the same name is another node; its pods stay on the books until they are gone."""
+    cluster = cluster_of(trn1("a", created=1), node("b", created=2), pods=(pod("p", devices=4, ids=range(4), on="a"),))
+    cluster.put_node(trn1("a", created=3, uid="second"))
+    assert order(cluster) == ["b", "a"]
+    assert free(cluster, "a") == ALL & ~0xFF
+
+
+def test_an_age_that_is_told_otherwise_is_followed() -> None:
+    """An object that could not be read in full has no age; when it can be, the order is what a restart would give."""
+    cluster = cluster_of(node("a", created=1), node("b", created=2))
+    cluster.put_node(Node(uid="uid-b", name="b", refusal="cannot be read"))
+    assert order(cluster) == ["b", "a"]
+    cluster.put_node(node("b", created=2))
+    assert order(cluster) == ["a", "b"]
+
+
+@pytest.mark.parametrize("remove", [True, False], ids=["deleted and created", "replaced by a relist"])
+def test_slots_do_not_grow_for_ever(remove: bool) -> None:
+    """Nodes come and go for years; too many holes make a new numbering."""
+    cluster = cluster_of(node("stays", created=0))
+    for generation in range(1, 1000):
+        if remove:
+            cluster.remove_node("n")
+        cluster.put_node(node("n", uid=str(generation), created=generation))
+        assert order(cluster) == ["stays", "n"]
+        assert len(cluster._slots) < 100
+
+
+def _cpu(state: NodeState) -> int:
+    return state.free(CPU)
+
+
+def _name(node_: Node) -> Values:
+    return (node_.name,)
+
+
+# Pods
+
+
+def test_a_pod_before_its_node() -> None:
+    """The order of arrival does not matter: allocations are read when the node's machine is known."""
+    holder = pod("p", devices=4, cpu=1000, ids=range(4, 8), on="n")
+    early = cluster_of()
+    assert early.put_pod(holder).cores is None
+    assert early.node("n") is None
+    early.put_node(trn1())
+    late = cluster_of(trn1(), pods=(holder,))
+    assert list(early.rows()) == list(late.rows())
+    tenant = early.tenant("uid-p")
+    assert tenant is not None
+    assert (tenant.cores, tenant.problem) == (0xFF00, "")
+
+
+def test_pods_outlive_their_node() -> None:
+    """A node that goes and comes again finds its pods' silicon still held, less those that ended meanwhile."""
+    cluster = cluster_of(
+        trn1(), pods=(pod("p", devices=4, ids=range(4), on="n"), pod("q", devices=1, ids=(15,), on="n"))
+    )
+    cluster.remove_node("n")
+    assert (cluster.node_count, cluster.pod_count, cluster.node("n")) == (0, 2, None)
+    assert cluster.remove_pod("uid-q") == "n"
+    cluster.put_node(trn1(uid="second"))
+    assert free(cluster) == ALL & ~0xFF
+
+
+def test_another_logical_core_configuration_is_read_anew() -> None:
+    """When LNC changes the number of cores per device, device ids keep their meaning and core masks follow."""
+    lnc2, lnc1 = (node("n", "trn2.48xlarge", cores_per_device=c) for c in (4, 8))
+    cluster = cluster_of(lnc2, pods=(pod("p", devices=4, ids=range(4), on="n"),))
+    assert free(cluster) == (1 << 64) - (1 << 16)
+    cluster.put_node(lnc1)
+    assert free(cluster) == (1 << 128) - (1 << 32)
+
+
+def test_the_first_allocation_read_is_kept() -> None:
+    """What the kubelet was told at the start is what the pod holds, whatever its annotations say later."""
+    cluster = cluster_of(trn1(), pods=(pod("p", devices=1, ids=(3,), on="n"),))
+    for later in (pod("p", devices=1, ids=(5,), on="n"), pod("p", devices=1, on="n")):
+        tenant = cluster.put_pod(later)
+        assert (tenant.cores, tenant.problem) == (0xC0, CHANGED)
+        assert free(cluster) == ALL & ~0xC0
+    cluster.put_node(trn1(cores_per_device=4))  # read anew, and still the first
+    assert free(cluster) == (1 << 64) - 1 & ~0xF000
+    back = cluster.put_pod(pod("p", devices=1, ids=(3,), on="n"))
+    assert (back.cores, back.problem) == (0xF000, "")
+
+
+def test_an_allocation_that_appears_later_is_taken() -> None:
+    """An unknown holder becomes known as soon as its ids can be read."""
+    cluster = cluster_of(trn1(), pods=(pod("p", devices=1, on="n"),))
+    assert cluster.put_pod(pod("p", devices=1, ids=(5,), on="n")).cores == 0xC00
+    state = cluster.node("n")
+    assert state is not None
+    assert (state.silicon.unknown_devices, state.free_cores) == (0, ALL & ~0xC00)
+
+
+def test_a_pod_that_cannot_be_read_keeps_its_last_good_state() -> None:
+    """Only a pod that was never read is an unknown holder of everything; once read, it is as any other."""
+    known, unknown = pod("p", devices=1, ids=(3,), on="n"), pod("q", on="n")
+    cluster = cluster_of(trn1(), pods=(known,))
+    cluster.put_unreadable_pod(pod("p", on="n"))
+    cluster.put_unreadable_pod(unknown)
+    state = cluster.node("n")
+    assert state is not None
+    assert (state.free_cores, state.silicon.unknown_devices) == (ALL & ~0xC0, 16)
+    cluster.put_pod(pod("q", devices=2, ids=(0, 1), on="n"))
+    assert free(cluster) == ALL & ~0xCF
+
+
+def test_a_malformed_node_frees_nothing() -> None:
+    """Its pods' silicon is unknown while the machine is, and known again when the node can be read."""
+    cluster = cluster_of(trn1(), pods=(pod("p", devices=4, ids=range(4), on="n"),))
+    before = list(cluster.rows())
+    cluster.put_node(Node(uid="uid-n", name="n", refusal="cannot be read"))
+    tenant = cluster.tenant("uid-p")
+    assert tenant is not None
+    assert (tenant.cores, free(cluster)) == (None, 0)
+    cluster.put_node(trn1())
+    assert list(cluster.rows()) == before
+
+
+def test_a_terminating_pod_holds_what_it_has() -> None:
+    """Only when it is gone is its silicon free."""
+    holder = pod("p", devices=4, ids=range(4), on="n")
+    cluster = cluster_of(trn1(), pods=(holder,))
+    cluster.put_pod(attrs.evolve(holder, terminating=True))
+    assert free(cluster) == ALL & ~0xFF
+    assert cluster.remove_pod("uid-p") == "n"
+    assert free(cluster) == ALL
+    assert cluster.remove_pod("uid-p") is None
+
+
+# Assumptions
+
+
+def test_an_assumption_holds_at_once_and_is_taken_back() -> None:
+    """Between the decision and the server's word the pod counts as bound."""
+    cluster = cluster_of(trn1())
+    placed = pod("p", devices=1, cpu=500, ids=(0,), on="n")
+    cluster.assume(placed, 0b11)
+    assert (cluster.is_assumed("uid-p"), cluster.assumed_count, cluster.node_of("uid-p")) == (True, 1, "n")
+    assert free(cluster) == ALL & ~0b11
+    cluster.forget("uid-p")
+    assert (cluster.assumed_count, cluster.pod_count, free(cluster)) == (0, 0, ALL)
+
+
+def test_a_confirmed_pod_is_not_forgotten() -> None:
+    """A late error of the bind changes nothing once the watch has shown the pod on its node."""
+    cluster = cluster_of(trn1())
+    placed = pod("p", devices=1, ids=(0,), on="n")
+    cluster.assume(placed, 0b11)
+    cluster.put_pod(placed)
+    cluster.forget("uid-p")
+    assert (cluster.is_assumed("uid-p"), free(cluster)) == (False, ALL & ~0b11)
+
+
+@pytest.mark.parametrize(
+    ("seen", "where", "cores"),
+    [
+        pytest.param(pod("p", devices=1, ids=(0,), on="n"), "n", 0b11, id="as assumed"),
+        pytest.param(pod("p", devices=1, ids=(7,), on="n"), "n", 0b11 << 14, id="other ids on the same node"),
+        pytest.param(pod("p", devices=1, ids=(7,), on="m"), "m", 0b11 << 14, id="another node"),
+        pytest.param(pod("p", devices=1, on="n"), "n", None, id="no ids: somebody else bound it"),
+    ],
+)
+def test_the_watch_is_right_about_an_assumed_pod(seen: Pod, where: str, cores: int | None) -> None:
+    """What the server says replaces what was assumed; otherwise a restart would know better than we do."""
+    cluster = cluster_of(trn1("n"), trn1("m"))
+    cluster.assume(pod("p", devices=1, ids=(0,), on="n"), 0b11)
+    tenant = cluster.put_pod(seen)
+    assert (cluster.node_of("uid-p"), tenant.cores, cluster.assumed_count) == (where, cores, 0)
+    rebuilt = cluster_of(trn1("n"), trn1("m"), pods=(seen,))
+    assert list(cluster.rows()) == list(rebuilt.rows())
+
+
+def test_no_core_is_given_out_twice() -> None:
+    """An assumption of a held core, of a pod that has a place, or on a node that is not there, is a mistake."""
+    cluster = cluster_of(trn1(), pods=(pod("p", devices=1, ids=(0,), on="n"),))
+    before = list(cluster.rows())
+    for placed, cores in (
+        (pod("q", cores=1, ids=(1,), on="n"), 0b10),
+        (pod("p", devices=1, ids=(5,), on="n"), 0b11 << 10),
+        (pod("q", devices=1, ids=(5,), on="none"), 0b11 << 10),
+        (pod("q", devices=1, ids=(16,), on="n"), 0b11 << 32),
+    ):
+        with pytest.raises(ValueError, match=f"cannot assume {placed.key} on '{placed.node_name}'"):
+            cluster.assume(placed, cores)
+    assert list(cluster.rows()) == before
+    assert (cluster.pod_count, cluster.assumed_count) == (1, 0)
+
+
+# Questions
+
+
+def test_a_slot_that_is_empty_has_no_row() -> None:
+    """Asking for it is a mistake, not an empty answer."""
+    cluster = cluster_of(node("a"), node("b", created=1))
+    cluster.remove_node("a")
+    with pytest.raises(LookupError, match="slot 0 is empty"):
+        cluster.row(0)
+
+
+def test_pods_that_come_and_go_cost_node_indexes_nothing() -> None:
+    """What only the node's own object decides is not logged for pods."""
+    cluster = cluster_of(trn1())
+    cluster.node_postings(_name)
+    cluster.column(_cpu)
+    cluster.put_pod(pod("p", cpu=1000, on="n"))
+    assert (len(cluster._of_nodes._log), len(cluster._of_rows._log)) == (0, 1)
+
+
+def test_what_no_index_reads_is_not_logged() -> None:
+    """A label of a pod, or a heartbeat of the node, leaves every index true."""
+    cluster = cluster_of(trn1(), pods=(pod("p", cpu=1000, on="n"),))
+    cluster.node_postings(_name)
+    cluster.column(_cpu)
+    cluster.put_pod(pod("p", cpu=1000, labels={"a": "b"}, on="n"))
+    cluster.put_node(trn1())
+    assert (len(cluster._of_nodes._log), len(cluster._of_rows._log)) == (0, 0)
+    tenant = cluster.tenant("uid-p")
+    assert tenant is not None
+    assert tenant.pod.labels == {"a": "b"}
+
+
+def test_what_if_leaves_no_trace() -> None:
+    """Inside the block the whole cluster has the other row; afterwards, also after an error, its own."""
+    cluster = cluster_of(trn1(), pods=(pod("p", cpu=1000, devices=4, ids=range(4), on="n"),))
+    row = cluster.row(0)
+    assert cluster.column(_cpu).value(0) == 191_000
+    with suppress(RuntimeError), cluster.what_if(0, without_tenant(row, "uid-p")):
+        assert cluster.column(_cpu).value(0) == 192_000
+        assert cluster.row(0).free_cores == ALL
+        raise RuntimeError
+    assert cluster.row(0) is row
+    assert cluster.column(_cpu).value(0) == 191_000
+
+
+def test_what_if_without_any_index_yet() -> None:
+    """An index that is first asked inside the block is true afterwards too."""
+    cluster = cluster_of(node("n"))
+    with cluster.what_if(0, with_tenant(cluster.row(0), Tenant(pod("p", cpu=2000, on="n")))):
+        assert cluster.column(_cpu).value(0) == 190_000
+    assert cluster.column(_cpu).value(0) == 192_000

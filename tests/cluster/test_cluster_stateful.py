@@ -1,0 +1,404 @@
+"""
+Whatever happens, in whatever order, the cluster says what a plain reading of nodes and pods says.
+
+The model is two dictionaries: the nodes, and the pods as they stand on the API server (or as they were assumed). All
+else is worked out from them anew after each step.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState, tenant_of, with_tenant, without_tenant
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, PODS
+from neuron_scheduler.model.selectors import Effect, LabelSelector, PodAffinityTerm, Taint
+from neuron_scheduler.neuron.allocation import annotations_for, read
+from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.neuron.topology import place
+from neuron_scheduler.scheduling.plugins import (
+    inter_pod_affinity,
+    neuron_topology,
+    node_affinity,
+    node_ports,
+    node_resources_fit,
+    node_unschedulable,
+    taint_toleration,
+)
+from tests.builders import node, pod, request
+
+NAMES = ("a", "b", "c", "d")
+TYPES = (("trn2.48xlarge", 4), ("trn2.48xlarge", 8), ("inf2.24xlarge", 2), ("inf2.xlarge", 2), ("", 0))
+REQUESTS = (request(1), request(2), request(4), request(cores=1), request(cores=3), request((1, 2)))
+
+OF_NODES: tuple[Callable[[Node], Values], ...] = (
+    node_affinity.label(ZONE_LABEL),
+    node_unschedulable._standing,
+    taint_toleration._forbidding,
+    taint_toleration._discouraging,
+    neuron_topology._machine,
+    neuron_topology._unhealthy,
+)
+NUMBERS_OF_NODES = (node_resources_fit.allocatable_of(CPU), node_resources_fit.allocatable_of(NEURON_DEVICE))
+OF_ROWS: tuple[Callable[[NodeState], Values], ...] = (
+    inter_pod_affinity._borne,
+    node_ports._taken,
+    neuron_topology._has_unknown,
+    neuron_topology._has_in_between,
+    *(neuron_topology.block_level(each, trusting) for each in REQUESTS for trusting in (False, True)),
+)
+NUMBERS_OF_ROWS: tuple[Callable[[NodeState], int], ...] = (
+    *(node_resources_fit.free_of(name) for name in (CPU, PODS, NEURON_DEVICE)),
+    neuron_topology._free_devices,
+    neuron_topology._free_cores,
+    neuron_topology._imbalance,
+    node_resources_fit._emptiness,
+)
+DEFINITIONS = len(OF_NODES) + len(NUMBERS_OF_NODES) + len(OF_ROWS) + len(NUMBERS_OF_ROWS)
+
+TAINTS = ((), (Taint("t", Effect.NO_SCHEDULE),), (Taint("t", Effect.PREFER_NO_SCHEDULE), Taint("u", Effect.NO_EXECUTE)))
+PORTS = ((), (HostPort("TCP", 80),), (HostPort("TCP", 80, "10.0.0.1"), HostPort("UDP", 80)))
+APART = PodAffinityTerm("zone", LabelSelector(), frozenset({"default"}))
+
+names = st.sampled_from(NAMES)
+pod_names = st.sampled_from("pqrstuvw")
+picks = st.integers(0, 1 << 16)
+
+
+@st.composite
+def some_nodes(draw: st.DrawFn, name: str) -> Node:
+    """Draw a node of a name: any type, any age, one of two identities, sometimes unreadable."""
+    uid = f"{name}-{draw(st.integers(0, 1))}"
+    if draw(st.integers(0, 9)) == 0:
+        return Node(uid=uid, name=name, refusal="cannot be read")
+    instance_type, cores_per_device = draw(st.sampled_from(TYPES))
+    return node(
+        name,
+        instance_type,
+        uid=uid,
+        created=draw(st.integers(0, 2)),
+        labels=draw(st.sampled_from([{}, {ZONE_LABEL: "x"}, {ZONE_LABEL: "y"}])),
+        cpu=draw(st.sampled_from([4_000, 16_000])),
+        cores_per_device=cores_per_device,
+        taints=draw(st.sampled_from(TAINTS)),
+        unschedulable=draw(st.booleans()),
+        neuron_unhealthy=draw(st.booleans()),
+    )
+
+
+@st.composite
+def some_pods(draw: st.DrawFn, name: str, on: str) -> Pod:
+    """Draw a bound pod: with ids or without, legal or not."""
+    keywords: dict[str, Any] = draw(
+        st.sampled_from(
+            [{}, {"devices": 1}, {"devices": 2}, {"devices": (1, 2)}, {"cores": 3}, {"devices": 1, "cores": 1}]
+        )
+    )
+    count = sum(sum(c) if isinstance(c, tuple) else c for c in keywords.values())
+    start = draw(st.integers(0, 13))
+    ids = draw(st.sampled_from([None, range(start, start + count), range(start, start + count + 1), (start,) * count]))
+    return pod(
+        name,
+        on=on,
+        ids=ids or None,
+        cpu=draw(st.sampled_from([0, 500, 5_000])),
+        host_ports=draw(st.sampled_from(PORTS)),
+        anti_affinity=draw(st.sampled_from([(), (APART,)])),
+        terminating=draw(st.booleans()),
+        **keywords,
+    )
+
+
+class ClusterMachine(RuleBasedStateMachine):
+    """Everything that can happen to a cluster, and what must hold afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}  # as bound or assumed, with the first allocation that could be read
+        self.unreadable: set[str] = set()
+        self.assumed: set[str] = set()
+        self.forks: list[tuple[Cluster, dict[str, Node], dict[str, Pod], set[str]]] = []
+        self.steps = 0
+
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        """Begin with a few nodes, so that something can happen on them."""
+        for name in NAMES[:3]:
+            self.put_node(data, name)
+
+    # What happens
+
+    @rule(data=st.data(), name=names)
+    def put_node(self, data: st.DataObject, name: str) -> None:
+        """A node comes, changes, or was deleted and made anew."""
+        self.nodes[name] = data.draw(some_nodes(name))
+        self.cluster.put_node(self.nodes[name])
+
+    @rule(name=names)
+    def remove_node(self, name: str) -> None:
+        """A node goes; its pods stay."""
+        self.nodes.pop(name, None)
+        self.cluster.remove_node(name)
+
+    @rule(data=st.data(), name=pod_names, on=names)
+    def see_a_bound_pod(self, data: st.DataObject, name: str, on: str) -> None:
+        """The watch shows a pod on a node: new, changed, confirmed, or on another node than before."""
+        seen = data.draw(some_pods(name, on))
+        known = self.pods.get(seen.uid)
+        if known is not None and known.node_name == on and on not in self.nodes:
+            return  # how a machine that is gone would read another allocation is nobody's promise
+        self._see(seen)
+
+    @precondition(lambda self: self.assumed)
+    @rule(pick=picks)
+    def confirm(self, pick: int) -> None:
+        """The watch shows an assumed pod as it was sent."""
+        self._see(self.pods[chosen(self.assumed, pick)])
+
+    @rule(name=pod_names, on=names)
+    def see_an_unreadable_pod(self, name: str, on: str) -> None:
+        """A pod's object cannot be read; only if it was never read does that matter."""
+        broken = pod(name, on=on)
+        self.cluster.put_unreadable_pod(broken)
+        if broken.uid not in self.pods:
+            self.pods[broken.uid] = broken
+            self.unreadable.add(broken.uid)
+
+    @rule(name=pod_names)
+    def remove_pod(self, name: str) -> None:
+        """A pod is gone."""
+        uid = pod(name).uid
+        known = self.pods.pop(uid, None)
+        self.unreadable.discard(uid)
+        self.assumed.discard(uid)
+        assert self.cluster.remove_pod(uid) == (known.node_name if known else None)
+
+    @rule(name=pod_names, pick=picks, asked=st.sampled_from([{}, {"devices": 1}, {"devices": (1, 2)}, {"cores": 3}]))
+    def assume(self, name: str, pick: int, asked: dict[str, Any]) -> None:
+        """A pod is placed as the scheduler places it; no core of it is held by anybody."""
+        pending = pod(name, cpu=100, **asked)
+        if pending.uid in self.pods or not self.nodes:
+            return
+        state = self._row(chosen(self.nodes, pick))
+        placed, cores = attrs.evolve(pending, node_name=state.node.name), 0
+        if pending.neuron is not None:
+            machine = state.machine
+            placement = None if machine is None else place(machine, state.free_cores, pending.neuron)
+            if placement is None or machine is None:
+                return
+            cores = placement.cores
+            assert not cores & self._held(state.node.name)
+            allocation = annotations_for(
+                pod=pending,
+                machine=machine,
+                placement=placement,
+                node_name=state.node.name,
+                alloc_time=1,
+                leader="",
+            )
+            placed = attrs.evolve(placed, allocation=allocation)
+        self.cluster.assume(placed, cores)
+        self.pods[placed.uid] = placed
+        self.assumed.add(placed.uid)
+
+    @rule(pick=picks, core=st.integers(0, 127))
+    def assume_what_is_held(self, pick: int, core: int) -> None:
+        """A core that somebody holds, or that is not there, cannot be given out."""
+        if not self.nodes:
+            return
+        state = self._row(chosen(self.nodes, pick))
+        if not state.free_cores >> core & 1:
+            try:
+                self.cluster.assume(pod("never", cores=1, on=state.node.name), 1 << core)
+            except ValueError:
+                return
+            raise AssertionError("a held core was given out")
+
+    @rule(name=pod_names)
+    def forget(self, name: str) -> None:
+        """A bind is refused; of a pod that is not assumed nothing is forgotten."""
+        uid = pod(name).uid
+        self.cluster.forget(uid)
+        if uid in self.assumed:
+            self.assumed.remove(uid)
+            del self.pods[uid]
+
+    @precondition(lambda self: len(self.forks) < 2)
+    @rule()
+    def fork(self) -> None:
+        """A copy is taken, and stays what it is while the cluster goes on."""
+        self.forks.append((self.cluster.fork(), dict(self.nodes), dict(self.pods), set(self.unreadable)))
+
+    @precondition(lambda self: self.forks)
+    @rule(data=st.data())
+    def go_on_with_a_fork(self, data: st.DataObject) -> None:
+        """A copy changes, and the cluster stays what it is; the copy is then thrown away."""
+        fork = self.forks.pop()[0]
+        fork.put_node(data.draw(some_nodes("d")))
+        for uid in list(self.pods)[:3]:
+            fork.remove_pod(uid)
+        fork.put_pod(data.draw(some_pods("z", "a")))
+        fork.remove_node("b")
+        check_indexes(fork, range(DEFINITIONS))
+
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data(), pick=picks)
+    def what_if(self, data: st.DataObject, pick: int) -> None:
+        """A row is replaced for a while: by one without its pods, or with one pod more."""
+        name = chosen(self.nodes, pick)
+        before, slot = list(self.cluster.rows()), self.cluster.slot(name)
+        assert slot is not None
+        state = self.cluster.row(slot)
+        other = with_tenant(state, tenant_of(data.draw(some_pods("z", name)), state.machine))
+        for uid in state.tenants:
+            other = without_tenant(other, uid)
+        with self.cluster.what_if(slot, other):
+            assert self.cluster.row(slot) is other
+            check_indexes(self.cluster, range(0, DEFINITIONS, 2))
+        assert all(now is then for now, then in zip(self.cluster.rows(), before, strict=True))
+
+    # What must hold
+
+    @invariant()
+    def indexes_are_the_obvious_evaluation(self) -> None:
+        """A third of the indexes is asked after each step, so that the others fall behind."""
+        self.steps += 1
+        check_indexes(self.cluster, range(self.steps % 3, DEFINITIONS, 3))
+
+    @invariant()
+    def a_rebuilt_cluster_is_equal(self) -> None:
+        """Rows, their order and what each pod holds are those of a process started now, in any order of arrival."""
+        check_equal_to_rebuilt(self.cluster, self.nodes, self.pods, self.unreadable)
+
+    @invariant()
+    def what_is_free_is_what_nobody_holds(self) -> None:
+        """The mask of free cores is the machine's less the pods', read one by one."""
+        for name in self.nodes:
+            state = self._row(name)
+            everything = state.machine.all_cores if state.machine else 0
+            assert state.free_cores == everything & ~self._held(name)
+
+    @invariant()
+    def counts_agree(self) -> None:
+        """How many there are, and where each is."""
+        assert (self.cluster.node_count, self.cluster.pod_count) == (len(self.nodes), len(self.pods))
+        assert self.cluster.assumed_count == len(self.assumed)
+        assert {uid: self.cluster.node_of(uid) for uid in self.pods} == {u: p.node_name for u, p in self.pods.items()}
+        assert all(self.cluster.is_assumed(uid) for uid in self.assumed)
+
+    @invariant()
+    def forks_have_not_changed(self) -> None:
+        """A copy is not touched by what happens to its origin."""
+        for fork, nodes, pods, unreadable in self.forks:
+            check_equal_to_rebuilt(fork, nodes, pods, unreadable)
+            check_indexes(fork, range(self.steps % 7, DEFINITIONS, 7))
+
+    def teardown(self) -> None:
+        """At the end every index catches up."""
+        check_indexes(self.cluster, range(DEFINITIONS))
+
+    # The model
+
+    def _see(self, seen: Pod) -> None:
+        known = self.pods.get(seen.uid)
+        kept = seen
+        if known is not None and known.node_name == seen.node_name and seen.uid not in self.assumed | self.unreadable:
+            first = self._cores(known)
+            if first and first != self._cores(seen):
+                kept = attrs.evolve(seen, allocation=known.allocation)
+        self.cluster.put_pod(seen)
+        self.unreadable.discard(seen.uid)
+        self.assumed.discard(seen.uid)
+        self.pods[seen.uid] = kept
+
+    def _cores(self, bound: Pod) -> int | None:
+        on = self.nodes.get(bound.node_name)
+        return read(bound, machine_of(on) if on else None).cores
+
+    def _held(self, name: str) -> int:
+        held = 0
+        for uid, bound in self.pods.items():
+            if bound.node_name == name and uid not in self.unreadable:
+                held |= self._cores(bound) or 0
+        return held
+
+    def _row(self, name: str) -> NodeState:
+        state = self.cluster.node(name)
+        assert state is not None
+        return state
+
+
+def chosen(candidates: Iterable[str], pick: int) -> str:
+    """Return one of the candidates, the same one each time."""
+    ordered = sorted(candidates)
+    return ordered[pick % len(ordered)]
+
+
+def check_indexes(cluster: Cluster, which: Sequence[int]) -> None:
+    """Compare some of the plugins' indexes with their definitions, row by row."""
+    rows = {1 << slot: cluster.row(slot) for state in cluster.rows() for slot in [cluster.slot(state.node.name) or 0]}
+    assert cluster.live == sum(rows)
+    for i, (definition, kind) in enumerate(_definitions()):
+        if i not in which:
+            continue
+        of_node = kind.startswith("node")
+        values = {bit: definition(row.node if of_node else row) for bit, row in rows.items()}
+        index = getattr(cluster, kind)(definition)
+        if kind.endswith("column"):
+            assert {bit: index.value(bit.bit_length() - 1) for bit in rows} == values
+            assert index.total((1 << 64) - 1) == sum(values.values())
+        else:
+            posted = {value for have in values.values() for value in have}
+            want = {value: sum(bit for bit, have in values.items() if value in have) for value in posted}
+            assert {value: index.get(value) for value in index.values} == want
+            assert index.keyed == sum(bit for bit, have in values.items() if have)
+
+
+def _definitions() -> Iterable[tuple[Callable[[Any], Any], str]]:
+    yield from ((definition, "node_postings") for definition in OF_NODES)
+    yield from ((definition, "node_column") for definition in NUMBERS_OF_NODES)
+    yield from ((definition, "postings") for definition in OF_ROWS)
+    yield from ((definition, "column") for definition in NUMBERS_OF_ROWS)
+
+
+def check_equal_to_rebuilt(
+    cluster: Cluster, nodes: dict[str, Node], pods: dict[str, Pod], unreadable: set[str]
+) -> None:
+    """Compare a cluster with one that is told of the same nodes and pods, nodes first and pods first."""
+    for nodes_first in (True, False):
+        rebuilt = Cluster()
+        if nodes_first:
+            _put_nodes(rebuilt, nodes.values())
+        for uid, bound in sorted(pods.items(), reverse=nodes_first):
+            if uid in unreadable:
+                rebuilt.put_unreadable_pod(bound)
+            else:
+                rebuilt.put_pod(bound)
+        if not nodes_first:
+            _put_nodes(rebuilt, reversed(nodes.values()))
+        live, anew = list(cluster.rows()), list(rebuilt.rows())
+        assert [s.node for s in live] == sorted(nodes.values(), key=lambda n: (n.created, n.name, n.uid))
+        assert live == anew
+        assert [holdings(state) for state in live] == [holdings(state) for state in anew]
+
+
+def _put_nodes(cluster: Cluster, nodes: Iterable[Node]) -> None:
+    for each in nodes:
+        cluster.put_node(each)
+
+
+def holdings(state: NodeState) -> dict[str, tuple[Pod, int | None]]:
+    """Return what each pod of a row is and holds."""
+    return {uid: (tenant.pod, tenant.cores) for uid, tenant in state.tenants.items()}
+
+
+TestCluster = ClusterMachine.TestCase
+TestCluster.settings = settings(max_examples=60, stateful_step_count=40)

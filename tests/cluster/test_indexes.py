@@ -1,0 +1,102 @@
+"""Indexes are true whenever they are asked, however long nobody asked; what they keep is bounded."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.cluster import indexes
+from neuron_scheduler.cluster.indexes import Indexes
+from neuron_scheduler.cluster.postings import Values
+
+Row = int
+
+
+def modulo(divisor: int) -> Callable[[Row], int]:
+    """Return a definition of a column; an equal one is made once."""
+    return _MODULO[divisor]
+
+
+def parity(row: Row) -> Values:
+    """Post rows by whether they are odd, and the large ones beside."""
+    return (row % 2 == 1, "large") if row > 50 else (row % 2 == 1,)
+
+
+_MODULO: dict[int, Callable[[Row], int]] = {d: (lambda row, d=d: row % d) for d in range(1, 12)}  # type: ignore[misc]  # mypy cannot type the default
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_bounds() -> Iterator[None]:
+    """Make the bounds so small that a short test meets them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexes, "_MIN_LOG", 6)
+        patch.setattr(indexes, "_MAX_INDEXES", 4)
+        yield
+
+
+def check(table: Indexes[Row], rows: list[Row | None], divisor: int) -> None:
+    """Ask one column and the postings, and compare them with the rows."""
+    column = table.column(modulo(divisor), rows)
+    assert [column.value(s) for s in range(len(rows))] == [0 if r is None else r % divisor for r in rows]
+    postings = table.postings(parity, rows)
+    assert {v: postings.get(v) for v in postings.values} == {
+        v: sum(1 << s for s, r in enumerate(rows) if r is not None and v in parity(r))
+        for row in rows
+        if row is not None
+        for v in parity(row)
+    }
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 5), st.one_of(st.none(), st.integers(0, 99))),
+        st.tuples(st.just("ask"), st.integers(1, 11), st.none()),
+        st.tuples(st.just("fork"), st.integers(1, 11), st.none()),
+    ),
+    max_size=80,
+)
+
+
+@given(steps)
+def test_an_index_is_true_when_it_is_asked(sequence: list[tuple[str, int, int | None]]) -> None:
+    """Built, caught up, dropped and built again, an index says what the rows say; a fork goes its own way."""
+    table: Indexes[Row] = Indexes()
+    rows: list[Row | None] = [None] * 6
+    forks: list[tuple[Indexes[Row], list[Row | None]]] = []
+    for step, number, row in sequence:
+        if step == "put":
+            table.record(number, rows[number], row)
+            rows[number] = row
+        elif step == "ask":
+            check(table, rows, number)
+        else:
+            forks.append((table.fork(), list(rows)))
+        assert len(table._log) <= table._bound
+        assert len(table._by_definition) <= indexes._MAX_INDEXES
+    for divisor, (fork, then) in enumerate(forks, start=1):
+        check(fork, then, divisor % 11 + 1)
+    check(table, rows, 7)
+
+
+def test_without_indexes_nothing_is_logged() -> None:
+    """There is nobody to tell."""
+    table: Indexes[Row] = Indexes()
+    for row in range(100):
+        table.record(0, row, row + 1)
+    assert table._log == []
+
+
+def test_an_index_that_nobody_asks_is_dropped() -> None:
+    """It does not hold the log back."""
+    table: Indexes[Row] = Indexes()
+    table.column(modulo(3), [0])
+    for row in range(100):
+        table.column(modulo(5), [row])
+        table.record(0, row, row + 1)
+    assert list(table._by_definition) == [modulo(5)]
+
+
+def test_equal_definitions_share_one_index() -> None:
+    """An index is found by its definition, not by who asks."""
+    table: Indexes[Row] = Indexes()
+    assert table.column(modulo(3), [7]) is table.column(modulo(3), [7])

@@ -1,0 +1,133 @@
+"""A pod's request for silicon: counts of the containers side by side, and the size of the pod's set."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.model.neuron_request import (
+    MixedNeuronRequestError,
+    NeuronRequest,
+    Unit,
+    neuron_container_names,
+    neuron_request,
+)
+from neuron_scheduler.model.resources import (
+    NEURON_CORE,
+    NEURON_DEVICE,
+    NEURON_DEVICE_ALIAS,
+    Container,
+    effective_requests,
+)
+
+
+def app(name: str = "c", count: int = 0, resource: str = NEURON_DEVICE) -> Container:
+    """Return a container that asks for some devices."""
+    return Container(name, {resource: count} if count else {"cpu": 100})
+
+
+def sidecar(name: str = "s", count: int = 0, resource: str = NEURON_DEVICE) -> Container:
+    """Return an init container that stays."""
+    return Container(name, {resource: count} if count else {}, sidecar=True)
+
+
+@pytest.mark.parametrize(
+    ("containers", "init_containers", "counts", "init_counts", "total"),
+    [
+        pytest.param([app(count=4)], [], (4,), (), 4, id="one container"),
+        pytest.param(
+            [app(count=1), app(), app(count=2)], [], (1, 2), (), 3, id="containers without Neuron are left out"
+        ),
+        pytest.param([app(count=1)], [app(count=1)], (1,), (1,), 1, id="an init container reuses the pod's ids"),
+        pytest.param([app(count=1)], [app(count=4)], (1,), (4,), 4, id="a larger init container sets the size"),
+        pytest.param([app(count=2)], [sidecar(count=1)], (1, 2), (), 3, id="sidecars come first and add up"),
+        pytest.param(
+            [app(count=2)], [sidecar(count=1), app(count=4)], (1, 2), (4,), 5, id="an init container beside a sidecar"
+        ),
+        pytest.param(
+            [app(count=2)], [app(count=4), sidecar(count=1)], (1, 2), (4,), 4, id="an init container before the sidecar"
+        ),
+        pytest.param([app()], [app(count=2)], (), (2,), 2, id="only the init container asks"),
+    ],
+)
+def test_counts(
+    containers: Sequence[Container],
+    init_containers: Sequence[Container],
+    counts: tuple[int, ...],
+    init_counts: tuple[int, ...],
+    total: int,
+) -> None:
+    """Containers that run side by side have counts of their own, those that only start share the pod's set."""
+    assert neuron_request(containers, init_containers) == NeuronRequest(
+        Unit.DEVICE, counts=counts, total=total, init_counts=init_counts, resource=NEURON_DEVICE
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "unit"),
+    [(NEURON_DEVICE, Unit.DEVICE), (NEURON_DEVICE_ALIAS, Unit.DEVICE), (NEURON_CORE, Unit.CORE)],
+)
+def test_units(resource: str, unit: Unit) -> None:
+    """The alias counts devices; the name that was used is kept, because each is accounted by itself."""
+    found = neuron_request([app(count=2, resource=resource)])
+    assert found is not None
+    assert (found.unit, found.resource) == (unit, resource)
+
+
+def test_no_request() -> None:
+    """A pod without Neuron has none."""
+    assert neuron_request([app()], [sidecar()]) is None
+    assert neuron_container_names([app()], [sidecar()]) == ()
+
+
+@pytest.mark.parametrize(
+    ("containers", "init_containers"),
+    [
+        pytest.param([Container("c", {NEURON_DEVICE: 1, NEURON_CORE: 2})], [], id="devices and cores in one container"),
+        pytest.param([app(count=1), app(count=1, resource=NEURON_CORE)], [], id="in two containers"),
+        pytest.param([app(count=1)], [app(count=1, resource=NEURON_CORE)], id="in an init container"),
+        pytest.param([app(count=1)], [sidecar(count=1, resource=NEURON_DEVICE_ALIAS)], id="two names of devices"),
+    ],
+)
+def test_one_name_in_one_pod(containers: Sequence[Container], init_containers: Sequence[Container]) -> None:
+    """The one annotation holds either devices or cores; the error names both and says what to do."""
+    with pytest.raises(MixedNeuronRequestError, match=r"pod asks for aws\.amazon\.com/neuron.* and aws.*; ask for"):
+        neuron_request(containers, init_containers)
+
+
+def test_one_unit() -> None:
+    """A single unit in all is what the plugin serves by itself."""
+    single = neuron_request([app(count=1)], [app(count=1)])
+    several = neuron_request([app(count=1)], [app(count=2)])
+    assert single is not None
+    assert several is not None
+    assert (single.is_one_unit, several.is_one_unit) == (True, False)
+
+
+def test_names_belong_to_counts() -> None:
+    """Names come in the order of the counts: sidecars, then app containers, none for ordinary init containers."""
+    containers = [app("a", 1), app("none"), app("b", 2)]
+    init_containers = [sidecar("side", 3), app("init", 1), sidecar("idle")]
+    found = neuron_request(containers, init_containers)
+    assert found is not None
+    assert found.counts == (3, 1, 2)
+    assert neuron_container_names(containers, init_containers) == ("side", "a", "b")
+
+
+some = st.lists(st.builds(app, count=st.integers(0, 4)), max_size=4)
+
+
+@given(
+    containers=some,
+    init_containers=st.lists(
+        st.one_of(st.builds(app, count=st.integers(0, 6)), st.builds(sidecar, count=st.integers(0, 3))), max_size=4
+    ),
+)
+def test_the_total_is_what_kubernetes_counts(containers: list[Container], init_containers: list[Container]) -> None:
+    """The size of the set and the effective request by which the node is charged are one number."""
+    found = neuron_request(containers, init_containers)
+    effective = effective_requests(containers, init_containers=init_containers).get(NEURON_DEVICE, 0)
+    assert (found.total if found else 0) == effective
+    if found is not None:
+        assert found.total >= max(sum(found.counts), *found.init_counts, 0)
+        assert len(neuron_container_names(containers, init_containers)) == len(found.counts)

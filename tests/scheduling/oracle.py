@@ -1,0 +1,243 @@
+"""
+The obvious scheduler: node by node, pod by pod, from the objects as they are.
+
+It shares with the real one the definitions of `model` (what matches what) and of `neuron` (which sets are legal), and
+nothing of `cluster` and `scheduling` but a sentence: no index, no running sum, no set of nodes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.resources import CPU, MEMORY, PODS
+from neuron_scheduler.model.selectors import Effect, Operator, PodAffinityTerm, Taint
+from neuron_scheduler.neuron.allocation import read
+from neuron_scheduler.neuron.catalog import Machine, machine_of
+from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
+from neuron_scheduler.scheduling.plugins import dynamic_resources
+
+CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
+
+
+@attrs.frozen
+class Outcome:
+    """What ought to come out: a node with the number of feasible ones, or reasons with their counts."""
+
+    node_name: str | None = None
+    feasible: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()
+    pod_reason: str = ""
+
+
+@attrs.frozen
+class Machinery:
+    """One node's silicon as its pods leave it."""
+
+    machine: Machine
+    free: int
+    unknown_devices: int
+    unknown_cores: int
+    in_between: bool
+
+
+def outcome(nodes: Iterable[Node], bound: Sequence[Pod], pod: Pod, *, trusting: bool = False) -> Outcome:
+    """Return what the documents say must happen to a pod."""
+    nodes = list(nodes)
+    there = {node.name for node in nodes}
+    refused = pod_reason([p for p in bound if p.node_name in there], pod)
+    if refused:
+        return Outcome(pod_reason=refused)
+    counts: Counter[str] = Counter()
+    feasible: list[tuple[tuple[object, ...], Node]] = []
+    for node in nodes:
+        here = [p for p in bound if p.node_name == node.name]
+        reasons = refusals(node, here, pod, trusting=trusting)
+        counts.update(reasons)
+        if not reasons:
+            feasible.append((merit(node, here, pod), node))
+    if not feasible:
+        return Outcome(reasons=tuple(sorted(counts.items())))
+    best = min(feasible, key=lambda pair: pair[0])[1]
+    return Outcome(node_name=best.name, feasible=len(feasible))
+
+
+def pod_reason(bound: Sequence[Pod], pod: Pod) -> str:
+    """Return why the pod itself is refused, given the pods on nodes that are there; empty if it is not."""
+    asked = pod.constraints
+    named = names_allowed(pod)
+    for wrong, reason in (
+        (pod.refusal, pod.refusal),
+        (named is not None and not named, "pod affinity terms conflict"),
+        (asked.volume_claims, "persistent volume claims and generic ephemeral volumes are not supported yet"),
+        (asked.inline_volumes, "in-tree inline volumes are not supported; use a PersistentVolumeClaim"),
+        (
+            asked.hard_spread,
+            "topology spread constraints with whenUnsatisfiable: DoNotSchedule are not supported yet",
+        ),
+        (asked.affinity or asked.anti_affinity, "required pod affinity and anti-affinity are not supported yet"),
+        (
+            any(keeps_away(term, pod) for other in bound for term in other.constraints.anti_affinity),
+            "required anti-affinity of an existing pod matches this pod, which is not supported yet",
+        ),
+        (
+            asked.resource_claims,
+            dynamic_resources.REASON,
+        ),
+    ):
+        if wrong:
+            return reason
+    return ""
+
+
+def keeps_away(term: PodAffinityTerm, pod: Pod) -> bool:
+    """Tell whether a term may mean the pod; a namespace selector may select any namespace."""
+    if term.selector is None or not term.selector.matches(pod.labels):
+        return False
+    return pod.namespace in term.namespaces or term.namespace_selector is not None
+
+
+def names_allowed(pod: Pod) -> set[str] | None:
+    """Return the names that every required term insists on, None if some term does not."""
+    allowed: set[str] = set()
+    for term in pod.constraints.required_terms or ():
+        lists = [set(field.values) for field in term.fields if field.operator is Operator.IN]
+        if not lists:
+            return None
+        allowed |= set.intersection(*lists)
+    return allowed if pod.constraints.required_terms else None
+
+
+def refusals(node: Node, here: Sequence[Pod], pod: Pod, *, trusting: bool) -> list[str]:
+    """Return why a node cannot take a pod: the reasons of the first that refuses, in kube-scheduler's order."""
+    named = names_allowed(pod)
+    cordon = [CORDON] if node.unschedulable else []
+    taints = [taint for taint in node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
+    for refused, reason in (
+        (named is not None and node.name not in named, "node(s) didn't satisfy plugin(s) [NodeAffinity]"),
+        (node.refusal, "node(s) had an object that could not be read"),
+        (untolerated(cordon, pod), "node(s) were unschedulable"),
+        (pod.node_name not in ("", node.name), "node(s) didn't match the requested node name"),
+        (untolerated(taints, pod), "node(s) had untolerated taint(s)"),
+        (not affine(node, pod), "node(s) didn't match Pod's node affinity/selector"),
+        (
+            any(clash(mine, theirs) for mine in pod.host_ports for other in here for theirs in other.host_ports),
+            "node(s) didn't have free ports for the requested pod ports",
+        ),
+    ):
+        if refused:
+            return [reason]
+    return illegal(node, pod) or lacking(node, here, pod) or no_block(node, here, pod, trusting=trusting)
+
+
+def untolerated(taints: Iterable[Taint], pod: Pod) -> list[Taint]:
+    """Return the taints that no toleration of the pod covers."""
+    return [taint for taint in taints if not any(t.tolerates(taint) for t in pod.tolerations)]
+
+
+def affine(node: Node, pod: Pod) -> bool:
+    """Tell whether the node selector and some required term match."""
+    terms = pod.constraints.required_terms
+    return all(node.labels.get(k) == v for k, v in pod.constraints.node_selector.items()) and (
+        terms is None or any(term.matches(node.labels, node.name) for term in terms)
+    )
+
+
+def clash(mine: HostPort, theirs: HostPort) -> bool:
+    """Tell whether two ports exclude each other."""
+    everywhere = HostPort("TCP", 1).ip
+    same = (mine.protocol, mine.port) == (theirs.protocol, theirs.port)
+    return same and (mine.ip == theirs.ip or everywhere in (mine.ip, theirs.ip))
+
+
+def illegal(node: Node, pod: Pod) -> list[str]:
+    """Return the sentence about a count that the type never serves, unless the node is too small for it anyway."""
+    machine, request = machine_of(node), pod.neuron
+    if machine is None or request is None or node.allocatable.get(request.resource, 0) < request.total:
+        return []
+    sentence = illegal_count(machine, request)
+    return [sentence] if sentence else []
+
+
+def lacking(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
+    """Return every resource of which too little is free."""
+    reasons = ["Too many pods"] if len(here) + 1 > node.allocatable.get(PODS, 0) else []
+    free = free_amounts(node, here)
+    return reasons + [f"Insufficient {name}" for name, amount in pod.requests.items() if amount > free.get(name, 0)]
+
+
+def free_amounts(node: Node, here: Sequence[Pod]) -> Mapping[str, int]:
+    """Return what is left of each resource, never below 0."""
+    return {
+        name: max(0, amount - sum(p.requests.get(name, 0) for p in here)) for name, amount in node.allocatable.items()
+    }
+
+
+def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
+    """Return what the pods leave of a node's silicon."""
+    machine = machine_of(node)
+    if machine is None:
+        return None
+    free, unknown_devices, unknown_cores, in_between = machine.all_cores, 0, 0, False
+    for pod in here:
+        cores = read(pod, machine).cores
+        if cores is not None:
+            free &= ~cores
+            in_between |= bool(cores) and pod.neuron is not None and pod.neuron.total > 1 and cores != machine.all_cores
+        elif pod.neuron is None:
+            unknown_devices += machine.devices
+            unknown_cores += machine.cores
+        else:
+            in_cores = pod.neuron.unit is Unit.CORE
+            unknown_devices += pod.neuron.total
+            unknown_cores += pod.neuron.total * (1 if in_cores else machine.cores_per_device)
+    return Machinery(machine, free, unknown_devices, unknown_cores, in_between)
+
+
+def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, trusting: bool) -> list[str]:
+    """Return why the silicon that is left does not do."""
+    request, left = pod.neuron, silicon(node, here)
+    if request is None:
+        return []
+    by_core = request.unit is Unit.CORE
+    free = doubtful = 0
+    if left is not None:
+        free = left.free.bit_count() if by_core else whole_free_devices(left.machine, left.free)
+        doubtful = 0 if trusting else left.unknown_cores if by_core else left.unknown_devices
+    reason = ""
+    if node.neuron_unhealthy:
+        reason = "node(s) had an unhealthy Neuron device"
+    elif left is None or free < request.total:
+        reason = f"Insufficient {request.resource}"
+    elif doubtful and (request.total > 1 or free <= doubtful):
+        reason = "node(s) had a pod with an unknown Neuron allocation"
+    elif place(left.machine, left.free, request) is None:
+        reason = f"node(s) didn't have a free block of Neuron {'cores' if by_core else 'devices'}"
+    return [reason] if reason else []
+
+
+def merit(node: Node, here: Sequence[Pod], pod: Pod) -> tuple[object, ...]:
+    """Return what the preferences compare, the most important first; the smallest is the best."""
+    discouraging = [t for t in node.taints if t.effect is Effect.PREFER_NO_SCHEDULE]
+    weighing = [t for t in pod.tolerations if t.effect in (None, Effect.PREFER_NO_SCHEDULE)]
+    against = sum(not any(t.tolerates(taint) for t in weighing) for taint in discouraging)
+    weight = sum(p.weight for p in pod.constraints.preferred_terms if p.term.matches(node.labels, node.name))
+    left = silicon(node, here)
+    return (against, -weight, *of_silicon(node, here, pod, left), node.created, node.name, node.uid)
+
+
+def of_silicon(node: Node, here: Sequence[Pod], pod: Pod, left: Machinery | None) -> tuple[int, ...]:
+    """Return the part that differs between pods with and without Neuron."""
+    free = free_amounts(node, here)
+    eighths = [free[name] * 8 // node.allocatable[name] for name in (CPU, MEMORY) if node.allocatable.get(name)]
+    if pod.neuron is None or left is None:
+        return (left is not None, -sum(eighths))
+    placement = place(left.machine, left.free, pod.neuron)
+    if placement is None:
+        raise AssertionError("a feasible node has a placement")
+    crowded = left.in_between and pod.neuron.total == 1
+    imbalance = abs(min(eighths, default=0) - left.free.bit_count() * 8 // left.machine.cores)
+    return (placement.level, crowded, imbalance)

@@ -1,0 +1,96 @@
+"""Whatever the cluster and the pod, the decision from the indexes is the obvious one."""
+
+from collections.abc import Sequence
+from random import Random
+
+import attrs
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.allocation import annotations_for
+from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.profile import default_profile
+from tests.builders import node, pod
+from tests.scheduling.generation import NAMES, bound_pod, pending_pod, some_node
+from tests.scheduling.harness import cluster_of
+from tests.scheduling.oracle import Outcome, outcome
+
+PROFILES = {trusting: default_profile("my-scheduler", trusting=trusting) for trusting in (False, True)}
+
+
+def unanimous(
+    cluster: Cluster, nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, *, trusting: bool = False
+) -> Pod | None:
+    """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
+    found = schedule_pod(cluster, pending, PROFILES[trusting])
+    want = outcome(nodes, bound, pending, trusting=trusting)
+    if isinstance(found, FitError):
+        assert Outcome(reasons=found.reasons, pod_reason=found.pod_reason) == want
+        assert found.nodes == len(nodes)
+        return None
+    assert Outcome(node_name=found.node_name, feasible=found.feasible) == want
+    assert found.evaluated == len(nodes)
+    return placed(cluster, pending, found)
+
+
+def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
+    """Return the pod as the watch will show it."""
+    state = cluster.node(decision.node_name)
+    assert state is not None
+    assert (decision.placement is None) == (pending.neuron is None)
+    bound = attrs.evolve(pending, node_name=decision.node_name)
+    if decision.placement is None or state.machine is None:
+        return bound
+    allocation = annotations_for(
+        pod=pending,
+        machine=state.machine,
+        placement=decision.placement,
+        node_name=decision.node_name,
+        alloc_time=1,
+        leader="",
+    )
+    return attrs.evolve(bound, allocation=allocation)
+
+
+def play(dice: Random) -> int:
+    """Schedule pod after pod in some cluster, as pods come and go; return how many were placed."""
+    nodes = [some_node(dice, name) for name in NAMES[: dice.randint(0, 6)]]
+    bound = [bound_pod(dice, f"bound-{i}") for i in range(dice.randint(0, 5))]
+    trusting = dice.random() < 0.2
+    cluster, count = cluster_of(nodes, bound), 0
+    for i in range(dice.randint(1, 6)):
+        assumed = unanimous(cluster, nodes, bound, pending_pod(dice, f"pod-{i}"), trusting=trusting)
+        if assumed is not None:
+            tenant = cluster.put_pod(assumed)
+            assert (tenant.cores is None, tenant.problem) == (False, "")
+            bound.append(assumed)
+            count += 1
+        if bound and dice.random() < 0.3:
+            cluster.remove_pod(bound.pop(0).uid)
+        if nodes and dice.random() < 0.2:
+            nodes[0] = some_node(dice, nodes[0].name)
+            cluster.put_node(nodes[0])
+    return count
+
+
+@settings(max_examples=60)
+@given(dice=st.randoms(use_true_random=False))
+def test_every_decision_is_the_obvious_one(dice: Random) -> None:
+    """Feasible nodes, reasons with their counts, and the chosen node agree with the oracle; failures are shrunk."""
+    play(dice)
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_every_decision_is_the_obvious_one_three_thousand_times(part: int) -> None:
+    """The same with ordinary dice, so many times that rare cases meet."""
+    assert sum(play(Random(seed)) for seed in range(part * 300, part * 300 + 300)) > 200
+
+
+def test_the_requested_node_name_is_obeyed() -> None:
+    """A pod that names its node reaches no scheduler; if one did, it would fit nowhere else."""
+    nodes = [node("a"), node("b", created=1)]
+    for name in ("b", "none"):
+        unanimous(cluster_of(nodes, []), nodes, [], pod("p", cpu=500, on=name))

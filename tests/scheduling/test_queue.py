@@ -1,0 +1,370 @@
+"""The queue is arithmetic on `now`: who is next, when a backoff is over, and whom an event wakes."""
+
+import attrs
+import pytest
+
+from neuron_scheduler.model.pod import Pod, PodCondition
+from neuron_scheduler.model.selectors import Toleration
+from neuron_scheduler.scheduling.events import ClusterEvent
+from neuron_scheduler.scheduling.queue import Place, QueuedPod, SchedulingQueue
+from tests.builders import pod
+
+FIT = frozenset({"NodeResourcesFit"})
+AFFINITY = frozenset({"NodeAffinity"})
+GONE = ClusterEvent.ASSIGNED_POD_GONE
+
+
+def queue_of(*names: str, now: float = 0.0) -> SchedulingQueue:
+    """Return a queue of pods without a wish."""
+    queue = SchedulingQueue()
+    for name in names:
+        queue.add(pod(name), now)
+    return queue
+
+
+def popped(queue: SchedulingQueue, now: float) -> QueuedPod:
+    """Return the next pod, which must be there."""
+    queued = queue.pop(now)
+    assert queued is not None
+    return queued
+
+
+def drain(queue: SchedulingQueue, now: float) -> list[str]:
+    """Return the names of all pods that can be had now, in order."""
+    names = []
+    while (queued := queue.pop(now)) is not None:
+        names.append(queued.pod.name)
+    return names
+
+
+def refuse_all(queue: SchedulingQueue, now: float, plugins: frozenset[str] = FIT) -> None:
+    """Try every pod and refuse it."""
+    while (queued := queue.pop(now)) is not None:
+        queue.unschedulable(queued, plugins, now)
+
+
+def counts(queue: SchedulingQueue) -> dict[str, int]:
+    """Return how many pods wait where, without zeros."""
+    return {place.value: count for place in Place if (count := queue.count(place))}
+
+
+# Order
+
+
+def test_priority_then_time() -> None:
+    """The higher priority first, then who came first, then who was taken in first."""
+    queue = SchedulingQueue()
+    for name, priority, now in (
+        ("late", 0, 2.0),
+        ("high", 10, 3.0),
+        ("early", 0, 1.0),
+        ("same", 0, 2.0),
+        ("low", -1, 0.0),
+    ):
+        queue.add(pod(name, priority=priority), now)
+    assert drain(queue, 3.0) == ["high", "early", "late", "same", "low"]
+
+
+def test_time_is_renewed_by_a_refusal() -> None:
+    """A pod that comes back queues behind those that came meanwhile."""
+    queue = queue_of("a", now=0.0)
+    first = popped(queue, 1.0)
+    queue.add(pod("b"), 2.0)
+    queue.unschedulable(first, FIT, 3.0)
+    queue.note(GONE)
+    assert drain(queue, 100.0) == ["b", "a"]
+
+
+def test_a_changed_priority_counts_at_once() -> None:
+    """A waiting pod is moved, not doubled."""
+    queue = queue_of("a", "b")
+    queue.update(pod("b", priority=1), 1.0)
+    assert counts(queue) == {"active": 2}
+    assert drain(queue, 1.0) == ["b", "a"]
+
+
+def test_attempts_and_the_first_time_are_remembered() -> None:
+    """They are reported when the pod is bound at last."""
+    queue = queue_of("a", now=5.0)
+    for attempt in (1, 2, 3):
+        queued = popped(queue, attempt * 100.0)
+        assert (queued.attempts, queued.first_active) == (attempt, 5.0)
+        queue.failed(queued, attempt * 100.0)
+
+
+# Backoff
+
+
+def test_backoff_doubles_up_to_its_cap() -> None:
+    """1, 2, 4, 8, 10, 10 seconds after an error."""
+    queue, now = queue_of("a"), 0.0
+    for seconds in (1, 2, 4, 8, 10, 10):
+        queue.failed(popped(queue, now), now)
+        assert queue.next_time() == now + seconds
+        assert queue.pop(now + seconds - 0.001) is None
+        now += seconds
+
+
+def test_an_error_backoff_is_never_cut_short() -> None:
+    """The API server needs the pause, however idle we are."""
+    queue = queue_of("a")
+    queue.failed(popped(queue, 0.0), 0.0)
+    queue.note(GONE)
+    assert queue.pop(0.999) is None
+    assert counts(queue) == {"backoff": 1}
+    assert popped(queue, 1.0).pod.name == "a"
+
+
+def test_a_refusal_backoff_is_cut_short_when_nothing_else_waits() -> None:
+    """As upstream: an idle scheduler tries at once what an event has woken, but active pods come first."""
+    queue = queue_of("a", "b")
+    refuse_all(queue, 10.0)
+    queue.note(GONE)
+    queue.add(pod("c"), 10.1)
+    assert popped(queue, 10.1).pod.name == "c"
+    assert counts(queue) == {"backoff": 2, "in_flight": 1}
+    assert drain(queue, 10.1) == ["a", "b"]
+
+
+def test_a_woken_pod_whose_backoff_is_over_is_active_at_once() -> None:
+    """Among active pods the priority decides, not the time of the backoff."""
+    queue = queue_of("a")
+    refuse_all(queue, 0.0)
+    queue.add(pod("b"), 0.5)
+    queue.note(GONE)
+    assert drain(queue, 1.0) == ["a", "b"]
+
+
+def test_a_refusal_forgets_errors() -> None:
+    """Errors in a row count by themselves, refusals by themselves."""
+    queue, now = queue_of("a"), 0.0
+    for _ in range(4):
+        queue.failed(popped(queue, now), now)
+        now += 10
+    queued = popped(queue, now)
+    queue.unschedulable(queued, FIT, now)
+    assert (queued.errors, queued.refusals) == (0, 1)
+    queue.failed(popped_after(queue, GONE, now), now)
+    assert queue.next_time() == now + 1
+
+
+def popped_after(queue: SchedulingQueue, event: ClusterEvent, now: float) -> QueuedPod:
+    """Return the pod that an event wakes."""
+    queue.note(event)
+    return popped(queue, now)
+
+
+@pytest.mark.parametrize("refusals", [1, 63, 2000])
+def test_no_number_of_refusals_overflows(refusals: int) -> None:
+    """The cap holds for ever."""
+    queue = queue_of("a")
+    queued = popped(queue, 0.0)
+    queued.refusals = refusals - 1
+    queue.unschedulable(queued, FIT, 0.0)
+    queue.note(GONE)
+    queue._apply_events(0.0)
+    assert queue.next_time() == min(10.0, 2.0 ** (min(refusals, 20) - 1))
+
+
+def test_without_a_maximum_there_is_no_backoff() -> None:
+    """`podMaxBackoffSeconds: 0` as upstream."""
+    queue = SchedulingQueue(max_backoff=0.0)
+    queue.add(pod("a"), 0.0)
+    queue.failed(popped(queue, 0.0), 0.0)
+    assert drain(queue, 0.0) == ["a"]
+
+
+# Events
+
+
+@pytest.mark.parametrize(
+    ("event", "want"),
+    [
+        (ClusterEvent.NODE_LABELS, ["affinity", "both"]),
+        (ClusterEvent.ASSIGNED_POD_GONE, ["both", "fit"]),
+        (ClusterEvent.NODE_ADDED, ["affinity", "both", "fit"]),
+        (ClusterEvent.NODE_HEALTH, []),
+    ],
+)
+def test_an_event_wakes_those_it_could_help(event: ClusterEvent, want: list[str]) -> None:
+    """A pod waits for an event that concerns a plugin that refused it; one that nobody refused wakes at any."""
+    queue = queue_of("affinity", "both", "fit", "nobody")
+    for plugins in (AFFINITY, AFFINITY | FIT, FIT, frozenset[str]()):
+        queue.unschedulable(popped(queue, 0.0), plugins, 0.0)
+    assert queue.pop(1.0) is None
+    assert queue.refused_by_plugin() == {"NodeAffinity": 2, "NodeResourcesFit": 2}
+    queue.note(event)
+    assert sorted(drain(queue, 1.0)) == sorted([*want, "nobody"])
+
+
+def test_a_burst_of_events_moves_each_pod_once() -> None:
+    """Events are noted when they happen and take effect at the next pop."""
+    entered: list[tuple[str, str]] = []
+    queue = SchedulingQueue(entered=lambda place, event: entered.append((place, event)))
+    for name in "abc":
+        queue.add(pod(name, devices=4), 0.0)
+    refuse_all(queue, 0.0)
+    entered.clear()
+    for _ in range(1000):
+        queue.note(GONE)
+        queue.note(ClusterEvent.NODE_ADDED)
+    assert entered == []
+    refuse_all(queue, 0.5)
+    assert entered == [("backoff", "AssignedPodDelete")] * 3
+    assert queue.pop(0.5) is None
+
+
+def test_an_event_before_the_refusal_does_not_wake() -> None:
+    """The decision has seen it already."""
+    queue = queue_of("a", "b")
+    refuse_all(queue, 0.0)
+    queue.note(GONE)
+    refuse_all(queue, 5.0)
+    assert queue.pop(5.0) is None
+    assert counts(queue) == {"unschedulable": 2}
+
+
+def test_pods_are_flushed_after_five_minutes() -> None:
+    """Whatever was missed, nobody waits for ever: looked at every 30 s, tried after 300 s."""
+    queue = queue_of("a")
+    refuse_all(queue, 0.0)
+    queue.add(pod("b"), 20.0)
+    refuse_all(queue, 20.0)
+    tried: dict[str, float] = {}
+    now = 20.0
+    while len(tried) < 2:
+        now = queue.next_time() or now
+        for name in drain(queue, now):
+            tried[name] = now
+    assert 300 <= tried["a"] < 330
+    assert 320 <= tried["b"] < 350
+    assert queue.next_time() is None
+
+
+def test_nothing_waits_for_nothing() -> None:
+    """With nobody waiting there is no time at which to look."""
+    queue = queue_of()
+    assert (queue.pop(0.0), queue.next_time()) == (None, None)
+
+
+# Updates
+
+
+def refused(now: float = 0.0) -> SchedulingQueue:
+    """Return a queue with one pod refused."""
+    queue = queue_of("a")
+    refuse_all(queue, now)
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("changed", "wakes"),
+    [
+        pytest.param(pod("a", labels={"x": "y"}), True, id="a label"),
+        pytest.param(pod("a", tolerations=(Toleration(exists=True),)), True, id="a toleration"),
+        pytest.param(pod("a", priority=1), True, id="its priority"),
+        pytest.param(pod("a", resource_version="2"), False, id="nothing but the version"),
+        pytest.param(pod("a", scheduled=PodCondition("False", "Unschedulable", "0/1")), False, id="our own condition"),
+        pytest.param(pod("a", nominated_node_name="n"), False, id="a nomination"),
+        pytest.param(pod("a", annotations_size=5, observed_generation=2), False, id="annotations"),
+    ],
+)
+def test_an_update_wakes_if_it_bears_on_scheduling(changed: Pod, wakes: bool) -> None:
+    """Our own writes must not wake the pod they are about; either way the new state is kept."""
+    queue = refused()
+    queue.update(changed, 1.0)
+    assert counts(queue) == ({"active": 1} if wakes else {"unschedulable": 1})
+    queue.note(GONE)
+    assert popped(queue, 1.0).pod is changed
+
+
+def test_an_update_of_an_unknown_pod_adds_it() -> None:
+    """It may be ours only since the change."""
+    queue = queue_of()
+    queue.update(pod("a"), 0.0)
+    assert drain(queue, 0.0) == ["a"]
+
+
+def test_adding_a_pod_twice_is_an_update() -> None:
+    """A relist tells of pods that are here already; they keep their place and their history."""
+    queue = refused()
+    queue.add(pod("a", resource_version="2"), 1.0)
+    assert counts(queue) == {"unschedulable": 1}
+    queue.remove("uid-a")
+    assert counts(queue) == {}
+
+
+def test_a_pod_in_flight_takes_its_new_state() -> None:
+    """It is tried as it is now when it comes back."""
+    queue = queue_of("a")
+    queued = popped(queue, 0.0)
+    newer = pod("a", labels={"x": "y"})
+    queue.update(newer, 0.5)
+    assert counts(queue) == {"in_flight": 1}
+    queue.failed(queued, 1.0)
+    assert popped(queue, 2.0).pod is newer
+
+
+# Gates
+
+
+def test_a_gated_pod_waits_for_its_gates() -> None:
+    """Its time begins when the last gate goes; nothing else wakes it."""
+    queue = SchedulingQueue()
+    gated = pod("a", gates=("one", "two"))
+    queue.add(gated, 0.0)
+    queue.update(attrs.evolve(gated, gates=("two",), labels={"x": "y"}), 1.0)
+    queue.note(ClusterEvent.NODE_ADDED)
+    assert (queue.pop(1000.0), queue.next_time(), counts(queue)) == (None, None, {"gated": 1})
+    queue.add(pod("b"), 1001.0)
+    queue.update(pod("a"), 1002.0)
+    first, second = popped(queue, 1002.0), popped(queue, 1002.0)
+    assert (first.pod.name, second.pod.name, second.first_active) == ("b", "a", 1002.0)
+
+
+# Removal
+
+
+@pytest.mark.parametrize("place", ["active", "in_flight", "backoff", "error", "unschedulable", "gated"])
+def test_a_removed_pod_is_gone_from_everywhere(place: str) -> None:
+    """Deleted, bound, or no longer ours: wherever it waits, it never comes back by itself."""
+    queue = SchedulingQueue()
+    queue.add(pod("a", gates=("g",) if place == "gated" else ()), 0.0)
+    if place not in ("active", "gated"):
+        queued = popped(queue, 0.0)
+        if place == "error":
+            queue.failed(queued, 0.0)
+        elif place != "in_flight":
+            queue.unschedulable(queued, FIT, 0.0)
+        if place == "backoff":
+            queue.note(GONE)
+            queue._apply_events(0.0)
+    queue.remove("uid-a")
+    queue.remove("uid-a")
+    assert "uid-a" not in queue
+    assert counts(queue) == {}
+    queue.note(GONE)
+    assert queue.pop(1000.0) is None
+    assert queue.refused_by_plugin() == {}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
+def test_a_pod_removed_in_flight_does_not_come_back(again: bool) -> None:
+    """The end of its attempt finds another history, or none."""
+    queue = queue_of("a")
+    queued = popped(queue, 0.0)
+    queue.remove("uid-a")
+    if again:
+        queue.add(pod("a"), 1.0)
+    queue.unschedulable(queued, FIT, 1.0)
+    queue.failed(queued, 1.0)
+    assert counts(queue) == ({"active": 1} if again else {})
+    assert drain(queue, 2.0) == (["a"] if again else [])
+
+
+def test_stale_entries_of_heaps_are_passed_over() -> None:
+    """A pod that left and came again is had once."""
+    queue = queue_of("a", "b")
+    queue.remove("uid-a")
+    queue.add(pod("a"), 1.0)
+    assert drain(queue, 1.0) == ["b", "a"]
