@@ -115,7 +115,7 @@ class PodHandler:
         tenant = self.cluster.put_pod(pod)
         if before is None or _told_differently(before, tenant):
             self._report(tenant)
-        if before is not None and _scaled_down(before.pod, pod):
+        if before is not None and _frees_something(before, tenant):
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
             self.wake()
 
@@ -152,6 +152,9 @@ class NodeHandler:
 
     def updated(self, old: Node, new: Node) -> None:
         """Take a node's new state; what cannot help a pod wakes nobody."""
+        known = self.cluster.node(new.name)
+        if new.refusal and known is not None and known.node.uid == new.uid:
+            new = attrs.evolve(known.node, refusal=new.refusal)  # the last good state, but closed to new pods
         self._put(new)
         events = (ClusterEvent.NODE_ADDED,) if old.uid != new.uid else tuple(node_events(old, new))
         for event in events:
@@ -188,5 +191,9 @@ def _told_differently(before: Tenant, after: Tenant) -> bool:
     return (before.pod.node_name, before.cores, before.problem) != (after.pod.node_name, after.cores, after.problem)
 
 
-def _scaled_down(before: Pod, after: Pod) -> bool:
-    return any(after.requests.get(name, 0) < amount for name, amount in before.requests.items())
+def _frees_something(before: Tenant, after: Tenant) -> bool:
+    """Tell whether others may fit now: the pod was scaled down, or its silicon is known at last."""
+    requests = after.pod.requests
+    return (before.cores is None and after.cores is not None) or any(
+        requests.get(name, 0) < amount for name, amount in before.pod.requests.items()
+    )

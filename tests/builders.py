@@ -8,7 +8,6 @@ import attrs
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
     NeuronRequest,
-    Unit,
     neuron_container_names,
     neuron_request,
 )
@@ -137,13 +136,6 @@ def pod(
         constraints=attrs.evolve(constraints or Constraints(), **constrained),
         **rest,
     )
-
-
-def unit_of(pod_: Pod) -> Unit:
-    """Return what a pod's ids count."""
-    if pod_.neuron is None:
-        raise ValueError(f"{pod_.key} asks for no Neuron")
-    return pod_.neuron.unit
 
 
 def _containers(

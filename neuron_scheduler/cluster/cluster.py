@@ -11,7 +11,7 @@ There is no lock: nothing here awaits, so no event comes between a decision and 
 where rows and pods come from, and to forget an assumption by itself.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
 
@@ -19,7 +19,9 @@ import attrs
 
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.indexes import Indexes
+from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.node_state import (
+    NO_TENANTS,
     NodeState,
     Tenant,
     on_node,
@@ -28,7 +30,9 @@ from neuron_scheduler.cluster.node_state import (
     without_tenant,
 )
 from neuron_scheduler.cluster.nodeset import NodeSet, from_slots
+from neuron_scheduler.cluster.pods import Matching, PodTable
 from neuron_scheduler.cluster.postings import Postings, Values
+from neuron_scheduler.cluster.rollup import Domains
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 
@@ -54,6 +58,8 @@ class Cluster:
     _where: dict[str, str] = attrs.field(factory=dict)
     _assumed: set[str] = attrs.field(factory=set)
     _live: NodeSet = 0
+    _pods: PodTable = attrs.field(factory=PodTable)
+    _labels_epoch: int = 0
     _stale: bool = False
     _of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
     _of_rows: Indexes[NodeState] = attrs.field(factory=Indexes[NodeState])
@@ -226,6 +232,18 @@ class Cluster:
             self._renumber()
         return self._of_rows.column(number_of, self._slots)
 
+    def counts(self, definition: Matching) -> Column:
+        """Return how many pods match a selector on each node."""
+        if self._stale:
+            self._renumber()
+        return self._pods.counts(definition, len(self._slots))
+
+    def totals(self, definition: Matching, key: str) -> Column:
+        """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
+        postings = self.node_postings(label(key))
+        domains = Domains(key, postings, self._nodes, self._labels_epoch)
+        return self._pods.totals(definition, domains, len(self._slots))
+
     def fork(self) -> Self:
         """Return an independent copy: rows and planes are shared values, what is copied is lists of references."""
         if self._stale:
@@ -238,6 +256,7 @@ class Cluster:
             where=dict(self._where),
             assumed=set(self._assumed),
             live=self._live,
+            pods=self._pods.fork(),
             of_nodes=self._of_nodes.fork(),
             of_rows=self._of_rows.fork(),
         )
@@ -316,8 +335,22 @@ class Cluster:
         node_before = None if old is None else old.node
         if node is not node_before and node != node_before:
             self._of_nodes.record(slot, node_before, node)
+            if node is None or node_before is None or node.labels != node_before.labels:
+                self._labels_epoch += 1
+        self._move_pods(slot, old.tenants if old else NO_TENANTS, state.tenants if state else NO_TENANTS)
         if state != old:
             self._of_rows.record(slot, old, state)
+
+    def _move_pods(self, slot: int, old: Mapping[str, Tenant], new: Mapping[str, Tenant]) -> None:
+        """Let the pod table follow a row's tenants."""
+        if old is new:
+            return
+        for uid in old:
+            if uid not in new:
+                self._pods.remove(uid)
+        for uid, tenant in new.items():
+            if old.get(uid) is not tenant:
+                self._pods.put(tenant.pod, slot)
 
     def _renumber(self) -> None:
         states = sorted((state for state in self._slots if state is not None), key=_age)
@@ -325,6 +358,10 @@ class Cluster:
         self._nodes = [state.node for state in states]
         self._slot_of = {state.node.name: slot for slot, state in enumerate(states)}
         self._live = from_slots(range(len(states)), len(states))
+        self._labels_epoch += 1
+        self._pods = PodTable()
+        for slot, state in enumerate(states):
+            self._move_pods(slot, NO_TENANTS, state.tenants)
         self._of_nodes = Indexes()
         self._of_rows = Indexes()
         self._stale = False

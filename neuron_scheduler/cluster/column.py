@@ -5,12 +5,14 @@ So "free memory >= x" for all nodes is one AND or OR per bit of x, whatever x is
 bucketed or cached. Negative numbers are the caller's to clamp.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import ClassVar, Self
 
 import attrs
 
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, from_slots
 
 
 @attrs.define(eq=False)
@@ -35,23 +37,34 @@ class Column:
         digits = "".join([format(number, f"0{width}b") for number in reversed(rows)])
         return cls(planes=[int(digits[width - 1 - j :: width], 2) for j in range(width)])
 
+    @classmethod
+    def sparse(cls, numbers: Mapping[int, int], size: int) -> Self:
+        """Index the few numbers above 0, by slot below `size`."""
+        width = max(numbers.values(), default=0).bit_length()
+        return cls(
+            planes=[
+                from_slots((slot for slot, number in numbers.items() if number >> j & 1), size) for j in range(width)
+            ]
+        )
+
     def fork(self) -> Self:
         """Return an independent copy; the planes' integers are shared."""
         return type(self)(planes=list(self._planes))
 
     def replace(self, slot: int, old: int, new: int) -> None:
         """Change one node's number."""
-        difference = old ^ new
-        if not difference:
-            return
+        if old != new:
+            self.flip(old ^ new, 1 << slot)
+
+    def flip(self, bits: int, nodes: NodeSet) -> None:
+        """Change all the nodes' numbers in these bits; each must have the same number."""
         planes = self._planes
-        while len(planes) < difference.bit_length():
+        while len(planes) < bits.bit_length():
             planes.append(0)
-        bit = 1 << slot
-        while difference:
-            lowest = difference & -difference
-            planes[lowest.bit_length() - 1] ^= bit
-            difference ^= lowest
+        while bits:
+            lowest = bits & -bits
+            planes[lowest.bit_length() - 1] ^= nodes
+            bits ^= lowest
 
     def add(self, weight: int, nodes: NodeSet) -> None:
         """Add `weight` to the number of each of the nodes: one ripple of carries for each bit of the weight."""
@@ -70,6 +83,11 @@ class Column:
     def value(self, slot: int) -> int:
         """Return one node's number."""
         return sum((plane >> slot & 1) << j for j, plane in enumerate(self._planes))
+
+    @property
+    def positive(self) -> NodeSet:
+        """The nodes whose number is above 0."""
+        return reduce(or_, self._planes, 0)
 
     def at_least(self, bound: int) -> NodeSet:
         """Return the nodes whose number is `bound` or more, for a bound above 0."""

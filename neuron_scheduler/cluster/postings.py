@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from neuron_scheduler.cluster.nodeset import NodeSet, from_slots
+from neuron_scheduler.cluster.nodeset import NodeSet, from_slots, slots_of
 
 _RARE = 8
 
@@ -57,6 +57,11 @@ class Postings:
         """Return the nodes that have the value."""
         found = self._sets.get(value, 0)
         return found if isinstance(found, int) else sum(1 << slot for slot in found)
+
+    def slots(self, value: Hashable) -> Iterable[int]:
+        """Return the slots of the nodes that have the value."""
+        found = self._sets.get(value, ())
+        return slots_of(found) if isinstance(found, int) else found
 
     def any_of(self, values: Iterable[Hashable]) -> NodeSet:
         """Return the nodes that have at least one of the values."""

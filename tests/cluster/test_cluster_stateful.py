@@ -5,7 +5,7 @@ The model is two dictionaries: the nodes, and the pods as they stand on the API 
 else is worked out from them anew after each step.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -14,54 +14,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, tenant_of, with_tenant, without_tenant
-from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
-from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, PODS
 from neuron_scheduler.model.selectors import Effect, LabelSelector, PodAffinityTerm, Taint
 from neuron_scheduler.neuron.allocation import annotations_for, read
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import place
-from neuron_scheduler.scheduling.plugins import (
-    inter_pod_affinity,
-    neuron_topology,
-    node_affinity,
-    node_ports,
-    node_resources_fit,
-    node_unschedulable,
-    taint_toleration,
-)
-from tests.builders import node, pod, request
+from tests.builders import node, pod
+from tests.cluster.agreement import DEFINITIONS, check_equal_to_rebuilt, check_indexes
 
 NAMES = ("a", "b", "c", "d")
 TYPES = (("trn2.48xlarge", 4), ("trn2.48xlarge", 8), ("inf2.24xlarge", 2), ("inf2.xlarge", 2), ("", 0))
-REQUESTS = (request(1), request(2), request(4), request(cores=1), request(cores=3), request((1, 2)))
-
-OF_NODES: tuple[Callable[[Node], Values], ...] = (
-    node_affinity.label(ZONE_LABEL),
-    node_unschedulable._standing,
-    taint_toleration._forbidding,
-    taint_toleration._discouraging,
-    neuron_topology._machine,
-    neuron_topology._unhealthy,
-)
-NUMBERS_OF_NODES = (node_resources_fit.allocatable_of(CPU), node_resources_fit.allocatable_of(NEURON_DEVICE))
-OF_ROWS: tuple[Callable[[NodeState], Values], ...] = (
-    inter_pod_affinity._borne,
-    node_ports._taken,
-    neuron_topology._has_unknown,
-    neuron_topology._has_in_between,
-    *(neuron_topology.block_level(each, trusting) for each in REQUESTS for trusting in (False, True)),
-)
-NUMBERS_OF_ROWS: tuple[Callable[[NodeState], int], ...] = (
-    *(node_resources_fit.free_of(name) for name in (CPU, PODS, NEURON_DEVICE)),
-    neuron_topology._free_devices,
-    neuron_topology._free_cores,
-    neuron_topology._imbalance,
-    node_resources_fit._emptiness,
-)
-DEFINITIONS = len(OF_NODES) + len(NUMBERS_OF_NODES) + len(OF_ROWS) + len(NUMBERS_OF_ROWS)
-
 TAINTS = ((), (Taint("t", Effect.NO_SCHEDULE),), (Taint("t", Effect.PREFER_NO_SCHEDULE), Taint("u", Effect.NO_EXECUTE)))
 PORTS = ((), (HostPort("TCP", 80),), (HostPort("TCP", 80, "10.0.0.1"), HostPort("UDP", 80)))
 APART = PodAffinityTerm("zone", LabelSelector(), frozenset({"default"}))
@@ -340,64 +303,6 @@ def chosen(candidates: Iterable[str], pick: int) -> str:
     """Return one of the candidates, the same one each time."""
     ordered = sorted(candidates)
     return ordered[pick % len(ordered)]
-
-
-def check_indexes(cluster: Cluster, which: Sequence[int]) -> None:
-    """Compare some of the plugins' indexes with their definitions, row by row."""
-    rows = {1 << slot: cluster.row(slot) for state in cluster.rows() for slot in [cluster.slot(state.node.name) or 0]}
-    assert cluster.live == sum(rows)
-    for i, (definition, kind) in enumerate(_definitions()):
-        if i not in which:
-            continue
-        of_node = kind.startswith("node")
-        values = {bit: definition(row.node if of_node else row) for bit, row in rows.items()}
-        index = getattr(cluster, kind)(definition)
-        if kind.endswith("column"):
-            assert {bit: index.value(bit.bit_length() - 1) for bit in rows} == values
-            assert index.total((1 << 64) - 1) == sum(values.values())
-        else:
-            posted = {value for have in values.values() for value in have}
-            want = {value: sum(bit for bit, have in values.items() if value in have) for value in posted}
-            assert {value: index.get(value) for value in index.values} == want
-            assert index.keyed == sum(bit for bit, have in values.items() if have)
-
-
-def _definitions() -> Iterable[tuple[Callable[[Any], Any], str]]:
-    yield from ((definition, "node_postings") for definition in OF_NODES)
-    yield from ((definition, "node_column") for definition in NUMBERS_OF_NODES)
-    yield from ((definition, "postings") for definition in OF_ROWS)
-    yield from ((definition, "column") for definition in NUMBERS_OF_ROWS)
-
-
-def check_equal_to_rebuilt(
-    cluster: Cluster, nodes: dict[str, Node], pods: dict[str, Pod], unreadable: set[str]
-) -> None:
-    """Compare a cluster with one that is told of the same nodes and pods, nodes first and pods first."""
-    for nodes_first in (True, False):
-        rebuilt = Cluster()
-        if nodes_first:
-            _put_nodes(rebuilt, nodes.values())
-        for uid, bound in sorted(pods.items(), reverse=nodes_first):
-            if uid in unreadable:
-                rebuilt.put_unreadable_pod(bound)
-            else:
-                rebuilt.put_pod(bound)
-        if not nodes_first:
-            _put_nodes(rebuilt, reversed(nodes.values()))
-        live, anew = list(cluster.rows()), list(rebuilt.rows())
-        assert [s.node for s in live] == sorted(nodes.values(), key=lambda n: (n.created, n.name, n.uid))
-        assert live == anew
-        assert [holdings(state) for state in live] == [holdings(state) for state in anew]
-
-
-def _put_nodes(cluster: Cluster, nodes: Iterable[Node]) -> None:
-    for each in nodes:
-        cluster.put_node(each)
-
-
-def holdings(state: NodeState) -> dict[str, tuple[Pod, int | None]]:
-    """Return what each pod of a row is and holds."""
-    return {uid: (tenant.pod, tenant.cores) for uid, tenant in state.tenants.items()}
 
 
 TestCluster = ClusterMachine.TestCase

@@ -6,15 +6,11 @@ only Gt and Lt look at the label's distinct values.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
-
-import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet
-from neuron_scheduler.cluster.postings import Values
-from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
@@ -25,21 +21,6 @@ NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 CONFLICT = "pod affinity terms conflict"
 
 _FIELD = "metadata.name"
-
-
-@attrs.frozen(cache_hash=True)
-class Label:
-    """Index definition: nodes by their value of one label."""
-
-    key: str
-
-    def __call__(self, node: Node) -> Values:
-        """Return the node's value of the label."""
-        value = node.labels.get(self.key)
-        return () if value is None else (value,)
-
-
-label = lru_cache(maxsize=1024)(Label)
 
 
 def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:

@@ -1,0 +1,26 @@
+"""
+Nodes by the value of a label: the index that selectors, domains and instance types are asked of.
+"""
+
+from functools import lru_cache
+
+import attrs
+
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.node import Node
+
+
+@attrs.frozen(cache_hash=True)
+class Label:
+    """Index definition: nodes by their value of one label."""
+
+    key: str
+
+    def __call__(self, node: Node) -> Values:
+        """Return the node's value of the label."""
+        value = node.labels.get(self.key)
+        return () if value is None else (value,)
+
+
+label = lru_cache(maxsize=1024)(Label)
+"""The one definition for a key: an index is then looked up by identity."""

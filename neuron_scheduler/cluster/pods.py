@@ -1,0 +1,206 @@
+"""
+The pods on nodes, posted by namespace and label, and how many of them match a selector on each node.
+
+A `Column` for a selector is built from the smallest posting that all its pods must be in, and kept true from a log
+of pods that came, went or changed; where the log has grown longer than that posting it is built anew. So neither
+thousands of pods nor thousands of selectors are looked through for one decision.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.rollup import Domains, Rollup
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator
+
+_MAX_COLUMNS = 1024
+_MAX_LOG = 4096
+_WORTH_READING = 16  # entries of the log that are read rather than building anew, however small the posting
+
+
+@attrs.frozen(cache_hash=True)
+class Matching:
+    """
+    Definition of a count: the pods that match a selector.
+
+    Attributes:
+        selectors: a pod counts if it matches all of them.
+        namespaces: where to look; None is everywhere.
+        terminating: whether pods that are being deleted count (affinity counts them, spreading does not).
+    """
+
+    selectors: tuple[LabelSelector, ...]
+    namespaces: frozenset[str] | None
+    terminating: bool
+
+    def matches(self, pod: Pod) -> bool:
+        """Tell whether a pod counts."""
+        return (
+            (self.terminating or not pod.terminating)
+            and (self.namespaces is None or pod.namespace in self.namespaces)
+            and all(selector.matches(pod.labels) for selector in self.selectors)
+        )
+
+
+@attrs.define(eq=False)
+class _Count:
+    """A column and the position in the log up to which it is true."""
+
+    column: Column
+    position: int
+
+
+@attrs.define(eq=False)
+class _Rolled:
+    """A rollup, its position in the log, and the state of the nodes' labels that it was built on."""
+
+    rollup: Rollup
+    position: int
+    epoch: int
+
+
+@attrs.define(eq=False)
+class PodTable:
+    """
+    All pods that are on a node, with their slots.
+
+    The postings' keys are (namespace, label, value), (namespace,) and (); the values are uids.
+    """
+
+    _pods: dict[str, tuple[Pod, int]] = attrs.field(factory=dict)
+    _postings: dict[tuple[str, ...], dict[str, None]] = attrs.field(factory=dict)
+    _counts: dict[Matching, _Count] = attrs.field(factory=dict)
+    _rollups: dict[tuple[Matching, str], _Rolled] = attrs.field(factory=dict)
+    _log: list[tuple[int, Pod | None, Pod | None]] = attrs.field(factory=list)
+    _end: int = 0
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def put(self, pod: Pod, slot: int) -> None:
+        """Take a pod on a node, or its new state there."""
+        before = self._pods.get(pod.uid)
+        if before is not None:
+            if before[1] != slot:
+                self.remove(pod.uid)
+                before = None
+            elif _counts_alike(before[0], pod):
+                self._pods[pod.uid] = (pod, slot)
+                return
+            else:
+                self._unpost(before[0])
+        self._pods[pod.uid] = (pod, slot)
+        for key in _keys(pod):
+            self._postings.setdefault(key, {})[pod.uid] = None
+        self._record(slot, before[0] if before else None, pod)
+
+    def remove(self, uid: str) -> None:
+        """Take a pod off its node."""
+        before = self._pods.pop(uid, None)
+        if before is not None:
+            self._unpost(before[0])
+            self._record(before[1], before[0], None)
+
+    def counts(self, definition: Matching, size: int) -> Column:
+        """Return how many matching pods there are on each of `size` slots."""
+        count = self._counts.get(definition)
+        if count is not None and count.position == self._end:
+            return count.column
+        candidates = self._candidates(definition)
+        if count is None or self._too_far_behind(count.position, len(candidates)):
+            self._make_room(self._counts)
+            count = _Count(Column.sparse(self._numbers(definition, candidates), size), self._end)
+            self._counts[definition] = count
+        else:
+            for slot, change in self._changes(definition, count.position):
+                number = count.column.value(slot)
+                count.column.replace(slot, number, number + change)
+            count.position = self._end
+        return count.column
+
+    def totals(self, definition: Matching, domains: Domains, size: int) -> Column:
+        """Return how many matching pods there are in the domain of each of `size` slots."""
+        key = (definition, domains.key)
+        rolled = self._rollups.get(key)
+        if rolled is not None and rolled.position == self._end and rolled.epoch == domains.epoch:
+            return rolled.rollup.totals
+        candidates = self._candidates(definition)
+        if rolled is None or rolled.epoch != domains.epoch or self._too_far_behind(rolled.position, len(candidates)):
+            self._make_room(self._rollups)
+            rollup = Rollup.build(self._numbers(definition, candidates), domains, size)
+            rolled = self._rollups[key] = _Rolled(rollup, self._end, domains.epoch)
+        else:
+            for slot, change in self._changes(definition, rolled.position):
+                rolled.rollup.add(slot, change)
+            rolled.position = self._end
+        return rolled.rollup.totals
+
+    def fork(self) -> "PodTable":
+        """Return an independent copy, whose counts are built anew when asked."""
+        return PodTable(pods=dict(self._pods), postings={key: dict(uids) for key, uids in self._postings.items()})
+
+    def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[int, int]:
+        numbers: dict[int, int] = {}
+        for uid in candidates:
+            pod, slot = self._pods[uid]
+            if definition.matches(pod):
+                numbers[slot] = numbers.get(slot, 0) + 1
+        return numbers
+
+    def _changes(self, definition: Matching, position: int) -> Iterator[tuple[int, int]]:
+        """Yield (slot, change) of the count since a position in the log."""
+        for slot, old, new in self._log[position - self._end :]:
+            change = (new is not None and definition.matches(new)) - (old is not None and definition.matches(old))
+            if change:
+                yield slot, change
+
+    def _too_far_behind(self, position: int, candidates: int) -> bool:
+        lag = self._end - position
+        return lag > len(self._log) or lag > candidates + _WORTH_READING
+
+    def _make_room(self, remembered: dict[Any, Any]) -> None:
+        if len(remembered) >= _MAX_COLUMNS:
+            del remembered[min(remembered, key=lambda key: remembered[key].position)]
+
+    def _candidates(self, definition: Matching) -> Mapping[str, None]:
+        """Return the smallest posting that every matching pod is in, as far as one equality tells."""
+        if definition.namespaces is None or len(definition.namespaces) != 1:
+            return self._postings.get((), {})
+        (namespace,) = definition.namespaces
+        found = [self._postings.get((namespace,), {})]
+        found.extend(
+            self._postings.get((namespace, requirement.key, requirement.values[0]), {})
+            for selector in definition.selectors
+            for requirement in selector.requirements
+            if requirement.operator is Operator.IN and len(requirement.values) == 1
+        )
+        return min(found, key=len)
+
+    def _unpost(self, pod: Pod) -> None:
+        for key in _keys(pod):
+            uids = self._postings[key]
+            del uids[pod.uid]
+            if not uids:
+                del self._postings[key]
+
+    def _record(self, slot: int, old: Pod | None, new: Pod | None) -> None:
+        if not (self._counts or self._rollups):
+            return
+        self._log.append((slot, old, new))
+        self._end += 1
+        if len(self._log) > _MAX_LOG:
+            del self._log[: _MAX_LOG // 2]
+
+
+def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:
+    yield ()
+    yield (pod.namespace,)
+    for key, value in pod.labels.items():
+        yield (pod.namespace, key, value)
+
+
+def _counts_alike(old: Pod, new: Pod) -> bool:
+    return old.labels == new.labels and old.terminating == new.terminating
