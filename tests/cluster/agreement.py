@@ -1,18 +1,21 @@
 """What a cluster must agree with: its indexes with their definitions, and itself with a cluster told anew."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
 from typing import Any
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.labels import label
+from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, PODS
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.plugins import (
     inter_pod_affinity,
     neuron_topology,
-    node_affinity,
     node_ports,
     node_resources_fit,
     node_unschedulable,
@@ -23,7 +26,7 @@ from tests.builders import request
 REQUESTS = (request(1), request(2), request(4), request(cores=1), request(cores=3), request((1, 2)))
 
 OF_NODES: tuple[Callable[[Node], Values], ...] = (
-    node_affinity.label(ZONE_LABEL),
+    label(ZONE_LABEL),
     node_unschedulable._standing,
     taint_toleration._forbidding,
     taint_toleration._discouraging,
@@ -45,7 +48,28 @@ NUMBERS_OF_ROWS: tuple[Callable[[NodeState], int], ...] = (
     neuron_topology._imbalance,
     node_resources_fit._emptiness,
 )
-DEFINITIONS = len(OF_NODES) + len(NUMBERS_OF_NODES) + len(OF_ROWS) + len(NUMBERS_OF_ROWS)
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+NOT_WEB = LabelSelector((Requirement("app", Operator.NOT_IN, ("web", "db")),))
+MATCHING = tuple(
+    Matching(selectors, namespaces, terminating)
+    for selectors, namespaces in (
+        ((WEB,), frozenset({"default"})),
+        ((LabelSelector(),), frozenset({"other"})),
+        ((NOT_WEB,), None),
+        ((WEB, LabelSelector((Requirement("rank", Operator.EXISTS),))), frozenset({"default", "other"})),
+        ((LabelSelector(),), frozenset()),
+    )
+    for terminating in (False, True)
+)
+DOMAINS = (ZONE_LABEL, "rack")
+DEFINITIONS = (
+    len(OF_NODES)
+    + len(NUMBERS_OF_NODES)
+    + len(OF_ROWS)
+    + len(NUMBERS_OF_ROWS)
+    + len(MATCHING)
+    + len(MATCHING) * len(DOMAINS)
+)
 
 
 def check_indexes(cluster: Cluster, which: Sequence[int]) -> None:
@@ -66,6 +90,26 @@ def check_indexes(cluster: Cluster, which: Sequence[int]) -> None:
             want = {value: sum(bit for bit, have in values.items() if value in have) for value in posted}
             assert {value: index.get(value) for value in index.values} == want
             assert index.keyed == sum(bit for bit, have in values.items() if have)
+    _check_counts(cluster, rows, {i - len(tuple(_definitions())) for i in which})
+
+
+def _check_counts(cluster: Cluster, rows: dict[int, NodeState], which: AbstractSet[int]) -> None:
+    """Compare the counts of pods, on nodes and in domains, with counting them."""
+    for i, (matching, key) in enumerate((m, k) for m in MATCHING for k in (None, *DOMAINS)):
+        if i not in which:
+            continue
+        on_node = {bit: sum(matching.matches(t.pod) for t in row.tenants.values()) for bit, row in rows.items()}
+        if key is None:
+            column, want = cluster.counts(matching), on_node
+        else:
+            column = cluster.totals(matching, key)
+            domain = {bit: row.node.labels.get(key) for bit, row in rows.items()}
+            want = {
+                bit: sum(on_node[other] for other in rows if domain[other] == domain[bit]) if domain[bit] else 0
+                for bit in rows
+            }
+        assert {bit: column.value(bit.bit_length() - 1) for bit in rows} == want, (matching, key)
+        assert column.total((1 << 64) - 1) == sum(want.values())
 
 
 def _definitions() -> Iterable[tuple[Callable[[Any], Any], str]]:

@@ -5,13 +5,15 @@ The model is two dictionaries: the nodes, and the pods as they stand on the API 
 else is worked out from them anew after each step.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from neuron_scheduler.cluster import pods as pod_table
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, tenant_of, with_tenant, without_tenant
 from neuron_scheduler.model.node import ZONE_LABEL, Node
@@ -27,6 +29,8 @@ NAMES = ("a", "b", "c", "d")
 TYPES = (("trn2.48xlarge", 4), ("trn2.48xlarge", 8), ("inf2.24xlarge", 2), ("inf2.xlarge", 2), ("", 0))
 TAINTS = ((), (Taint("t", Effect.NO_SCHEDULE),), (Taint("t", Effect.PREFER_NO_SCHEDULE), Taint("u", Effect.NO_EXECUTE)))
 PORTS = ((), (HostPort("TCP", 80),), (HostPort("TCP", 80, "10.0.0.1"), HostPort("UDP", 80)))
+LABELS_OF_NODES = ({}, {ZONE_LABEL: "x"}, {ZONE_LABEL: "y"}, {ZONE_LABEL: "x", "rack": "1"}, {"rack": "1"})
+LABELS_OF_PODS = ({}, {"app": "web"}, {"app": "db"}, {"app": "web", "rank": "1"}, {"rank": "1"})
 APART = PodAffinityTerm("zone", LabelSelector(), frozenset({"default"}))
 
 names = st.sampled_from(NAMES)
@@ -46,7 +50,7 @@ def some_nodes(draw: st.DrawFn, name: str) -> Node:
         instance_type,
         uid=uid,
         created=draw(st.integers(0, 2)),
-        labels=draw(st.sampled_from([{}, {ZONE_LABEL: "x"}, {ZONE_LABEL: "y"}])),
+        labels=draw(st.sampled_from(LABELS_OF_NODES)),
         cpu=draw(st.sampled_from([4_000, 16_000])),
         cores_per_device=cores_per_device,
         taints=draw(st.sampled_from(TAINTS)),
@@ -66,16 +70,32 @@ def some_pods(draw: st.DrawFn, name: str, on: str) -> Pod:
     count = sum(sum(c) if isinstance(c, tuple) else c for c in keywords.values())
     start = draw(st.integers(0, 13))
     ids = draw(st.sampled_from([None, range(start, start + count), range(start, start + count + 1), (start,) * count]))
-    return pod(
+    return some_pod(
         name,
         on=on,
         ids=ids or None,
+        labels=draw(st.sampled_from(LABELS_OF_PODS)),
         cpu=draw(st.sampled_from([0, 500, 5_000])),
         host_ports=draw(st.sampled_from(PORTS)),
         anti_affinity=draw(st.sampled_from([(), (APART,)])),
         terminating=draw(st.booleans()),
         **keywords,
     )
+
+
+def some_pod(name: str, **keywords: Any) -> Pod:
+    """Return a pod of a name, which is always of the same namespace."""
+    return pod(name, namespace="other" if name in "uvw" else "default", **keywords)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_memory() -> Iterator[None]:
+    """Let the table of pods forget columns and changes after a few, so that it must build anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pod_table, "_MAX_LOG", 8)
+        patch.setattr(pod_table, "_WORTH_READING", 2)
+        patch.setattr(pod_table, "_MAX_COLUMNS", 16)
+        yield
 
 
 class ClusterMachine(RuleBasedStateMachine):
@@ -129,11 +149,27 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=pod_names, on=names)
     def see_an_unreadable_pod(self, name: str, on: str) -> None:
         """A pod's object cannot be read; only if it was never read does that matter."""
-        broken = pod(name, on=on)
+        broken = some_pod(name, on=on)
         self.cluster.put_unreadable_pod(broken)
         if broken.uid not in self.pods:
             self.pods[broken.uid] = broken
             self.unreadable.add(broken.uid)
+
+    @precondition(lambda self: self.pods.keys() - self.unreadable)
+    @rule(pick=picks, labels=st.sampled_from(LABELS_OF_PODS), terminating=st.booleans())
+    def change_a_pod(self, pick: int, labels: dict[str, str], *, terminating: bool) -> None:
+        """A bound pod gets other labels, or is being deleted; nothing else about it changes."""
+        known = self.pods[chosen(self.pods.keys() - self.unreadable, pick)]
+        self._see(attrs.evolve(known, labels=labels, terminating=terminating))
+
+    @precondition(lambda self: self.nodes)
+    @rule(pick=picks, labels=st.sampled_from(LABELS_OF_NODES))
+    def relabel_node(self, pick: int, labels: dict[str, str]) -> None:
+        """A node moves to another domain; the rest of it stays."""
+        known = self.nodes[chosen(self.nodes, pick)]
+        kept = {key: value for key, value in known.labels.items() if key not in (ZONE_LABEL, "rack")}
+        self.nodes[known.name] = attrs.evolve(known, labels={**kept, **labels})
+        self.cluster.put_node(self.nodes[known.name])
 
     @rule(name=pod_names)
     def remove_pod(self, name: str) -> None:
@@ -147,7 +183,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=pod_names, pick=picks, asked=st.sampled_from([{}, {"devices": 1}, {"devices": (1, 2)}, {"cores": 3}]))
     def assume(self, name: str, pick: int, asked: dict[str, Any]) -> None:
         """A pod is placed as the scheduler places it; no core of it is held by anybody."""
-        pending = pod(name, cpu=100, **asked)
+        pending = some_pod(name, cpu=100, labels=LABELS_OF_PODS[pick % 5], **asked)
         if pending.uid in self.pods or not self.nodes:
             return
         state = self._row(chosen(self.nodes, pick))
