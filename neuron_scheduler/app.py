@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import attrs
@@ -21,23 +21,35 @@ from anyio.abc import TaskGroup
 from neuron_scheduler import __version__, inventory, logs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.config import Config
+from neuron_scheduler.disruption_budgets import DisruptionBudgets
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
 from neuron_scheduler.herald import Herald
 from neuron_scheduler.kube import auth, rights
 from neuron_scheduler.kube.binder import Binder
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.conditions import ConditionWriter
+from neuron_scheduler.kube.disruption import BUDGETS
 from neuron_scheduler.kube.events import EventRecorder
+from neuron_scheduler.kube.evictor import Evictor
 from neuron_scheduler.kube.informer import NODES, PODS, Informer
 from neuron_scheduler.kube.lease import LeaseClient
+from neuron_scheduler.kube.namespaces import NAMESPACES
+from neuron_scheduler.kube.storage_codec import STORAGE
+from neuron_scheduler.kube.volume_writer import VolumeWriter
+from neuron_scheduler.kube.workloads import WORKLOADS
 from neuron_scheduler.leader import Leader
 from neuron_scheduler.metrics import Metrics, State
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.namespace_handler import NamespaceHandler
+from neuron_scheduler.preemptor import Preemptor
 from neuron_scheduler.scheduler import Scheduler
-from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.profile import PREFERENCES, Profile, default_profile
 from neuron_scheduler.scheduling.queue import Place, SchedulingQueue
 from neuron_scheduler.server import Endpoints, lease_watchdog, serving
+from neuron_scheduler.storage_handler import StorageHandler
+from neuron_scheduler.volume_binder import VolumeBinder
+from neuron_scheduler.workload_handlers import WorkloadHandler
 
 log = logs.logger(__name__)
 
@@ -55,7 +67,8 @@ async def run(config: Config) -> None:
     """
     connection = await auth.load(config.kubeconfig or None, config.master or None)
     log.info("Starting neuron-scheduler", version=__version__, server=connection.server, source=connection.source)
-    metrics = Metrics(config.scheduler_name, config.leader_elect_resource_name, connection.server)
+    names = [profile.scheduler_name for profile in config.profiles]
+    metrics = Metrics(names, config.leader_elect_resource_name, connection.server)
     async with Client(
         connection=connection,
         on_request=lambda code, method: metrics.requested(method, code),
@@ -80,6 +93,7 @@ class App:
     conditions: ConditionWriter
     pods: Informer[Pod]
     nodes: Informer[Node]
+    others: tuple[Informer[Any], ...]
     leader: Leader | None
     _holding: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
 
@@ -96,14 +110,29 @@ class App:
             entered=metrics.queued,
         )
         binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout)
-        recorder = EventRecorder(client=client, controller=config.scheduler_name, on_dropped=metrics.event_dropped)
+        profiles = _profiles(config)
+        recorder = EventRecorder(client=client, controllers=tuple(profiles), on_dropped=metrics.event_dropped)
         conditions = ConditionWriter(client=client)
         herald = Herald(recorder=recorder, conditions=conditions, clock=time.monotonic, speaks=may_bind)
+        volumes = VolumeBinder(cluster=cluster, writer=VolumeWriter(client=client, may_send=may_bind))
+        budgets = DisruptionBudgets(metrics=metrics)
+        preemptor = Preemptor(
+            cluster=cluster,
+            queue=queue,
+            evictor=Evictor(client=client, may_send=may_bind),
+            herald=herald,
+            metrics=metrics,
+            budgets=budgets.all,
+            clock=time.monotonic,
+            wake=lambda: scheduler.wake(),  # noqa: PLW0108 - there is no scheduler yet
+        )
         scheduler = Scheduler(
             cluster=cluster,
             queue=queue,
-            profile=default_profile(config.scheduler_name, trusting=config.unknown_allocations == "count-only"),
+            profiles=profiles,
             binder=binder,
+            volumes=volumes,
+            preemptor=preemptor,
             herald=herald,
             metrics=metrics,
             clock=time.monotonic,
@@ -112,17 +141,30 @@ class App:
             identity=leader.identity if leader is not None else "",
             bind_concurrency=config.bind_concurrency,
         )
+
+        def pod_gone(uid: str) -> None:
+            herald.forget(uid)
+            volumes.noticed(uid)
+
         pod_handler = PodHandler(
             cluster=cluster,
             queue=queue,
             metrics=metrics,
-            scheduler_name=config.scheduler_name,
+            scheduler_names=profiles.keys(),
             clock=time.monotonic,
             wake=scheduler.wake,
-            gone=herald.forget,
+            gone=pod_gone,
             contested=herald.contested,
         )
-        node_handler = NodeHandler(cluster=cluster, queue=queue, metrics=metrics, wake=scheduler.wake)
+        node_handler = NodeHandler(
+            cluster=cluster, queue=queue, metrics=metrics, wake=scheduler.wake, gone=volumes.noticed
+        )
+        namespace_handler = NamespaceHandler(
+            namespaces=cluster.namespaces, queue=queue, metrics=metrics, wake=scheduler.wake
+        )
+        storage_handler = StorageHandler(
+            cluster=cluster, queue=queue, metrics=metrics, wake=scheduler.wake, noticed=volumes.noticed
+        )
         return cls(
             config=config,
             client=client,
@@ -135,6 +177,12 @@ class App:
             conditions=conditions,
             pods=Informer(client=client, resource=PODS, handler=pod_handler),
             nodes=Informer(client=client, resource=NODES, handler=node_handler),
+            others=(
+                Informer(client=client, resource=BUDGETS, handler=budgets),
+                Informer(client=client, resource=NAMESPACES, handler=namespace_handler),
+                *_workloads(client, cluster, metrics),
+                *_storage(client, storage_handler),
+            ),
             leader=leader,
         )
 
@@ -154,7 +202,11 @@ class App:
         """Go through the stages of a scheduler's life; each has its line in the log."""
         await rights.require(self.client, self._rights())
         services.start_soon(self.nodes.run)
+        for other in self.others:
+            services.start_soon(other.run)
         await self.nodes.synced.wait()
+        for other in self.others:
+            await other.synced.wait()
         services.start_soon(self.pods.run)
         await self.pods.synced.wait()
         gc.collect()
@@ -214,7 +266,8 @@ class App:
             yield
 
     def _unsynced(self) -> str | None:
-        missing = [i.resource.path for i in (self.nodes, self.pods) if not i.synced.is_set()]
+        informers: tuple[Informer[Any], ...] = (self.nodes, self.pods, *self.others)
+        missing = [i.resource.path for i in informers if not i.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else None
 
     def _rights(self) -> tuple[rights.Right, ...]:
@@ -243,6 +296,32 @@ class App:
             free_devices=inventory.free_devices(cluster),
             largest_free_block=inventory.largest_free_blocks(cluster),
         )
+
+
+def _workloads(client: Client, cluster: Cluster, metrics: Metrics) -> tuple[Informer[Any], ...]:
+    handlers = [
+        WorkloadHandler(workloads=cluster.workloads, metrics=metrics, resource=resource.path.rpartition("/")[2])
+        for resource in WORKLOADS
+    ]
+    return tuple(
+        Informer(client=client, resource=resource, handler=handler)
+        for resource, handler in zip(WORKLOADS, handlers, strict=True)
+    )
+
+
+def _storage(client: Client, handler: StorageHandler) -> tuple[Informer[Any], ...]:
+    return tuple(Informer(client=client, resource=resource, handler=handler) for resource in STORAGE)
+
+
+def _profiles(config: Config) -> dict[str, Profile]:
+    return {
+        profile.scheduler_name: default_profile(
+            profile.scheduler_name,
+            trusting=profile.unknown_allocations == "count-only",
+            preferences=PREFERENCES if profile.preferences is None else profile.preferences,
+        )
+        for profile in config.profiles
+    }
 
 
 def _leader(config: Config, client: Client) -> Leader:

@@ -1,22 +1,26 @@
 """
 The command line: arguments become a `Config`, and the way the process ends becomes an exit code.
 
-Flags are `Config`'s fields under kube-scheduler's names. Whatever is wrong with them is one sentence on stderr. Decides
-nothing else: `app.py` builds and runs the scheduler, `sandbox/demo.py` the demonstration.
+Flags are `Config`'s fields under kube-scheduler's names; `--config` names a file that sets the same. Whatever is wrong
+with either is one sentence on stderr. Decides nothing else: `app.py` builds and runs the scheduler, `sandbox/demo.py`
+the demonstration.
 """
 
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
 
 from neuron_scheduler import __version__, logs
-from neuron_scheduler.config import Config, boolean, duration, flag
+from neuron_scheduler.config import Config, boolean, duration, flag, settings
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
+
+if TYPE_CHECKING:
+    from neuron_scheduler.config_file import ConfigFile
 
 PROGRAM: Final = "neuron-scheduler"
 CLEAN, FAILED, MISCONFIGURED = 0, 1, 2
@@ -29,7 +33,6 @@ _KUBE_SCHEDULERS_OWN: Final = frozenset(
         "--authorization-always-allow-paths",
         "--authorization-kubeconfig",
         "--cert-dir",
-        "--config",
         "--emulated-version",
         "--feature-gates",
         "--kube-api-content-type",
@@ -51,8 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             from neuron_scheduler.sandbox import demo
 
             return int(demo.run(arguments))
-        config = _config(arguments)
+        config, file = _with_file(arguments)
         logs.configure(verbosity=config.v, logging_format=config.logging_format)
+        if file is not None and file.ignored:
+            log.warning(
+                "Fields of the configuration file have no effect here", config=file.path, fields=list(file.ignored)
+            )
     except ConfigurationError as error:
         return _refuse(error)
     return _run(config)
@@ -140,7 +147,13 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    for field in attrs.fields(Config):
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="Read the settings from a YAML file; a flag that is given as well has the last word. (default: none)",
+        default=argparse.SUPPRESS,
+    )
+    for field in settings():
         parse = field.metadata["parse"]
         alone: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}  # as in Go: true
         parser.add_argument(
@@ -176,10 +189,47 @@ def _shown(default: object, parse: Callable[[str], Any]) -> str:
 
 
 def _config(arguments: argparse.Namespace) -> Config:
-    given = {key: value for key, value in vars(arguments).items() if key != "command"}
-    config = Config(**given)
+    return _with_file(arguments)[0]
+
+
+def _with_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile | None]":
+    """Return the settings, and the file that some of them come from."""
+    given = {key: value for key, value in vars(arguments).items() if key not in {"command", "config"}}
+    path = getattr(arguments, "config", "")
+    if not path:
+        return _checked(given), None
+    from neuron_scheduler import config_file  # the plugins' names are needed for this only
+
+    file = config_file.read(path)
+    try:
+        return _checked(_overridden(file, given)), file
+    except ConfigurationError as error:
+        raise ConfigurationError(file.in_its_words(str(error), frozenset(given))) from None
+
+
+def _checked(values: Mapping[str, Any]) -> Config:
+    config = Config(**values)
     config.check_files()
     return config
+
+
+def _overridden(file: "ConfigFile", given: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return the file's values with the flags' in their place.
+
+    Raises:
+        ConfigurationError: a flag names one scheduler where the file lists several.
+    """
+    values = {**file.values, **given}
+    changes = {name: given[name] for name in ("scheduler_name", "unknown_allocations") if name in given}
+    profiles = file.values.get("profiles", ())
+    if "scheduler_name" in changes and len(profiles) > 1:
+        raise ConfigurationError(
+            f"--scheduler-name names one scheduler, {file.path} has profiles for {len(profiles)}; take the flag away"
+        )
+    if profiles:
+        values["profiles"] = tuple(attrs.evolve(profile, **changes) for profile in profiles)
+    return values
 
 
 def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:

@@ -1,9 +1,10 @@
 """
 All settings of the process, their defaults, and what may not be combined.
 
-A setting is declared once, here: `cli.py` makes the flags from these fields. Only the composition root sees the whole
-`Config`; everything else is given the few values it needs. Refuses contradictions when it is built, so that a process
-never starts half-configured, and reads no file and no environment: `check_files` looks at what the settings name.
+A setting is declared once, here: `cli.py` makes the flags from these fields, `config_file.py` reads them from a file.
+Only the composition root sees the whole `Config`; everything else is given the few values it needs. Refuses
+contradictions when it is built, so that a process never starts half-configured, and reads no file and no environment:
+`check_files` looks at what the settings name.
 """
 
 import os
@@ -60,11 +61,36 @@ def _setting(default: Any, text: str, *, parse: Callable[[str], Any] = str, meta
 
 
 @attrs.frozen(kw_only=True)
+class ProfileConfig:
+    """
+    How the pods of one scheduler name are served.
+
+    Attributes:
+        scheduler_name: the pods' `spec.schedulerName`.
+        preferences: names of the preferences, the most important first; None for the default order.
+        unknown_allocations: as in `Config`.
+    """
+
+    scheduler_name: str
+    preferences: tuple[str, ...] | None = None
+    unknown_allocations: str = "pessimistic"
+
+
+def _only_profile(config: "Config") -> tuple[ProfileConfig, ...]:
+    """Return the profile that the flags describe, for a configuration that lists none."""
+    return (ProfileConfig(scheduler_name=config.scheduler_name, unknown_allocations=config.unknown_allocations),)
+
+
+@attrs.frozen(kw_only=True)
 class Config:
     """
-    The settings of `neuron-scheduler run`; each field is the flag of the same name.
+    The settings of `neuron-scheduler run`; each field but `profiles` is the flag of the same name.
 
     Durations are seconds. The defaults are kube-scheduler's unless the field's comment says why not.
+
+    Attributes:
+        profiles: all scheduler names that are served; `scheduler_name` and `unknown_allocations` describe the only one
+            where none is listed.
 
     Raises:
         ConfigurationError: a value is out of range, or two contradict each other.
@@ -145,10 +171,12 @@ class Config:
     shutdown_grace_period: float = _setting(
         25.0, "After SIGTERM, wait this long for running Bindings to be resolved.", parse=duration, metavar="DURATION"
     )
+    profiles: tuple[ProfileConfig, ...] = attrs.field(default=attrs.Factory(_only_profile, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
         self._check_numbers()
         self._check_names()
+        self._check_profiles()
         if self.leader_elect:
             self._check_lease()
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
@@ -212,14 +240,25 @@ class Config:
 
     def _check_names(self) -> None:
         for name in ("scheduler_name", "leader_elect_resource_name", "leader_elect_resource_namespace"):
-            if not _NAME.fullmatch(getattr(self, name)):
-                raise ConfigurationError(
-                    f"{flag(name)} is {getattr(self, name)!r}; it must be a Kubernetes name: lower-case letters,"
-                    " digits, '-' and '.'"
-                )
+            _require_name(flag(name), getattr(self, name))
         for name, known in (("logging_format", LOGGING_FORMATS), ("unknown_allocations", UNKNOWN_ALLOCATIONS)):
             if getattr(self, name) not in known:
                 raise ConfigurationError(f"{flag(name)} is {getattr(self, name)!r}; it must be {' or '.join(known)}")
+
+    def _check_profiles(self) -> None:
+        names = [profile.scheduler_name for profile in self.profiles]
+        if not names:
+            raise ConfigurationError("there is no profile: name at least one scheduler whose pods are to be placed")
+        for name in names:
+            _require_name("schedulerName", name)
+            if names.count(name) > 1:
+                raise ConfigurationError(f"schedulerName {name!r} has more than one profile; keep one of them")
+        for profile in self.profiles:
+            if profile.unknown_allocations not in UNKNOWN_ALLOCATIONS:
+                raise ConfigurationError(
+                    f"unknownAllocations of {profile.scheduler_name!r} is {profile.unknown_allocations!r};"
+                    f" it must be {' or '.join(UNKNOWN_ALLOCATIONS)}"
+                )
 
     def _check_lease(self) -> None:
         lease, renew = self.leader_elect_lease_duration, self.leader_elect_renew_deadline
@@ -241,6 +280,18 @@ class Config:
                 f"--leader-elect-lease-duration ({lease:g}s) must exceed --leader-elect-renew-deadline ({renew:g}s)"
                 f" by {SHORTEST_BIND_TIMEOUT / 0.8:g}s or more, so that an old leader's last Binding has ended in time"
             )
+
+
+def _require_name(what: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{what} is {name!r}; it must be a Kubernetes name: lower-case letters, digits, '-' and '.'"
+        )
+
+
+def settings() -> "tuple[attrs.Attribute[Any], ...]":
+    """Return the fields that are flags."""
+    return tuple(field for field in attrs.fields(Config) if "parse" in field.metadata)
 
 
 def flag(name: str) -> str:

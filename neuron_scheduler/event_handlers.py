@@ -6,7 +6,7 @@ without one belongs to the queue if its scheduler name is ours. Handlers are pla
 the cluster is consistent between any two of them. Reports what cannot be trusted once per object, and counts it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 
 import attrs
 
@@ -19,6 +19,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import doubts
 from neuron_scheduler.scheduling.events import ClusterEvent, node_events
+from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 
 log = logs.logger(__name__)
@@ -33,7 +34,7 @@ class PodHandler:
     Takes pod events.
 
     Attributes:
-        scheduler_name: pods of this name are ours to place.
+        scheduler_names: pods of these are ours to place.
         clock: seconds that never jump, the queue's time.
         wake: called when the scheduling loop may have something to do.
         gone: told the uid of every pod that is gone.
@@ -43,7 +44,7 @@ class PodHandler:
     cluster: Cluster
     queue: SchedulingQueue
     metrics: Metrics
-    scheduler_name: str
+    scheduler_names: Container[str]
     clock: Callable[[], float]
     wake: Callable[[], None]
     gone: Callable[[str], None]
@@ -69,16 +70,18 @@ class PodHandler:
             self.wake()
         elif self._is_ours(old):
             self.queue.remove(new.uid)
+            if self.cluster.denominate(new.uid) is not None:
+                self._note(ClusterEvent.ASSIGNED_POD_GONE, new)
 
     def deleted(self, pod: Pod) -> None:
         """Take that a pod is gone, or has ended: only now is its silicon free."""
         self.queue.remove(pod.uid)
         for unknown in (False, True):
             self._warned.forget((pod.uid, unknown))
+        promised = self.cluster.denominate(pod.uid)
+        if self.cluster.remove_pod(pod.uid) is not None or promised is not None:
+            self._note(ClusterEvent.ASSIGNED_POD_GONE, pod)
         self.gone(pod.uid)
-        if self.cluster.remove_pod(pod.uid) is not None:
-            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
-            self.wake()
 
     def malformed(self, report: Malformed) -> None:
         """Take an object that cannot be read: on a node it may hold anything; its last good state, if any, is kept."""
@@ -98,11 +101,10 @@ class PodHandler:
         tenant = self.cluster.tenant(report.uid)
         if tenant is not None and tenant.unreadable:
             self.cluster.remove_pod(report.uid)
-            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
-            self.wake()
+            self._note(ClusterEvent.ASSIGNED_POD_GONE, tenant.pod)
 
     def _is_ours(self, pod: Pod) -> bool:
-        return pod.scheduler_name == self.scheduler_name and not pod.terminating
+        return pod.scheduler_name in self.scheduler_names and not pod.terminating
 
     def _assumed_changed(self, pod: Pod) -> None:
         """A pod on its way to a node is not queued anew; if it is being deleted, the server refuses the Binding."""
@@ -115,9 +117,26 @@ class PodHandler:
         tenant = self.cluster.put_pod(pod)
         if before is None or _told_differently(before, tenant):
             self._report(tenant)
-        if before is not None and _frees_something(before, tenant):
-            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
-            self.wake()
+        if before is None:
+            self._note(ClusterEvent.ASSIGNED_POD_ADDED, pod)
+        else:
+            self._note_changes(before, tenant)
+
+    def _note_changes(self, before: Tenant, after: Tenant) -> None:
+        old, new = before.pod, after.pod
+        if old.node_name != new.node_name:
+            self._note(ClusterEvent.ASSIGNED_POD_GONE, old)
+            self._note(ClusterEvent.ASSIGNED_POD_ADDED, new)
+            return
+        if (old.labels, old.terminating) != (new.labels, new.terminating):
+            self._note(ClusterEvent.ASSIGNED_POD_LABELS, old, new)
+        if _frees_something(before, after):
+            self._note(ClusterEvent.ASSIGNED_POD_GONE, new)
+
+    def _note(self, event: ClusterEvent, *pods: Pod) -> None:
+        state = self.cluster.node(pods[0].node_name)
+        self.queue.note(event, *pods, on=None if state is None else Change(state))
+        self.wake()
 
     def _report(self, tenant: Tenant) -> None:
         pod = tenant.pod
@@ -136,19 +155,19 @@ class PodHandler:
 
 @attrs.define(eq=False, kw_only=True)
 class NodeHandler:
-    """Takes node events; the attributes are those of `PodHandler`."""
+    """Takes node events; the attributes are those of `PodHandler`, but that `gone` is told the names of nodes."""
 
     cluster: Cluster
     queue: SchedulingQueue
     metrics: Metrics
     wake: Callable[[], None]
+    gone: Callable[[str], None]
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def added(self, node: Node) -> None:
         """Take a node that was not there before."""
         self._put(node)
-        self.queue.note(ClusterEvent.NODE_ADDED)
-        self.wake()
+        self._note(node, None, (ClusterEvent.NODE_ADDED,))
 
     def updated(self, old: Node, new: Node) -> None:
         """Take a node's new state; what cannot help a pod wakes nobody."""
@@ -157,15 +176,15 @@ class NodeHandler:
             new = attrs.evolve(known.node, refusal=new.refusal)  # the last good state, but closed to new pods
         self._put(new)
         events = (ClusterEvent.NODE_ADDED,) if old.uid != new.uid else tuple(node_events(old, new))
-        for event in events:
-            self.queue.note(event)
-        if events:
-            self.wake()
+        self._note(new, old if old.uid == new.uid else None, events)
 
     def deleted(self, node: Node) -> None:
         """Take that a node is gone; its pods stay on the books until they are gone too."""
         self.cluster.remove_node(node.name)
         self._warned.forget(node.name)
+        self.gone(node.name)
+        self.queue.note(ClusterEvent.NODE_DELETED)
+        self.wake()
 
     def malformed(self, report: Malformed) -> None:
         """Take a node of which not even the name could be read, or whose last good state is kept."""
@@ -176,6 +195,13 @@ class NodeHandler:
     def mended(self, report: Malformed) -> None:
         """Take that an unreadable object can be read again, or is gone."""
         self._warned.forget(("malformed", report.key))
+
+    def _note(self, node: Node, before: Node | None, events: Sequence[ClusterEvent]) -> None:
+        state = self.cluster.node(node.name)
+        for event in events:
+            self.queue.note(event, on=None if state is None else Change(state, before))
+        if events:
+            self.wake()
 
     def _put(self, node: Node) -> None:
         self.cluster.put_node(node)

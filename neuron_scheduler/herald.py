@@ -6,16 +6,13 @@ that are tried again and again would drown etcd, so an answer that differs from 
 Event at most every 30 s (the condition writer keeps the same pace); a changed reason is told at once.
 """
 
-import re
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 import attrs
 
-from neuron_scheduler.kube.conditions import NUMBERS_PAUSE, SCHEDULER_ERROR, UNSCHEDULABLE
+from neuron_scheduler.kube.conditions import NUMBERS_PAUSE, SCHEDULER_ERROR, UNSCHEDULABLE, shape
 from neuron_scheduler.model.pod import Pod
-
-_NUMBERS: Final = re.compile(r"\d+")
 
 
 class Recorder(Protocol):
@@ -28,8 +25,11 @@ class Recorder(Protocol):
 class Conditions(Protocol):
     """Writes conditions."""
 
-    def set(self, pod: Pod, *, reason: str, message: str) -> None:
+    def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
         """Let the pod's condition be False with this reason; never waits."""
+
+    def denominate(self, pod: Pod) -> None:
+        """Let the pod's status name no node, and leave its condition as it is."""
 
     def forget(self, uid: str) -> None:
         """Write nothing more about a pod that is gone."""
@@ -41,7 +41,7 @@ class Conditions(Protocol):
 @attrs.define(eq=False, kw_only=True)
 class Herald:
     """
-    Remembers what each waiting pod was told last, as (text without numbers, when).
+    Remembers what each waiting pod was told last, as (what it was apart from numbers, when).
 
     Attributes:
         speaks: whether this replica is the one that tells what all of them see.
@@ -51,7 +51,7 @@ class Herald:
     conditions: Conditions
     clock: Callable[[], float]
     speaks: Callable[[], bool]
-    _told: dict[str, tuple[str, float]] = attrs.field(factory=dict, init=False)
+    _told: dict[str, tuple[tuple[str, tuple[str, ...]], float]] = attrs.field(factory=dict, init=False)
 
     def scheduled(self, pod: Pod, node_name: str) -> None:
         """Tell that the pod is bound; the API server has set the condition itself."""
@@ -64,13 +64,29 @@ class Herald:
             note=f"Successfully assigned {pod.key} to {node_name}",
         )
 
-    def unschedulable(self, pod: Pod, message: str, *, hopeless: bool) -> None:
-        """Tell why no node takes the pod now; `hopeless` keeps autoscalers from buying nodes for it."""
-        self._refused(pod, message, SCHEDULER_ERROR if hopeless else UNSCHEDULABLE)
+    def unschedulable(self, pod: Pod, message: str, *, hopeless: bool, nominated: str | None = None) -> None:
+        """
+        Tell why no node takes the pod now.
+
+        `hopeless` keeps autoscalers from buying nodes for it; `nominated` is the node that others leave for it, empty
+        to name none any more, None to leave that alone.
+        """
+        self._refused(pod, message, SCHEDULER_ERROR if hopeless else UNSCHEDULABLE, nominated)
 
     def failed(self, pod: Pod, message: str) -> None:
-        """Tell that an attempt ended in an error and is repeated."""
-        self._refused(pod, message, SCHEDULER_ERROR)
+        """Tell that an attempt ended in an error and is repeated; what the pod was promised is void."""
+        self._refused(pod, message, SCHEDULER_ERROR, "" if pod.nominated_node_name else None)
+
+    def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
+        """Tell a pod that it has to leave for another."""
+        note = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        self.recorder.record(
+            victim, type="Normal", reason="Preempted", action="Preempting", note=note, related=preemptor
+        )
+
+    def displaced(self, pod: Pod) -> None:
+        """Let the pod's status name no node any more: what it was promised is another's."""
+        self.conditions.denominate(pod)
 
     def contested(self, pod: Pod, rival: Pod) -> None:
         """Warn that another pod claims the same cores; every core counts as held until both are gone."""
@@ -89,11 +105,11 @@ class Herald:
         self._told.pop(uid, None)
         self.conditions.forget(uid)
 
-    def _refused(self, pod: Pod, message: str, reason: str) -> None:
-        self.conditions.set(pod, reason=reason, message=message)
-        now, shape = self.clock(), f"{reason} {_NUMBERS.sub('#', message)}"
+    def _refused(self, pod: Pod, message: str, reason: str, nominated: str | None) -> None:
+        self.conditions.set(pod, reason=reason, message=message, nominated=nominated)
+        now, answer = self.clock(), (reason, shape(message))
         told = self._told.get(pod.uid)
-        if told is not None and told[0] == shape and now - told[1] < NUMBERS_PAUSE:
+        if told is not None and told[0] == answer and now - told[1] < NUMBERS_PAUSE:
             return
-        self._told[pod.uid] = (shape, now)
+        self._told[pod.uid] = (answer, now)
         self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)

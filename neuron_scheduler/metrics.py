@@ -9,8 +9,9 @@ What happens is counted when it happens (the methods of `Metrics`); what is the 
 (`State`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import product
 from types import MappingProxyType
 from typing import Final
 
@@ -28,6 +29,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 NONE: Final[Mapping[str, int]] = MappingProxyType({})
+NO_PAIRS: Final[Mapping[tuple[str, str], int]] = MappingProxyType({})
 RESULTS: Final = ("scheduled", "unschedulable", "error")
 QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
 MOST_ATTEMPTS_TOLD_APART: Final = 15
@@ -41,7 +43,7 @@ class State:
     Attributes:
         leader: this process holds the Lease (or needs none).
         pending_pods: pods by queue: active, backoff, unschedulable, gated.
-        unschedulable_pods: pods by the plugin that refused them last.
+        unschedulable_pods: pods by (plugin that refused them last, profile).
         cache_size: nodes, pods, assumed_pods.
         unknown_holders: bound pods whose allocation cannot be read.
         conflicting_cores: cores claimed by more than one pod.
@@ -53,7 +55,7 @@ class State:
 
     leader: bool = False
     pending_pods: Mapping[str, int] = NONE
-    unschedulable_pods: Mapping[str, int] = NONE
+    unschedulable_pods: Mapping[tuple[str, str], int] = NO_PAIRS
     cache_size: Mapping[str, int] = NONE
     unknown_holders: int = 0
     conflicting_cores: int = 0
@@ -65,22 +67,28 @@ class State:
 
 @attrs.define(eq=False)
 class Metrics:
-    """All metrics of one scheduler process, in a registry of their own."""
+    """
+    All metrics of one scheduler process, in a registry of their own.
 
-    profile: str = "my-scheduler"
+    Attributes:
+        profiles: the scheduler names that are served; each is there from the start, with zeros.
+    """
+
+    profiles: Sequence[str] = ("my-scheduler",)
     lease_name: str = "my-scheduler"
     api_host: str = ""
     _state: Callable[[], State] = State
     _registry: CollectorRegistry = attrs.field(factory=CollectorRegistry, init=False)
-    _attempts: dict[str, Counter] = attrs.field(init=False)
-    _attempt_seconds: dict[str, Histogram] = attrs.field(init=False)
+    _attempts: dict[tuple[str, str], Counter] = attrs.field(init=False)
+    _attempt_seconds: dict[tuple[str, str], Histogram] = attrs.field(init=False)
     _algorithm_seconds: Histogram = attrs.field(init=False)
     _attempts_of_pod: Histogram = attrs.field(init=False)
     _sli_seconds: Callable[[str], Histogram] = attrs.field(init=False)
     _incoming: Callable[[str, str], Counter] = attrs.field(init=False)
     _requests: Callable[[str, str], Counter] = attrs.field(init=False)
+    _preemption_attempts: Counter = attrs.field(init=False)
+    _preemption_victims: Histogram = attrs.field(init=False)
     _malformed: Callable[[str], Counter] = attrs.field(init=False)
-    _ignored: Callable[[str], Counter] = attrs.field(init=False)
     _events_dropped: Counter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -106,8 +114,9 @@ class Metrics:
             buckets=_exponential(0.001, 2, 15),
             registry=self._registry,
         )
-        self._attempts = {result: attempts.labels(result, self.profile) for result in RESULTS}
-        self._attempt_seconds = {result: seconds.labels(result, self.profile) for result in RESULTS}
+        pairs = list(product(RESULTS, self.profiles))
+        self._attempts = {pair: attempts.labels(*pair) for pair in pairs}
+        self._attempt_seconds = {pair: seconds.labels(*pair) for pair in pairs}
         self._algorithm_seconds = Histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds.",
@@ -135,6 +144,17 @@ class Metrics:
             registry=self._registry,
         )
         self._incoming = cache(incoming.labels)
+        self._preemption_attempts = Counter(
+            "scheduler_preemption_attempts",
+            "Attempts to find pods to preempt for a pod that fits nowhere.",
+            registry=self._registry,
+        )
+        self._preemption_victims = Histogram(
+            "scheduler_preemption_victims",
+            "Number of pods that one preemption asks to leave.",
+            buckets=_exponential(1, 2, 7),
+            registry=self._registry,
+        )
 
     def _declare_conversation(self) -> None:
         requests = Counter(
@@ -151,13 +171,6 @@ class Metrics:
             registry=self._registry,
         )
         self._malformed = cache(malformed.labels)
-        ignored = Counter(
-            "neuron_scheduler_ignored_soft_constraints",
-            "Preferences of pods that this version does not honour, by kind, counted once a pod.",
-            ("kind",),
-            registry=self._registry,
-        )
-        self._ignored = cache(ignored.labels)
         self._events_dropped = Counter(
             "neuron_scheduler_events_dropped",
             "Events not sent because their queue was full.",
@@ -173,10 +186,10 @@ class Metrics:
         """Ask this function for the state at every scrape; it must be quick, since the event loop waits for it."""
         self._state = state
 
-    def attempted(self, result: str, seconds: float) -> None:
+    def attempted(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt that ended as `scheduled`, `unschedulable` or `error`, from decision to binding."""
-        self._attempts[result].inc()
-        self._attempt_seconds[result].observe(seconds)
+        self._attempts[result, profile].inc()
+        self._attempt_seconds[result, profile].observe(seconds)
 
     def decided(self, seconds: float) -> None:
         """Count one decision, whatever it was."""
@@ -191,6 +204,14 @@ class Metrics:
         """Count a pod that enters a queue because of an event (`PodAdd`, `ScheduleAttemptFailure`, `NodeAdd`, ...)."""
         self._incoming(queue, event).inc()
 
+    def preemption_attempted(self) -> None:
+        """Count a search for pods to preempt, whatever it found."""
+        self._preemption_attempts.inc()
+
+    def preempted(self, victims: int) -> None:
+        """Count a preemption and its victims."""
+        self._preemption_victims.observe(victims)
+
     def requested(self, method: str, code: str) -> None:
         """Count one answer of the API server; `code` is the status, or `<error>` where there was none."""
         self._requests(code, method).inc()
@@ -198,10 +219,6 @@ class Metrics:
     def malformed(self, resource: str) -> None:
         """Count an object of this resource (`pods`, `nodes`) that could not be read."""
         self._malformed(resource).inc()
-
-    def ignored(self, kind: str) -> None:
-        """Count a pod's preference that is not honoured, by kind (`podAffinity`, `topologySpread`, ...)."""
-        self._ignored(kind).inc()
 
     def event_dropped(self) -> None:
         """Count an Event that was not sent."""
@@ -225,7 +242,7 @@ class _StateCollector:
 
     def collect(self) -> Iterable[Metric]:
         """Yield one family a gauge."""
-        state, profile = self._metrics.state, self._metrics.profile
+        state = self._metrics.state
         queues = dict.fromkeys(QUEUES, 0) | dict(state.pending_pods)
         yield _by("scheduler_pending_pods", "Pending pods, by queue.", "queue", queues)
         unschedulable = GaugeMetricFamily(
@@ -233,8 +250,8 @@ class _StateCollector:
             "Unschedulable pods, by the plugin that refused them last.",
             labels=("plugin", "profile"),
         )
-        for plugin, count in state.unschedulable_pods.items():
-            unschedulable.add_metric((plugin, profile), count)
+        for pair, count in state.unschedulable_pods.items():
+            unschedulable.add_metric(pair, count)
         yield unschedulable
         yield _by("scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type", state.cache_size)
         yield _by(

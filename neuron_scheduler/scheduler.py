@@ -13,6 +13,7 @@ from typing import Protocol
 import anyio
 import anyio.lowlevel
 import attrs
+from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from neuron_scheduler import extension_log, logs
@@ -21,10 +22,13 @@ from neuron_scheduler.kube.binder import BindOutcome, Bound, Fenced, Gone, Refus
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.allocation import LEADER, annotations_for
+from neuron_scheduler.preemptor import PostFilter
 from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
 from neuron_scheduler.scheduling.events import ClusterEvent
+from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import QueuedPod, SchedulingQueue
+from neuron_scheduler.scheduling.volume_plan import VolumePlan
 
 log = logs.logger(__name__)
 
@@ -48,14 +52,43 @@ class Herald(Protocol):
     def scheduled(self, pod: Pod, node_name: str) -> None:
         """Tell that the pod is bound."""
 
-    def unschedulable(self, pod: Pod, message: str, *, hopeless: bool) -> None:
-        """Tell why no node takes the pod now."""
+    def unschedulable(self, pod: Pod, message: str, *, hopeless: bool, nominated: str | None) -> None:
+        """Tell why no node takes the pod now, and which one was promised to it."""
 
     def failed(self, pod: Pod, message: str) -> None:
         """Tell that an attempt ended in an error."""
 
     async def withdraw(self, uid: str) -> None:
         """Let nothing that was said before reach the pod after its Binding."""
+
+
+class Preemptor(Protocol):
+    """Asks pods to leave for one that fits nowhere."""
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Carry out what is decided, until stopped."""
+
+    def stop(self) -> None:
+        """Let `run` end once all who are to leave have been asked."""
+
+    def adopt(self, queued: QueuedPod, profile: Profile) -> None:
+        """Take over what the pod was promised before a restart."""
+
+    async def post_filter(self, queued: QueuedPod, refused: FitError, profile: Profile) -> PostFilter:
+        """Look for pods to ask to leave, and begin to."""
+
+
+class VolumeBinder(Protocol):
+    """Binds a pod's volumes before the pod."""
+
+    def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
+        """Assume what the pod's volumes need on the node; None if they need nothing."""
+
+    def release(self, plan: VolumePlan) -> None:
+        """Take back what was assumed."""
+
+    async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
+        """Carry out the plan and wait; None if the pod can be bound now."""
 
 
 @attrs.frozen
@@ -67,6 +100,7 @@ class _Commitment:
     annotations: Mapping[str, str]
     decision: Decision
     started: float
+    plan: VolumePlan | None = None
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -75,6 +109,7 @@ class Scheduler:
     Schedules the queue's pods while it runs.
 
     Attributes:
+        profiles: the plugins, by the scheduler name of the pods they serve.
         identity: who holds the Lease, for the fence at the API server; empty without leader election.
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
@@ -84,8 +119,10 @@ class Scheduler:
 
     cluster: Cluster
     queue: SchedulingQueue
-    profile: Profile
+    profiles: Mapping[str, Profile]
     binder: Binder
+    volumes: VolumeBinder
+    preemptor: Preemptor
     herald: Herald
     metrics: Metrics
     clock: Callable[[], float]
@@ -96,7 +133,6 @@ class Scheduler:
     running: bool = attrs.field(default=False, init=False)
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
-    _soft_counted: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def wake(self) -> None:
         """Let the loop look at the queue again."""
@@ -114,10 +150,13 @@ class Scheduler:
         async with anyio.create_task_group() as binders, receive:
             for _ in range(self.bind_concurrency):
                 binders.start_soon(self._commit_each, receive.clone())
-            async with send:
-                await self._schedule_each(send)
+            await binders.start(self.preemptor.run)
+            async with send, anyio.create_task_group() as preparing:
+                await self._schedule_each(send, preparing)
+                preparing.cancel_scope.cancel()  # pods that wait for their volumes are left to whoever comes next
+            self.preemptor.stop()
 
-    async def _schedule_each(self, send: MemoryObjectSendStream[_Commitment]) -> None:
+    async def _schedule_each(self, send: MemoryObjectSendStream[_Commitment], preparing: TaskGroup) -> None:
         turn_ends = self.clock() + _LONGEST_TURN
         while not self.stopping and self.may_bind():
             self._wake = anyio.Event()
@@ -126,8 +165,10 @@ class Scheduler:
             if queued is None:
                 await self._idle(now)
                 continue
-            commitment = self._schedule_one(queued)
-            if commitment is not None:
+            commitment = await self._schedule_one(queued)
+            if commitment is not None and commitment.plan is not None:
+                preparing.start_soon(self._prepare, commitment, commitment.plan, send)
+            elif commitment is not None:
                 await send.send(commitment)
             if self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
@@ -140,24 +181,38 @@ class Scheduler:
         with anyio.move_on_after(timeout):
             await self._wake.wait()
 
-    def _schedule_one(self, queued: QueuedPod) -> _Commitment | None:
-        """Decide and assume in one step; None if there is nothing to commit."""
+    async def _schedule_one(self, queued: QueuedPod) -> _Commitment | None:
+        """Decide and assume in one step; None if there is nothing to commit. Waits only where no node was found."""
         pod, started = queued.pod, self.clock()
-        self._count_soft_constraints(pod)
-        decision = schedule_pod(self.cluster, pod, self.profile)
+        profile = self.profiles[pod.scheduler_name]
+        self.preemptor.adopt(queued, profile)
+        decision = schedule_pod(self.cluster, pod, profile)
         decided = self.clock()
         self.metrics.decided(decided - started)
         if isinstance(decision, FitError):
-            self.queue.unschedulable(queued, decision.plugins, decided)
-            self.metrics.attempted("unschedulable", decided - started)
-            log.info(NO_FIT if decision.nodes else NO_NODES, v=2, pod=pod.key, err=decision.text)
-            self.herald.unschedulable(pod, decision.text, hopeless=decision.hopeless)
+            await self._refused(queued, decision, profile, started)
             return None
-        extension_log.filtered(self.cluster, pod, self.profile)  # before the assumption: it shows what was free
+        extension_log.filtered(self.cluster, pod, profile)  # before the assumption: it shows what was free
         annotations = self._annotations(pod, decision)
         placed = attrs.evolve(pod, node_name=decision.node_name, allocation=annotations)
         self.cluster.assume(placed, decision.placement.cores if decision.placement else 0)
-        return _Commitment(queued, pod, annotations, decision, started)
+        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, placed)
+        plan = self.volumes.reserve(pod, decision.node_name)
+        return _Commitment(queued, pod, annotations, decision, started, plan)
+
+    async def _refused(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
+        """Ask others to leave if that helps, tell the pod's owner, and put the pod back."""
+        after = PostFilter()
+        if refused.nodes:
+            after = await self.preemptor.post_filter(queued, refused, profile)
+            refused = attrs.evolve(refused, preemption=after.text)
+        pod, now = queued.pod, self.clock()
+        if pod.uid not in self.queue:
+            return  # gone, or bound by somebody else, in the meantime
+        self.queue.unschedulable(queued, refused.plugins, now, held=after.held)
+        self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
+        log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
+        self.herald.unschedulable(pod, refused.text, hopeless=refused.hopeless, nominated=after.nominated)
 
     def _annotations(self, pod: Pod, decision: Decision) -> dict[str, str]:
         """Return what the Binding carries: the allocation, and who is leading."""
@@ -172,6 +227,16 @@ class Scheduler:
             alloc_time=max(self.wall_clock(), state.last_alloc_time + 1),
             leader=self.identity,
         )
+
+    async def _prepare(
+        self, commitment: _Commitment, plan: VolumePlan, send: MemoryObjectSendStream[_Commitment]
+    ) -> None:
+        """Let a pod's volumes be bound, however long it takes, and then the pod; nobody else waits with it."""
+        outcome = await self.volumes.prepare(commitment.pod, plan)
+        if outcome is None:
+            await send.send(commitment)
+        else:
+            self._settle(commitment, outcome)
 
     async def _commit_each(self, receive: MemoryObjectReceiveStream[_Commitment]) -> None:
         async with receive:
@@ -200,7 +265,7 @@ class Scheduler:
     def _bound(self, commitment: _Commitment) -> None:
         now, queued, decision = self.clock(), commitment.queued, commitment.decision
         self.queue.remove(commitment.pod.uid)
-        self.metrics.attempted("scheduled", now - commitment.started)
+        self.metrics.attempted("scheduled", commitment.pod.scheduler_name, now - commitment.started)
         first = queued.since if queued.first_active is None else queued.first_active
         self.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
         ids = {}
@@ -220,7 +285,7 @@ class Scheduler:
 
     def _failed(self, commitment: _Commitment, message: str) -> None:
         now = self.clock()
-        self.metrics.attempted("error", now - commitment.started)
+        self.metrics.attempted("error", commitment.pod.scheduler_name, now - commitment.started)
         log.error("Error scheduling pod; retrying", pod=commitment.pod.key, err=message)
         if commitment.pod.uid in self.queue:  # else it was bound by someone else, or deleted, meanwhile
             self.queue.failed(commitment.queued, now)
@@ -229,9 +294,9 @@ class Scheduler:
     def _forget(self, commitment: _Commitment) -> None:
         """Free what was assumed; others may be waiting for it."""
         self.cluster.forget(commitment.pod.uid)
-        self.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
+        if commitment.plan is not None:
+            self.volumes.release(commitment.plan)
+            self.queue.note(ClusterEvent.VOLUME_CHANGED)
+        state = self.cluster.node(commitment.decision.node_name)
+        self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, commitment.pod, on=None if state is None else Change(state))
         self.wake()
-
-    def _count_soft_constraints(self, pod: Pod) -> None:
-        if pod.constraints.soft and self._soft_counted(pod.uid):
-            self.metrics.ignored("soft")

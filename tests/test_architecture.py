@@ -21,10 +21,11 @@ MAY_IMPORT: Final = {
     "logs": {"errors"},
     "metrics": {"errors"},
     "config": {"errors"},
+    "config_file": {"config", "errors", "scheduling"},
     SERVICE: DOMAIN | LEAVES | {"kube", SERVICE},
     "app": DOMAIN | LEAVES | {"kube", "config", SERVICE},
     "sandbox": {"model", "neuron", "app", "config"} | LEAVES,  # imagined: it shares no code with what talks to it
-    "cli": {"app", "config", "sandbox"} | LEAVES,
+    "cli": {"app", "config", "config_file", "sandbox"} | LEAVES,
     "__main__": {"cli"},
 }
 IMPURE: Final = {"asyncio", "logging", "os", "random", "socket", "subprocess", "threading", "time"}

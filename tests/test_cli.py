@@ -10,7 +10,7 @@ import pytest
 
 import neuron_scheduler
 from neuron_scheduler import cli, logs
-from neuron_scheduler.config import Config
+from neuron_scheduler.config import Config, settings
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
 
 
@@ -106,8 +106,8 @@ def test_spellings(app: App, argument: str, want: Config) -> None:
         pytest.param(["run", "--qqq"], "unknown flag --qqq; see neuron-scheduler run --help", id="unknown"),
         pytest.param(["run", "--lead"], "unknown flag --lead", id="abbreviations are not guessed"),
         pytest.param(
-            ["run", "--config=f"],
-            "--config is a flag of kube-scheduler that means nothing here; remove it",
+            ["run", "--profiling=false"],
+            "--profiling is a flag of kube-scheduler that means nothing here; remove it",
             id="kube-scheduler's own",
         ),
         pytest.param(["run", "now"], "unexpected argument 'now'; every setting is a --flag", id="an argument"),
@@ -120,6 +120,7 @@ def test_spellings(app: App, argument: str, want: Config) -> None:
         ),
         pytest.param(["run", "--leader-elect=maybe"], "--leader-elect: 'maybe' is neither true nor false", id="maybe"),
         pytest.param(["run", "--port=-1"], "--port is -1; it must be 0 to 65535", id="out of range"),
+        pytest.param(["run", "--config=/no/such"], "--config: /no/such cannot be read", id="no settings"),
         pytest.param(["run", "--kubeconfig=/no/such"], "--kubeconfig: there is no file /no/such", id="no file"),
     ],
 )
@@ -185,5 +186,5 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert out.startswith(f"neuron-scheduler {neuron_scheduler.__version__}\n")
     assert "RISK" in out
-    for field in attrs.fields(Config):
+    for field in settings():
         assert f"--{field.name.replace('_', '-')} " in out

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from neuron_scheduler import __version__, cli
-from neuron_scheduler.config import Config
+from neuron_scheduler.config import Config, ProfileConfig
+from neuron_scheduler.scheduling.profile import PREFERENCES
 from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
@@ -21,6 +22,7 @@ from tests.control_plane.server import ControlPlane, run_control_plane
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent
 ACCOUNT = "system:serviceaccount:kube-system:my-scheduler"
+CONFIG = "neuron-scheduler-config"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler"
 PODS = "/api/v1/namespaces/default/pods"
 ALLOCATION = {"AWS_NEURON_IDS": "0", "NEURON_ALLOC_TIME": "1", "NEURON_ALLOCATED": "false"}
@@ -137,6 +139,7 @@ def test_the_kustomization_is_complete(rendered: dict[str, Object]) -> None:
     assert sorted(rendered) == [
         "ClusterRole/my-scheduler",
         "ClusterRoleBinding/my-scheduler",
+        "ConfigMap/neuron-scheduler-config",
         "Deployment/my-scheduler",
         "PodDisruptionBudget/my-scheduler",
         "Role/my-scheduler",
@@ -167,10 +170,29 @@ def test_the_image_is_this_version(rendered: dict[str, Object]) -> None:
     assert project["version"] == __version__
 
 
-def test_the_flags_fit_what_stands_around_them(rendered: dict[str, Object], examples: dict[str, Object]) -> None:
+def config_of(rendered: dict[str, Object], folder: Path) -> Config:
+    """Return the settings of the process in the pod: its arguments, with the ConfigMap where it is mounted."""
+    _, spec, container = pod_template(rendered)
+    (mount,), (volume,) = container["volumeMounts"], spec["volumes"]
+    assert (mount["name"], volume) == (volume["name"], {"name": "config", "configMap": {"name": CONFIG}})
+    for name, text in rendered[f"ConfigMap/{CONFIG}"]["data"].items():
+        (folder / name).write_text(text)
+    arguments = [argument.replace(mount["mountPath"], str(folder)) for argument in container["args"]]
+    return cli._config(cli._parse(arguments))
+
+
+def test_the_config_says_the_defaults(rendered: dict[str, Object], tmp_path: Path) -> None:
+    """What the ConfigMap writes out for people to change is what holds without it."""
+    default = ProfileConfig(scheduler_name=Config().scheduler_name, preferences=PREFERENCES)
+    assert config_of(rendered, tmp_path) == Config(profiles=(default,))
+
+
+def test_the_flags_fit_what_stands_around_them(
+    rendered: dict[str, Object], examples: dict[str, Object], tmp_path: Path
+) -> None:
     """Ports, grace period, Lease, scheduler name and selectors say the same in every place they are written."""
     metadata, spec, container = pod_template(rendered)
-    config = cli._config(cli._parse(container["args"]))
+    config = config_of(rendered, tmp_path)
     assert (config.v, config.leader_elect) == (2, True)
     assert container["ports"] == [{"name": "http", "containerPort": config.port}]
     assert metadata["annotations"]["prometheus.io/port"] == str(config.port)
@@ -250,7 +272,8 @@ async def test_the_server_accepts_everything(plane: ControlPlane, source: tuple[
     ("verb", "group", "resource", "name"),
     [
         ("patch", "", "pods", ""),
-        ("delete", "", "pods", ""),
+        ("deletecollection", "", "pods", ""),
+        ("create", "", "pods/eviction", ""),
         ("get", "", "secrets", ""),
         ("get", "", "configmaps", ""),
         ("patch", "", "nodes", ""),
@@ -261,8 +284,9 @@ async def test_the_server_accepts_everything(plane: ControlPlane, source: tuple[
 async def test_the_account_may_not_do_more(
     plane: ControlPlane, *, verb: str, group: str, resource: str, name: str
 ) -> None:
-    """The scheduler's account changes no pod, deletes none, and sees no secrets and no other Lease."""
-    asked = {"verb": verb, "group": group, "resource": resource, "name": name, "namespace": "kube-system"}
+    """The scheduler's account changes no pod, deletes them one by one, and sees no secrets and no other Lease."""
+    asked = {"verb": verb, "group": group, "name": name, "namespace": "kube-system"}
+    asked |= dict(zip(("resource", "subresource"), resource.split("/"), strict=False))
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",

@@ -14,13 +14,14 @@ def samples(metrics: Metrics) -> dict[str, float]:
 
 def test_an_attempt_is_counted_and_timed() -> None:
     """Results and profile are the labels, upstream's powers of two the buckets."""
-    metrics = Metrics(profile="p")
-    metrics.attempted("scheduled", 0.0015)
-    metrics.attempted("unschedulable", 0.5)
+    metrics = Metrics(profiles=("p", "q"))
+    metrics.attempted("scheduled", "p", 0.0015)
+    metrics.attempted("unschedulable", "p", 0.5)
     metrics.decided(0.00001)
     seen = samples(metrics)
     assert seen['scheduler_schedule_attempts_total{profile="p",result="scheduled"}'] == 1
     assert seen['scheduler_schedule_attempts_total{profile="p",result="error"}'] == 0
+    assert seen['scheduler_schedule_attempts_total{profile="q",result="scheduled"}'] == 0
     bucket = 'scheduler_scheduling_attempt_duration_seconds_bucket{{le="{}",profile="p",result="scheduled"}}'
     assert (seen[bucket.format("0.001")], seen[bucket.format("0.002")], seen[bucket.format("16.384")]) == (0, 1, 1)
     assert seen['scheduler_scheduling_algorithm_duration_seconds_bucket{le="0.001"}'] == 1
@@ -43,25 +44,23 @@ def test_the_rest_of_what_is_counted() -> None:
     metrics.requested("POST", "201")
     metrics.requested("POST", "201")
     metrics.malformed("pods")
-    metrics.ignored("podAffinity")
     metrics.event_dropped()
     seen = samples(metrics)
     assert seen['scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"}'] == 1
     assert seen['rest_client_requests_total{code="201",host="127.0.0.1:6443",method="POST"}'] == 2
     assert seen['neuron_scheduler_malformed_objects_total{resource="pods"}'] == 1
-    assert seen['neuron_scheduler_ignored_soft_constraints_total{kind="podAffinity"}'] == 1
     assert seen["neuron_scheduler_events_dropped_total"] == 1
 
 
 def test_the_state_is_asked_for_at_every_scrape() -> None:
     """Gauges show the state of the moment of the scrape."""
-    metrics = Metrics(profile="p", lease_name="l")
+    metrics = Metrics(lease_name="l")
     assert samples(metrics)['leader_election_master_status{name="l"}'] == 0
     metrics.ask(
         lambda: State(
             leader=True,
             pending_pods={"active": 2},
-            unschedulable_pods={"NeuronTopology": 3},
+            unschedulable_pods={("NeuronTopology", "p"): 3},
             cache_size={"nodes": 4, "pods": 5, "assumed_pods": 6},
             unknown_holders=7,
             conflicting_cores=8,

@@ -5,7 +5,7 @@ So "free memory >= x" for all nodes is one AND or OR per bit of x, whatever x is
 bucketed or cached. Negative numbers are the caller's to clamp.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import ClassVar, Self
@@ -39,13 +39,14 @@ class Column:
 
     @classmethod
     def sparse(cls, numbers: Mapping[int, int], size: int) -> Self:
-        """Index the few numbers above 0, by slot below `size`."""
-        width = max(numbers.values(), default=0).bit_length()
-        return cls(
-            planes=[
-                from_slots((slot for slot, number in numbers.items() if number >> j & 1), size) for j in range(width)
-            ]
-        )
+        """Index the few numbers above 0, by slot below `size`; few of them differ."""
+        slots: dict[int, list[int]] = {}
+        for slot, number in numbers.items():
+            slots.setdefault(number, []).append(slot)
+        column = cls()
+        for number, among in slots.items():
+            column.flip(number, from_slots(among, size))
+        return column
 
     def fork(self) -> Self:
         """Return an independent copy; the planes' integers are shared."""
@@ -80,6 +81,23 @@ class Column:
                 k += 1
             j += 1
 
+    def add_all(self, other: Self, factor: int, among: NodeSet) -> None:
+        """Add `factor` times another column to the numbers of `among`."""
+        for j, plane in enumerate(other._planes):
+            self.add(factor << j, plane & among)
+
+    def masked(self, among: NodeSet) -> Self:
+        """Return the numbers of `among`, 0 elsewhere."""
+        return type(self)(planes=[plane & among for plane in self._planes])
+
+    def taken_from(self, top: int, among: NodeSet) -> Self:
+        """Return `top` less the number for each of `among`, none of which is above `top`; 0 elsewhere."""
+        width = max(top.bit_length(), len(self._planes))
+        planes = [*self._planes, *[0] * (width - len(self._planes))]
+        rest = Column([among & ~plane for plane in planes])  # 2^width - 1 less the number
+        rest.add(top + 1, among)
+        return type(self)(rest._planes[:width])  # modulo 2^width
+
     def value(self, slot: int) -> int:
         """Return one node's number."""
         return sum((plane >> slot & 1) << j for j, plane in enumerate(self._planes))
@@ -113,6 +131,30 @@ class Column:
         for plane in reversed(self._planes):
             among = among & ~plane or among
         return among
+
+    def maximum(self, among: NodeSet) -> int:
+        """Return the highest number of `among`; 0 if there is none."""
+        number = 0
+        for j in range(len(self._planes) - 1, -1, -1):
+            if among & self._planes[j]:
+                among &= self._planes[j]
+                number |= 1 << j
+        return number
+
+    def minimum(self, among: NodeSet) -> int:
+        """Return the lowest number of `among`; 0 if there is none."""
+        number = 0
+        for j in range(len(self._planes) - 1, -1, -1):
+            rest = among & ~self._planes[j]
+            if rest or not among:
+                among = rest
+            else:
+                number |= 1 << j
+        return number
+
+    def weights(self) -> Iterator[tuple[int, NodeSet]]:
+        """Yield what adds up to the numbers: a weight and the nodes that have it."""
+        return ((1 << j, plane) for j, plane in enumerate(self._planes) if plane)
 
     def total(self, among: NodeSet) -> int:
         """Return the sum of the numbers of `among`."""

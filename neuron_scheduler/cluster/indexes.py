@@ -52,6 +52,10 @@ class Indexes(Generic[Row]):
             index = self._caught_up(index, number_of, Column, rows)
         return cast(Column, index.data)
 
+    def knows(self, definition: Hashable) -> bool:
+        """Tell whether there is an index by this definition, up to date or not."""
+        return definition in self._by_definition
+
     def record(self, slot: int, old: Row | None, new: Row | None) -> None:
         """Note that a row has changed; with no index there is nobody to tell."""
         if not self._by_definition:

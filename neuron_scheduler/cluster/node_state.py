@@ -7,7 +7,7 @@ nothing.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -15,8 +15,8 @@ import attrs
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
-from neuron_scheduler.model.resources import NOTHING, PODS, Resources, subtract
-from neuron_scheduler.model.selectors import PodAffinityTerm
+from neuron_scheduler.model.resources import NOTHING, PODS, Resources
+from neuron_scheduler.model.volumes import NO_STORAGE, Held, NodeStorage
 from neuron_scheduler.neuron.allocation import alloc_time_of, read
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 
@@ -32,12 +32,14 @@ class Tenant:
         cores: mask of the core bits it provably holds; None for an unknown holder; 0 without Neuron.
         problem: why the allocation is unknown, in words; empty otherwise.
         unreadable: the object itself could not be read, so how much it holds is unknown too.
+        volumes: its claims and what they attach.
     """
 
     pod: Pod
     cores: int | None = 0
     problem: str = ""
     unreadable: bool = False
+    volumes: tuple[Held, ...] = ()
 
 
 NO_TENANTS: Mapping[str, Tenant] = {}
@@ -70,6 +72,21 @@ NONE_BORNE: Mapping[Any, int] = {}
 
 
 @attrs.frozen
+class Nomination:
+    """
+    Space on a node that is promised to a pending pod, for which others were asked to leave.
+
+    Attributes:
+        cores: mask of the core bits chosen in the dry run; 0 without Neuron.
+        victims: uids of the pods that were asked to leave, gone or not.
+    """
+
+    pod: Pod
+    cores: int = 0
+    victims: frozenset[str] = frozenset()
+
+
+@attrs.frozen
 class NodeState:
     """
     One node with all that its pods use.
@@ -80,7 +97,11 @@ class NodeState:
     Attributes:
         tenants: pods by uid, terminating ones included.
         used: sum of the tenants' requests, with `pods` counted as a resource.
-        ports, anti_affinity: what the tenants bear, with the number of those that bear it.
+        ports: what the tenants take, with the number of those that take it.
+        priorities: how many tenants of each priority could be asked to leave; what could not be read never is.
+        nominated: space promised to pending pods.
+        volumes: what the tenants hold of volumes, with the number of those that hold it.
+        storage: what is known of the node's storage apart from them.
         last_alloc_time: the latest NEURON_ALLOC_TIME given out here, ns since the epoch.
     """
 
@@ -89,9 +110,13 @@ class NodeState:
     tenants: Mapping[str, Tenant] = attrs.field(default=NO_TENANTS, eq=False)
     used: Resources = NOTHING
     ports: Mapping[HostPort, int] = NONE_BORNE
-    anti_affinity: Mapping[PodAffinityTerm, int] = NONE_BORNE
     silicon: Silicon = NO_SILICON
+    priorities: Mapping[int, int] = NONE_BORNE
+    nominated: tuple[Nomination, ...] = ()
+    volumes: Mapping[Held, int] = NONE_BORNE
+    storage: NodeStorage = NO_STORAGE
     last_alloc_time: int = attrs.field(default=0, eq=False)
+    _above: dict[int, "NodeState"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @property
     def free_cores(self) -> int:
@@ -106,6 +131,23 @@ class NodeState:
         """Return the other pods that claim a core this pod claims."""
         mine = self.tenants[uid].cores or 0
         return tuple(t.pod for other, t in self.tenants.items() if other != uid and (t.cores or 0) & mine)
+
+    def above(self, priority: int) -> "NodeState":
+        """Return the row without the pods of lower priority; worked out once for a row and a priority."""
+        if not any(lower < priority for lower in self.priorities):
+            return self
+        found = self._above.get(priority)
+        if found is None:
+            found = self._above[priority] = without_tenants(self, evictable(self, priority))
+        return found
+
+    def claimed(self, priority: int) -> "NodeState":
+        """Return the row with the nominated pods of this priority or a higher one as tenants."""
+        state = self
+        for nomination in self.nominated:
+            if nomination.pod.priority >= priority and nomination.pod.uid not in state.tenants:
+                state = with_tenant(state, Tenant(nomination.pod, cores=nomination.cores))
+        return state
 
 
 def on_node(node: Node, tenants: Mapping[str, Tenant] = NO_TENANTS) -> NodeState:
@@ -140,27 +182,49 @@ def with_tenant(state: NodeState, tenant: Tenant) -> NodeState:
         {**state.tenants, pod.uid: tenant},
         used=used,
         ports=_more(state.ports, pod.host_ports),
-        anti_affinity=_more(state.anti_affinity, pod.constraints.anti_affinity),
+        volumes=_more(state.volumes, tenant.volumes),
         silicon=tenant.cores != 0,
+        priorities=state.priorities if tenant.unreadable else _one_more(state.priorities, pod.priority),
         last_alloc_time=max(state.last_alloc_time, (tenant.cores != 0 and alloc_time_of(pod)) or 0),
     )
 
 
 def without_tenant(state: NodeState, uid: str) -> NodeState:
     """Return the row with one pod fewer."""
-    tenants = dict(state.tenants)
-    tenant = tenants.pop(uid)
-    pod = tenant.pod
-    used = subtract(subtract(state.used, pod.requests), {PODS: 1})
+    return without_tenants(state, (uid,))
+
+
+def without_tenants(state: NodeState, uids: Collection[str]) -> NodeState:
+    """Return the row with several pods fewer."""
+    if not uids:
+        return state
+    tenants, used, priorities = dict(state.tenants), dict(state.used), dict(state.priorities)
+    gone = [tenants.pop(uid) for uid in uids]
+    ports, volumes = state.ports, state.volumes
+    for tenant in gone:
+        pod = tenant.pod
+        for name, amount in pod.requests.items():
+            used[name] = used.get(name, 0) - amount
+        ports = _less(ports, pod.host_ports)
+        volumes = _less(volumes, tenant.volumes)
+        if not tenant.unreadable:
+            priorities[pod.priority] -= 1
+    used[PODS] = used.get(PODS, 0) - len(gone)
     return _with_tenants(
         state,
         tenants,
-        used=used,
-        ports=_less(state.ports, pod.host_ports),
-        anti_affinity=_less(state.anti_affinity, pod.constraints.anti_affinity),
-        silicon=tenant.cores != 0,
+        used={name: amount for name, amount in used.items() if amount},
+        ports=ports,
+        volumes=volumes,
+        silicon=any(tenant.cores != 0 for tenant in gone),
+        priorities={priority: count for priority, count in priorities.items() if count},
         last_alloc_time=state.last_alloc_time,
     )
+
+
+def evictable(state: NodeState, priority: int) -> frozenset[str]:
+    """Return the uids of the tenants that a pod of this priority may ask to leave."""
+    return frozenset(uid for uid, t in state.tenants.items() if t.pod.priority < priority and not t.unreadable)
 
 
 def _with_tenants(
@@ -169,8 +233,9 @@ def _with_tenants(
     *,
     used: Resources,
     ports: Mapping[HostPort, int],
-    anti_affinity: Mapping[PodAffinityTerm, int],
+    volumes: Mapping[Held, int],
     silicon: bool,
+    priorities: Mapping[int, int],
     last_alloc_time: int,
 ) -> NodeState:
     """Return the row with other tenants; their silicon is counted anew only if it has changed."""
@@ -180,8 +245,11 @@ def _with_tenants(
         tenants=tenants,
         used=used,
         ports=ports,
-        anti_affinity=anti_affinity,
+        volumes=volumes,
+        storage=state.storage,
         silicon=_silicon_of(state.machine, tenants) if silicon else state.silicon,
+        priorities=priorities,
+        nominated=state.nominated,
         last_alloc_time=last_alloc_time,
     )
 
@@ -214,6 +282,10 @@ def _may_hold(tenant: Tenant, machine: Machine) -> tuple[int, int]:
     if request.unit is Unit.DEVICE:
         return request.total, request.total * machine.cores_per_device
     return request.total, request.total  # at worst every core lies on a device of its own
+
+
+def _one_more(counts: Mapping[int, int], key: int) -> Mapping[int, int]:
+    return {**counts, key: counts.get(key, 0) + 1}
 
 
 def _more(borne: Mapping[_T, int], added: tuple[_T, ...]) -> Mapping[_T, int]:

@@ -6,7 +6,7 @@ of pods that came, went or changed; where the log has grown longer than that pos
 thousands of pods nor thousands of selectors are looked through for one decision.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -67,11 +67,12 @@ class PodTable:
     """
     All pods that are on a node, with their slots.
 
-    The postings' keys are (namespace, label, value), (namespace,) and (); the values are uids.
+    The postings' keys are (namespace, label, value) and (namespace,); the values are uids.
     """
 
     _pods: dict[str, tuple[Pod, int]] = attrs.field(factory=dict)
     _postings: dict[tuple[str, ...], dict[str, None]] = attrs.field(factory=dict)
+    _namespaces: dict[str, None] = attrs.field(factory=dict)
     _counts: dict[Matching, _Count] = attrs.field(factory=dict)
     _rollups: dict[tuple[Matching, str], _Rolled] = attrs.field(factory=dict)
     _log: list[tuple[int, Pod | None, Pod | None]] = attrs.field(factory=list)
@@ -95,6 +96,7 @@ class PodTable:
         self._pods[pod.uid] = (pod, slot)
         for key in _keys(pod):
             self._postings.setdefault(key, {})[pod.uid] = None
+        self._namespaces[pod.namespace] = None
         self._record(slot, before[0] if before else None, pod)
 
     def remove(self, uid: str) -> None:
@@ -123,6 +125,9 @@ class PodTable:
 
     def totals(self, definition: Matching, domains: Domains, size: int) -> Column:
         """Return how many matching pods there are in the domain of each of `size` slots."""
+        if domains.unique:
+            counts, keyed = self.counts(definition, size), domains.postings.keyed
+            return counts.masked(keyed) if counts.positive & ~keyed else counts
         key = (definition, domains.key)
         rolled = self._rollups.get(key)
         if rolled is not None and rolled.position == self._end and rolled.epoch == domains.epoch:
@@ -140,7 +145,11 @@ class PodTable:
 
     def fork(self) -> "PodTable":
         """Return an independent copy, whose counts are built anew when asked."""
-        return PodTable(pods=dict(self._pods), postings={key: dict(uids) for key, uids in self._postings.items()})
+        return PodTable(
+            pods=dict(self._pods),
+            postings={key: dict(uids) for key, uids in self._postings.items()},
+            namespaces=dict(self._namespaces),
+        )
 
     def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[int, int]:
         numbers: dict[int, int] = {}
@@ -162,22 +171,32 @@ class PodTable:
         return lag > len(self._log) or lag > candidates + _WORTH_READING
 
     def _make_room(self, remembered: dict[Any, Any]) -> None:
+        """Forget what was asked longest ago, a quarter at once: looking for the one oldest costs more than it saves."""
         if len(remembered) >= _MAX_COLUMNS:
-            del remembered[min(remembered, key=lambda key: remembered[key].position)]
+            for key in sorted(remembered, key=lambda key: remembered[key].position)[: _MAX_COLUMNS // 4]:
+                del remembered[key]
 
-    def _candidates(self, definition: Matching) -> Mapping[str, None]:
-        """Return the smallest posting that every matching pod is in, as far as one equality tells."""
-        if definition.namespaces is None or len(definition.namespaces) != 1:
-            return self._postings.get((), {})
-        (namespace,) = definition.namespaces
-        found = [self._postings.get((namespace,), {})]
-        found.extend(
-            self._postings.get((namespace, requirement.key, requirement.values[0]), {})
+    def _candidates(self, definition: Matching) -> Collection[str]:
+        """Return the smallest posting of each namespace that every matching pod is in, as one equality tells."""
+        equalities = [
+            (requirement.key, requirement.values[0])
             for selector in definition.selectors
             for requirement in selector.requirements
             if requirement.operator is Operator.IN and len(requirement.values) == 1
+        ]
+        if definition.namespaces is not None and len(definition.namespaces) == 1:
+            return self._smallest(next(iter(definition.namespaces)), equalities)
+        if not equalities:
+            if definition.namespaces is None:
+                return self._pods.keys()
+            return [uid for namespace in definition.namespaces for uid in self._postings.get((namespace,), ())]
+        namespaces = self._namespaces.keys() if definition.namespaces is None else definition.namespaces
+        return [uid for namespace in namespaces for uid in self._smallest(namespace, equalities)]
+
+    def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> Collection[str]:
+        return min(
+            (self._postings.get(key, {}) for key in ((namespace,), *((namespace, *one) for one in equalities))), key=len
         )
-        return min(found, key=len)
 
     def _unpost(self, pod: Pod) -> None:
         for key in _keys(pod):
@@ -185,6 +204,8 @@ class PodTable:
             del uids[pod.uid]
             if not uids:
                 del self._postings[key]
+        if (pod.namespace,) not in self._postings:
+            del self._namespaces[pod.namespace]
 
     def _record(self, slot: int, old: Pod | None, new: Pod | None) -> None:
         if not (self._counts or self._rollups):
@@ -196,7 +217,6 @@ class PodTable:
 
 
 def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:
-    yield ()
     yield (pod.namespace,)
     for key, value in pod.labels.items():
         yield (pod.namespace, key, value)

@@ -70,6 +70,16 @@ class Postings:
             nodes |= self.get(value)
         return nodes
 
+    def count_among(self, nodes: NodeSet) -> int:
+        """Return how many values the nodes have between them."""
+        if not self.keyed & ~nodes:
+            return len(self._sets)
+        found = nodes.to_bytes(nodes.bit_length() + 7 >> 3, "little").ljust(self.keyed.bit_length() + 7 >> 3, b"\0")
+        return sum(
+            bool(nodes & among) if isinstance(among, int) else any(found[slot >> 3] >> (slot & 7) & 1 for slot in among)
+            for among in self._sets.values()
+        )
+
     def replace(self, slot: int, old: Values, new: Values) -> None:
         """Take the slot from the old values' sets to the new values'."""
         if old == new:

@@ -33,6 +33,11 @@ class Domains:
     nodes: Sequence[Node | None]
     epoch: int
 
+    @property
+    def unique(self) -> bool:
+        """Whether every domain is one node."""
+        return len(self.postings.values) == self.postings.keyed.bit_count()
+
     def of(self, slot: int) -> str | None:
         """Return the domain of a slot, None if its node lacks the label."""
         node = self.nodes[slot]
@@ -60,8 +65,18 @@ class Rollup:
             domain = domains.of(slot)
             if domain is not None:
                 by_domain[domain] = by_domain.get(domain, 0) + number
-        at_slot = {slot: total for domain, total in by_domain.items() for slot in domains.postings.slots(domain)}
-        return cls(totals=Column.sparse(at_slot, size), by_domain=by_domain, domains=domains)
+        at_slot: dict[int, int] = {}
+        of_many: list[str] = []
+        for domain, total in by_domain.items():
+            slots = domains.postings.slots(domain)
+            if isinstance(slots, tuple):
+                at_slot.update(dict.fromkeys(slots, total))
+            else:
+                of_many.append(domain)
+        totals = Column.sparse(at_slot, size)
+        for domain in of_many:
+            totals.flip(by_domain[domain], domains.postings.get(domain))
+        return cls(totals=totals, by_domain=by_domain, domains=domains)
 
     def add(self, slot: int, change: int) -> None:
         """Change the total of a slot's domain."""

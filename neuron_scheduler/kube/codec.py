@@ -14,15 +14,15 @@ import attrs
 import msgspec
 
 from neuron_scheduler.kube import wire
-from neuron_scheduler.kube.constraints import constraints, effect, host_ports, interned, labels, tolerations
+from neuron_scheduler.kube.constraints import constraints, effect, host_ports, images, interned, labels, tolerations
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
     NeuronRequest,
     neuron_container_names,
     neuron_request,
 )
-from neuron_scheduler.model.node import NEURON_HEALTH, Node
-from neuron_scheduler.model.pod import NO_LABELS, Pod, PodCondition
+from neuron_scheduler.model.node import NEURON_HEALTH, Image, Node
+from neuron_scheduler.model.pod import NO_LABELS, Owner, Pod, PodCondition
 from neuron_scheduler.model.quantity import milli, whole
 from neuron_scheduler.model.resources import (
     CPU,
@@ -53,6 +53,7 @@ ALLOCATION_KEYS: Final = (
     OUR_ALLOCATION,
 )
 TERMINAL: Final = ("Succeeded", "Failed")
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 T = TypeVar("T")
 Encoded = bytes | msgspec.Raw
@@ -118,7 +119,7 @@ def decode_node(encoded: Encoded) -> Decoded[Node]:
         value = _node(meta, found.spec or wire.NodeSpec(), found.status or wire.NodeStatus())
         return Decoded(meta.name, meta.uid, meta.resource_version, value)
     except (msgspec.MsgspecError, ValueError) as error:
-        known = _identity(encoded)
+        known = identity_of(encoded)
         if not known.name:
             return Decoded("", "", known.resource_version, Malformed("Node", "", str(error)))
         unread = Node(uid=known.uid, name=interned(known.name), refusal=f"node cannot be read: {error}")
@@ -126,7 +127,7 @@ def decode_node(encoded: Encoded) -> Decoded[Node]:
 
 
 def _malformed_pod(encoded: Encoded, reason: str) -> Decoded[Pod]:
-    meta = _identity(encoded)
+    meta = identity_of(encoded)
     key = f"{meta.namespace}/{meta.name}" if meta.name else ""
     try:
         node_name = _PLACED.decode(encoded).spec.node_name or ""
@@ -136,7 +137,8 @@ def _malformed_pod(encoded: Encoded, reason: str) -> Decoded[Pod]:
     return Decoded(key, meta.uid, meta.resource_version, value)
 
 
-def _identity(encoded: Encoded) -> wire.Identity:
+def identity_of(encoded: Encoded) -> wire.Identity:
+    """Return what can be read of an object's identity, which may be nothing."""
     try:
         return _IDENTIFIED.decode(encoded).metadata
     except msgspec.MsgspecError:
@@ -155,6 +157,7 @@ def _pod(meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> P
         overhead=_amounts(spec.overhead),
     )
     neuron, neuron_names, refusal = _silicon(requests, containers, init_containers)
+    container_images, volume_images = images(spec)
     created = meta.creation_timestamp
     return Pod(
         uid=meta.uid,
@@ -170,16 +173,22 @@ def _pod(meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> P
         requests=_shared(tuple(requests.items())),
         neuron=neuron,
         neuron_containers=neuron_names,
+        images=container_images,
+        volume_images=volume_images,
         allocation=_allocation(meta.annotations),
         annotations_size=annotations_size(meta.annotations or NO_LABELS),
         refusal=refusal,
         tolerations=tolerations(spec.tolerations),
         host_ports=host_ports(spec),
-        constraints=constraints(spec, pod=meta.name, namespace=meta.namespace),
+        constraints=constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS),
         terminating=meta.deletion_timestamp is not None,
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         scheduled=_scheduled(status.conditions or ()),
         observed_generation=meta.generation,
+        owner=_owner(meta.owner_references or ()),
+        never_preempts=spec.preemption_policy == "Never",
+        started=None if status.start_time is None else status.start_time.timestamp(),
+        preempted=any(map(_is_preemption, status.conditions or ())),
     )
 
 
@@ -254,6 +263,15 @@ def _amounts(quantities: Mapping[str, str | int] | None) -> Resources:
     return amounts
 
 
+def _owner(references: Iterable[wire.OwnerReference]) -> Owner | None:
+    return next((_controller(one.api_version, one.kind, one.name) for one in references if one.controller), None)
+
+
+@lru_cache(maxsize=1 << 14)
+def _controller(api_version: str, kind: str, name: str) -> Owner:
+    return Owner(api_version, kind, name)
+
+
 @lru_cache(maxsize=1 << 14)
 def _shared(amounts: tuple[tuple[str, int], ...]) -> Resources:
     return dict(amounts)
@@ -277,6 +295,10 @@ def _scheduled(conditions: Iterable[wire.Condition]) -> PodCondition | None:
     return None
 
 
+def _is_preemption(condition: wire.Condition) -> bool:
+    return (condition.type, condition.status, condition.reason) == ("DisruptionTarget", "True", PREEMPTION_BY_SCHEDULER)
+
+
 @lru_cache(maxsize=1 << 10)
 def _condition(status: str, reason: str, message: str) -> PodCondition:
     return PodCondition(status, reason, message)
@@ -297,8 +319,25 @@ def _node(meta: wire.ObjectMeta, spec: wire.NodeSpec, status: wire.NodeStatus) -
         unschedulable=bool(spec.unschedulable),
         allocatable=_shared(tuple(_amounts(status.allocatable).items())),
         capacity=_shared(tuple(_amounts(neuron).items())),
+        images=_images(status.images or ()),
         neuron_unhealthy=any(c.type == NEURON_HEALTH and c.status == "True" for c in status.conditions or ()),
     )
+
+
+def _images(found: Iterable[wire.Image]) -> tuple[Image, ...]:
+    return _same_images(tuple(dict.fromkeys(_image(tuple(i.names or ()), i.size_bytes or 0) for i in found)))
+
+
+@lru_cache(maxsize=1 << 15)
+def _image(names: tuple[str, ...], size: int) -> Image:
+    """Return the one object for this image: nodes have thousands in common."""
+    return Image(names, max(0, size))
+
+
+@lru_cache(maxsize=1 << 10)
+def _same_images(found: tuple[Image, ...]) -> tuple[Image, ...]:
+    """Return the one object for this list: nodes of a fleet that run the same are alike."""
+    return found
 
 
 @lru_cache(maxsize=1 << 12)

@@ -28,7 +28,8 @@ SCHEDULER_ERROR: Final = "SchedulerError"
 NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers only
 WRITERS: Final = 4
 
-_NUMBERS: Final = re.compile(r"\d+")
+_COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
+_ENDS: Final = re.compile(r"[,.:;]\s*")
 
 log = logs.logger(__name__)
 
@@ -38,6 +39,16 @@ class Api(Protocol):
 
     async def request(self, method: str, path: str, *, body: bytes | None = ..., content_type: str = ...) -> Response:
         """Send one request."""
+
+
+def shape(message: str) -> tuple[str, ...]:
+    """
+    Return what messages have in common that differ in their numbers only.
+
+    A number takes the plural with it ("1 node", "2 nodes"), and reasons are sorted as strings, count first, so that
+    another count may put them in another order.
+    """
+    return tuple(sorted(_ENDS.split(_COUNTS.sub("", message))))
 
 
 @attrs.frozen
@@ -54,9 +65,9 @@ class Wanted:
     nominated: str | None = None
 
     @property
-    def shape(self) -> tuple[str, str, str | None]:
+    def shape(self) -> tuple[str, tuple[str, ...], str | None]:
         """What two of these have in common that differ only in numbers."""
-        return self.reason, _NUMBERS.sub("#", self.message), self.nominated
+        return self.reason, shape(self.message), self.nominated
 
 
 @attrs.define(eq=False)
@@ -97,11 +108,16 @@ class ConditionWriter:
         return sum(entry.wanted is not None for entry in self._entries.values())
 
     def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
-        """Let the pod's condition say so, now or when it is due; never waits."""
-        wanted = Wanted(reason, message, nominated)
+        """
+        Let the pod's condition say so, now or when it is due; never waits.
+
+        `nominated` None leaves `status.nominatedNodeName` as it is, or as it was last wanted.
+        """
         entry = self._entries.get(pod.uid)
         if entry is None:
             entry = self._entries[pod.uid] = _Entry(pod, said=_told(pod, nominated))
+        last = entry.wanted or entry.said
+        wanted = Wanted(reason, message, last.nominated if nominated is None and last is not None else nominated)
         entry.pod = pod
         if wanted == entry.said:
             entry.wanted = None
@@ -109,6 +125,13 @@ class ConditionWriter:
         entry.wanted = wanted
         only_numbers = entry.said is not None and entry.said.shape == wanted.shape
         self._schedule(entry, entry.said_at + NUMBERS_PAUSE if only_numbers and entry.said_at else 0.0)
+
+    def denominate(self, pod: Pod) -> None:
+        """Let the pod's status name no node, and leave its condition as it is, or as it was last wanted."""
+        entry = self._entries.get(pod.uid)
+        last = (entry.wanted or entry.said) if entry is not None else _told(pod, None)
+        if last is not None:
+            self.set(pod, reason=last.reason, message=last.message, nominated="")
 
     def forget(self, uid: str) -> None:
         """Write nothing more about a pod that is gone."""

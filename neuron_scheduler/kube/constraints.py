@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Final
 
 from neuron_scheduler.kube import wire
+from neuron_scheduler.kube.in_tree import in_tree_disk
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, NO_LABELS, Constraints, HostPort
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -21,11 +22,13 @@ from neuron_scheduler.model.selectors import (
     PodAffinityTerm,
     PreferredTerm,
     Requirement,
+    SpreadConstraint,
     Toleration,
     parse_int64,
 )
+from neuron_scheduler.model.volumes import InlineVolume
 
-INLINE_VOLUMES: Final = (
+_INLINE_VOLUMES: Final = (
     "aws_elastic_block_store",
     "azure_disk",
     "cinder",
@@ -34,50 +37,53 @@ INLINE_VOLUMES: Final = (
     "photon_persistent_disk",
     "portworx_volume",
     "rbd",
-    "vsphere_volume",
 )
 """In-tree sources tied to a node or zone, or that two pods of one node cannot share."""
 
 _OPERATORS: Final = {operator.value: operator for operator in Operator}
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
-_inline_sources: Final = attrgetter(*INLINE_VOLUMES)
-_NO_SOURCES: Final = (None,) * len(INLINE_VOLUMES)
+_inline_sources: Final = attrgetter(*_INLINE_VOLUMES)
+_NO_SOURCES: Final = (None,) * len(_INLINE_VOLUMES)
 _SELECTOR_OPERATORS: Final = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
 
 interned = lru_cache(maxsize=1 << 16)(str)
 """Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
 
 
-def constraints(spec: wire.PodSpec, *, pod: str, namespace: str) -> Constraints:
+def constraints(
+    spec: wire.PodSpec, *, pod: str, namespace: str, pod_labels: Mapping[str, str] = NO_LABELS
+) -> Constraints:
     """
-    Return the constraints of a pod of that name and namespace.
+    Return the constraints of a pod of that name, namespace and labels.
 
     Raises:
         ValueError: a label selector cannot be read; the API server refuses such pods.
     """
-    claims, inline = _volumes(spec.volumes or (), pod)
+    claims, ephemeral, disks, inline = _volumes(spec.volumes or (), pod)
     spreads = spec.topology_spread_constraints or ()
-    if not (spec.node_selector or spec.affinity or spreads or claims or inline or spec.resource_claims):
+    if not (spec.node_selector or spec.affinity or spreads or claims or disks or inline or spec.resource_claims):
         return NO_CONSTRAINTS  # most pods
     affinity = spec.affinity or wire.Affinity()
     node = affinity.node_affinity or wire.NodeAffinity()
     near = affinity.pod_affinity or wire.PodAffinity()
     apart = affinity.pod_anti_affinity or wire.PodAffinity()
     required = node.required_during_scheduling_ignored_during_execution
-    spread = [constraint.when_unsatisfiable for constraint in spreads]
     return Constraints(
         node_selector=labels(spec.node_selector),
-        required_terms=None if required is None else tuple(map(_node_term, required.node_selector_terms or ())),
+        required_terms=None if required is None else tuple(map(node_term, required.node_selector_terms or ())),
         preferred_terms=tuple(
-            PreferredTerm(preferred.weight, _node_term(preferred.preference))
+            PreferredTerm(preferred.weight, node_term(preferred.preference))
             for preferred in node.preferred_during_scheduling_ignored_during_execution or ()
         ),
         affinity=_pod_terms(near, namespace),
         anti_affinity=_pod_terms(apart, namespace),
-        hard_spread=len(spread) - spread.count("ScheduleAnyway"),
-        soft=spread.count("ScheduleAnyway") + sum(len(_preferred(one)) for one in (near, apart)),
+        preferred_affinity=_preferred(near, namespace),
+        preferred_anti_affinity=_preferred(apart, namespace),
+        spread=tuple(_spread(one, pod_labels) for one in spreads),
         volume_claims=claims,
+        ephemeral_claims=ephemeral,
+        disks=disks,
         inline_volumes=inline,
         resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
     )
@@ -105,9 +111,27 @@ def host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
     return tuple(ports)
 
 
+def images(spec: wire.PodSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the images of init and app containers, and those of image volumes."""
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    mounted = tuple(image_name(v.image.reference or "") for v in spec.volumes or () if v.image is not None)
+    return _same_images(tuple(image_name(container.image or "") for container in containers)), mounted
+
+
+@lru_cache(maxsize=1 << 14)
+def image_name(reference: str) -> str:
+    """Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`)."""
+    return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"
+
+
 def effect(text: str) -> Effect | None:
     """Return the taint effect of that name, None if there is none."""
     return _EFFECTS.get(text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _same_images(found: tuple[str, ...]) -> tuple[str, ...]:
+    return found
 
 
 @lru_cache(maxsize=1 << 12)
@@ -131,7 +155,8 @@ def _host_port(protocol: str, port: int, ip: str) -> HostPort:
     return HostPort(protocol=protocol, port=port, ip=ip)
 
 
-def _node_term(term: wire.NodeTerm) -> NodeSelectorTerm:
+def node_term(term: wire.NodeTerm) -> NodeSelectorTerm:
+    """Return the term; what of it cannot be read makes it match nothing."""
     expressions = tuple(_requirement(e.key, e.operator, tuple(e.values or ())) for e in term.match_expressions or ())
     fields = tuple(_field(e.key, e.operator, tuple(e.values or ())) for e in term.match_fields or ())
     read = tuple(e for e in expressions if e is not None), tuple(f for f in fields if f is not None)
@@ -163,21 +188,55 @@ def _field(key: str, name: str, values: tuple[str, ...]) -> Requirement | None:
     return Requirement(key, operator, (interned(values[0]),))
 
 
+def _spread(found: wire.Spread, pod_labels: Mapping[str, str]) -> SpreadConstraint:
+    """Return the constraint with `matchLabelKeys` merged in, as the API server does from 1.34 on."""
+    if found.max_skew < 1:
+        raise ValueError(f"maxSkew of a topology spread constraint is {found.max_skew}")
+    selector = label_selector(found.label_selector)
+    if selector is not None and found.match_label_keys:
+        keyed = (_requirement(key, "In", (pod_labels[key],)) for key in found.match_label_keys if key in pod_labels)
+        merged = dict.fromkeys((*selector.requirements, *(one for one in keyed if one is not None)))
+        selector = LabelSelector(tuple(merged))
+    return SpreadConstraint(
+        topology_key=interned(found.topology_key),
+        max_skew=found.max_skew,
+        hard=found.when_unsatisfiable != "ScheduleAnyway",
+        selector=selector,
+        min_domains=found.min_domains or 1,
+        honor_affinity=found.node_affinity_policy != "Ignore",
+        honor_taints=found.node_taints_policy == "Honor",
+    )
+
+
 def _pod_terms(affinity: wire.PodAffinity, namespace: str) -> tuple[PodAffinityTerm, ...]:
     return tuple(_pod_term(t, namespace) for t in affinity.required_during_scheduling_ignored_during_execution or ())
 
 
-def _pod_term(term: wire.PodTerm, namespace: str) -> PodAffinityTerm:
+def _pod_term(term: wire.PodTerm, namespace: str, *, weight: int = 0) -> PodAffinityTerm:
     named = frozenset(term.namespaces or ())
-    return PodAffinityTerm(
-        topology_key=interned(term.topology_key),
-        selector=_selector(term.label_selector),
-        namespaces=named if named or term.namespace_selector is not None else frozenset((namespace,)),
-        namespace_selector=_selector(term.namespace_selector),
+    return _same_term(
+        PodAffinityTerm(
+            topology_key=interned(term.topology_key),
+            selector=label_selector(term.label_selector),
+            namespaces=named if named or term.namespace_selector is not None else frozenset((namespace,)),
+            namespace_selector=label_selector(term.namespace_selector),
+            weight=weight,
+        )
     )
 
 
-def _selector(selector: wire.Selector | None) -> LabelSelector | None:
+@lru_cache(maxsize=1 << 14)
+def _same_term(found: PodAffinityTerm) -> PodAffinityTerm:
+    return found
+
+
+def label_selector(selector: wire.Selector | None) -> LabelSelector | None:
+    """
+    Return the label selector, None if there is none.
+
+    Raises:
+        ValueError: an operator or a value cannot be read.
+    """
     if selector is None:
         return None
     requirements = [_requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items()]
@@ -189,18 +248,28 @@ def _selector(selector: wire.Selector | None) -> LabelSelector | None:
     return LabelSelector(read)
 
 
-def _preferred(affinity: wire.PodAffinity) -> list[wire.PreferredPodTerm]:
-    return affinity.preferred_during_scheduling_ignored_during_execution or []
+def _preferred(affinity: wire.PodAffinity, namespace: str) -> tuple[PodAffinityTerm, ...]:
+    return tuple(
+        _pod_term(preferred.pod_affinity_term, namespace, weight=preferred.weight)
+        for preferred in affinity.preferred_during_scheduling_ignored_during_execution or ()
+    )
 
 
-def _volumes(volumes: Iterable[wire.Volume], pod: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the claims, and of the inline volumes that tie the pod to a node or zone."""
-    claims, inline = [], []
+def _volumes(
+    volumes: Iterable[wire.Volume], pod: str
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[InlineVolume, ...], tuple[str, ...]]:
+    """Return the names of all claims, of the ephemeral ones, the disks that CSI serves, and what nobody serves."""
+    claims, ephemeral, disks, inline = [], [], [], []
     for volume in volumes:
         if volume.persistent_volume_claim is not None:
             claims.append(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
             claims.append(f"{pod}-{volume.name}")
+            ephemeral.append(claims[-1])
         elif _inline_sources(volume) != _NO_SOURCES:
-            inline.append(volume.name)
-    return tuple(claims), tuple(inline)
+            disk = in_tree_disk(volume)
+            if disk is None:
+                inline.append(volume.name)
+            else:
+                disks.append(disk)
+    return tuple(claims), tuple(ephemeral), tuple(disks), tuple(inline)

@@ -8,7 +8,7 @@ or written is dropped and counted. Events that say the same again within six min
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import anyio
@@ -64,13 +64,14 @@ class EventRecorder:
     Records events; `run` writes them.
 
     Attributes:
-        controller: the scheduler's name, `reportingController`.
+        controllers: the scheduler names that are served; an Event's `reportingController` is the pod's own, and the
+            first where another scheduler's pod is spoken of.
         wall_clock: Unix time in nanoseconds.
         on_dropped: called for every event that is lost.
     """
 
     client: Api
-    controller: str = "my-scheduler"
+    controllers: Sequence[str] = ("my-scheduler",)
     hostname: str = attrs.field(factory=socket.gethostname)
     wall_clock: Callable[[], int] = time.time_ns
     on_dropped: Callable[[], None] = _nobody_counts
@@ -139,13 +140,14 @@ class EventRecorder:
     def _begin(self, pod: Pod, related: Pod | None, fields: dict[str, str], now: int) -> _Series:
         self._last_name = max(now, self._last_name + 1)
         name = f"{pod.name}.{self._last_name:x}"
+        controller = pod.scheduler_name if pod.scheduler_name in self.controllers else self.controllers[0]
         body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": pod.namespace},
             "eventTime": micro_time(now),
-            "reportingController": self.controller,
-            "reportingInstance": f"{self.controller}-{self.hostname}"[:128],
+            "reportingController": controller,
+            "reportingInstance": f"{controller}-{self.hostname}"[:128],
             "regarding": reference(pod),
             **fields,
         }

@@ -38,9 +38,17 @@ class Right:
         return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}{place}"
 
 
+_WRITING: Final = ("get", "list", "watch", "update")
+_STORAGE: Final = ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
 SCHEDULING: Final = (
-    *(Right(verb, "pods") for verb in ("get", "list", "watch")),
+    *(Right(verb, "pods") for verb in ("get", "list", "watch", "delete")),
+    *(Right(verb, "poddisruptionbudgets", "policy") for verb in ("list", "watch")),
     *(Right(verb, "nodes") for verb in ("list", "watch")),
+    *(Right(verb, "namespaces") for verb in ("list", "watch")),
+    *(Right(verb, resource) for resource in ("services", "replicationcontrollers") for verb in ("list", "watch")),
+    *(Right(verb, resource, "apps") for resource in ("replicasets", "statefulsets") for verb in ("list", "watch")),
+    *(Right(verb, volumes) for volumes in ("persistentvolumes", "persistentvolumeclaims") for verb in _WRITING),
+    *(Right(verb, storage, "storage.k8s.io") for storage in _STORAGE for verb in ("list", "watch")),
     Right("create", "pods/binding"),
     Right("patch", "pods/status"),
     *(Right(verb, "events", "events.k8s.io") for verb in ("create", "patch")),

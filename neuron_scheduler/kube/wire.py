@@ -59,6 +59,15 @@ class Status(Wire):
     details: StatusDetails | None = None
 
 
+class OwnerReference(Wire):
+    """One of an object's owners."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
 class ObjectMeta(Wire):
     """`metadata` of a pod or node."""
 
@@ -71,6 +80,7 @@ class ObjectMeta(Wire):
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class Identity(Wire):
@@ -140,9 +150,10 @@ class PodTerm(Wire):
 
 
 class PreferredPodTerm(Wire):
-    """A weighted pod (anti-)affinity term; only counted so far."""
+    """A weighted pod (anti-)affinity term."""
 
     weight: int
+    pod_affinity_term: PodTerm
 
 
 class PodAffinity(Wire):
@@ -161,9 +172,16 @@ class Affinity(Wire):
 
 
 class Spread(Wire):
-    """A topology spread constraint; only counted so far."""
+    """A topology spread constraint."""
 
+    topology_key: str = ""
+    max_skew: int = 1
     when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: Selector | None = None
+    match_label_keys: list[str] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
 
 
 class Toleration(Wire):
@@ -195,6 +213,7 @@ class Container(Wire):
     """A container or init container."""
 
     name: str
+    image: str | None = None
     resources: Resources | None = None
     ports: list[Port] | None = None
     restart_policy: str | None = None
@@ -210,21 +229,55 @@ class Claim(Wire):
     claim_name: str
 
 
-class Volume(Wire):
+class EbsDisk(Wire):
+    """`awsElasticBlockStore`."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class GceDisk(Wire):
+    """`gcePersistentDisk`."""
+
+    pd_name: str = ""
+    read_only: bool | None = None
+
+
+class AzureDisk(Wire):
+    """`azureDisk`."""
+
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+
+
+class Disk(EbsDisk):
+    """`cinder` or `portworxVolume`."""
+
+
+class InTree(Wire):
+    """Sources of a pod's or persistent volume whose plugins were once in Kubernetes, and are CSI drivers now."""
+
+    aws_elastic_block_store: EbsDisk | None = None
+    gce_persistent_disk: GceDisk | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: Disk | None = None
+    portworx_volume: Disk | None = None
+
+
+class ImageVolume(Wire):
+    """`image` of a volume."""
+
+    reference: str | None = None
+
+
+class Volume(InTree, kw_only=True):
     """A volume, as far as its source can tie the pod to a node or zone."""
 
     name: str
     persistent_volume_claim: Claim | None = None
     ephemeral: Present | None = None
-    aws_elastic_block_store: Present | None = None
-    azure_disk: Present | None = None
-    cinder: Present | None = None
-    gce_persistent_disk: Present | None = None
+    image: ImageVolume | None = None
     iscsi: Present | None = None
     photon_persistent_disk: Present | None = None
-    portworx_volume: Present | None = None
     rbd: Present | None = None
-    vsphere_volume: Present | None = None
 
 
 class Named(Wire):
@@ -264,6 +317,7 @@ class PodSpec(Wire):
     volumes: list[Volume] | None = None
     scheduling_gates: list[Named] | None = None
     resource_claims: list[Named] | None = None
+    preemption_policy: str | None = None
 
 
 class Condition(Wire):
@@ -287,6 +341,7 @@ class PodStatus(Wire):
     """`status` of a pod."""
 
     phase: str | None = None
+    start_time: dt.datetime | None = None
     nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
@@ -323,12 +378,26 @@ class NodeSpec(Wire):
     taints: list[Taint] | None = None
 
 
+class Image(Wire):
+    """A container image on a node."""
+
+    names: list[str] | None = None
+    size_bytes: int | None = None
+
+
 class NodeStatus(Wire):
     """`status` of a node."""
 
     allocatable: Quantities | None = None
     capacity: Quantities | None = None
     conditions: list[Condition] | None = None
+    images: list[Image] | None = None
+
+
+class Namespace(Wire):
+    """A namespace."""
+
+    metadata: ObjectMeta
 
 
 class Node(Wire):

@@ -6,6 +6,7 @@ gives an equal value and wakes nobody.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import attrs
 
@@ -20,6 +21,19 @@ NEURON_HEALTH = "NeuronHealth"
 NO_LABELS: Mapping[str, str] = {}
 
 
+class Image(NamedTuple):
+    """
+    A container image on a node; a plain tuple, because it is hashed by the hundred thousand.
+
+    Attributes:
+        names: as references may spell it, with tag or digest.
+        size: bytes.
+    """
+
+    names: tuple[str, ...]
+    size: int
+
+
 @attrs.frozen
 class Node:
     """
@@ -30,6 +44,7 @@ class Node:
         allocatable: amounts that pods may request.
         capacity: the Neuron part of the capacity only: how many devices and cores there are.
         neuron_unhealthy: condition `NeuronHealth` is True, which means a problem (AWS node problem detector).
+        images: what the kubelet says it has pulled, 50 of them at most unless it is set up otherwise.
         refusal: the object could not be read in full; the node takes no new pods. In words for its owner.
     """
 
@@ -42,6 +57,7 @@ class Node:
     allocatable: Resources = NOTHING
     capacity: Resources = NOTHING
     neuron_unhealthy: bool = False
+    images: tuple[Image, ...] = ()
     refusal: str = ""
 
     @property

@@ -16,8 +16,10 @@ from neuron_scheduler.model.selectors import (
     NodeSelectorTerm,
     PodAffinityTerm,
     PreferredTerm,
+    SpreadConstraint,
     Toleration,
 )
+from neuron_scheduler.model.volumes import InlineVolume
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -51,10 +53,12 @@ class Constraints:
             empty tuple matches no node.
         preferred_terms: weighted node preferences.
         affinity, anti_affinity: required pod (anti-)affinity terms.
-        hard_spread: number of `DoNotSchedule` topology spread constraints.
-        soft: number of soft constraints (preferred pod (anti-)affinity, `ScheduleAnyway` spread).
+        preferred_affinity, preferred_anti_affinity: weighted ones.
+        spread: topology spread constraints, hard and soft.
         volume_claims: names of PersistentVolumeClaims, generic ephemeral volumes included as `<pod>-<volume>`.
-        inline_volumes: in-tree inline volumes tied to a node or zone, which no CSI migration serves here.
+        ephemeral_claims: those of `volume_claims` that stand for a generic ephemeral volume.
+        disks: inline volumes of in-tree plugins that CSI drivers serve.
+        inline_volumes: in-tree inline volumes tied to a node or zone, which no CSI driver serves.
         resource_claims: names of `spec.resourceClaims`.
     """
 
@@ -63,14 +67,26 @@ class Constraints:
     preferred_terms: tuple[PreferredTerm, ...] = ()
     affinity: tuple[PodAffinityTerm, ...] = ()
     anti_affinity: tuple[PodAffinityTerm, ...] = ()
-    hard_spread: int = 0
-    soft: int = 0
+    preferred_affinity: tuple[PodAffinityTerm, ...] = ()
+    preferred_anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
     volume_claims: tuple[str, ...] = ()
+    ephemeral_claims: tuple[str, ...] = ()
+    disks: tuple[InlineVolume, ...] = ()
     inline_volumes: tuple[str, ...] = ()
     resource_claims: tuple[str, ...] = ()
 
 
 NO_CONSTRAINTS = Constraints()
+
+
+@attrs.frozen(cache_hash=True)
+class Owner:
+    """The controller that a pod's ownerReferences name."""
+
+    api_version: str
+    kind: str
+    name: str
 
 
 @attrs.frozen
@@ -85,12 +101,18 @@ class Pod:
         requests: effective requests (`resources.effective_requests`).
         neuron: the request for silicon; None if there is none, or if it is refused (`refusal`).
         neuron_containers: names that belong to `neuron.counts`.
+        images: of init and app containers in that order, each with tag or digest.
+        volume_images: of image volumes.
         allocation: the allocation annotations only, as they stand on the object, readable or not.
         annotations_size: bytes of all annotation keys and values together; a Binding must keep them under 256 KiB.
         refusal: why this pod can never be bound by us, in words for its owner; empty if nothing stands against it.
         terminating: has a deletionTimestamp; it still holds what it was given.
         gates: names of scheduling gates that are still there.
         scheduled: its PodScheduled condition, None if it has none.
+        owner: its controller, None if it has none.
+        never_preempts: `spec.preemptionPolicy` is Never.
+        started: `status.startTime`, seconds since the epoch; None before its kubelet has seen it.
+        preempted: condition DisruptionTarget says that a scheduler asked it to leave for a pod of higher priority.
     """
 
     uid: str
@@ -106,6 +128,8 @@ class Pod:
     requests: Resources = NOTHING
     neuron: NeuronRequest | None = None
     neuron_containers: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    volume_images: tuple[str, ...] = ()
     allocation: Mapping[str, str] = NO_LABELS
     annotations_size: int = 0
     refusal: str = ""
@@ -116,6 +140,10 @@ class Pod:
     gates: tuple[str, ...] = ()
     scheduled: PodCondition | None = None
     observed_generation: int = 0
+    owner: Owner | None = None
+    never_preempts: bool = False
+    started: float | None = None
+    preempted: bool = False
 
     @property
     def key(self) -> str:

@@ -131,6 +131,29 @@ class PodAffinityTerm:
     weight: int = 0
 
 
+@attrs.frozen(cache_hash=True)
+class SpreadConstraint:
+    """
+    A topology spread constraint; counts the pods of the same namespace that are not being deleted.
+
+    Attributes:
+        hard: `DoNotSchedule`; else `ScheduleAnyway`, a wish.
+        selector: with `matchLabelKeys` merged in. None matches no pod; an empty one counts no pod, though it
+            matches the pod itself.
+        min_domains: with fewer eligible domains the lowest count is taken as 0.
+        honor_affinity: nodes outside the pod's node selector and required affinity do not count.
+        honor_taints: nodes with a taint that the pod does not tolerate do not count.
+    """
+
+    topology_key: str
+    max_skew: int
+    hard: bool
+    selector: LabelSelector | None
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+
 class Effect(enum.Enum):
     """What a taint does to pods that do not tolerate it."""
 

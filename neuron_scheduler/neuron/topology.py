@@ -27,6 +27,8 @@ INVALID_CORES = (
 UNEVEN = "node(s) had aws.amazon.com/neuroncore that cannot be mapped to devices"
 
 MOST_REMEMBERED = 1 << 15
+MOST_LISTED = 2_000
+"""Sets that are listed for one request; several containers can have more, and nobody may wait for them all."""
 MOST_SUBSETS_OF = 10
 """Up to so many containers, every way of sharing ids with a larger init container is tried."""
 
@@ -91,6 +93,41 @@ def place(machine: Machine, free: int, request: NeuronRequest) -> Placement | No
     cores = core_mask(machine, ids=ids, unit=request.unit)
     level = max({ground.levels[i // ground.width] for i in ids})
     return Placement(ids=ids, containers=containers, cores=cores, level=level)
+
+
+@functools.lru_cache(maxsize=1024)
+def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[int, ...] | None:
+    """
+    Return every set (a mask of cores) that a request could get on an empty machine, ascending.
+
+    None where they are not listed: more than `MOST_LISTED`, or a starting phase that needs more than the containers of
+    several sets together. `place` with a listed set as all that is free gives just that set.
+    """
+    if illegal_count(machine, request) is not None or request.total > machine.size(request.unit):
+        return ()
+    several = len(request.counts) > 1
+    if several and request.total != sum(request.counts):
+        return None
+    found = {0}
+    for count in sorted(request.counts, reverse=True) if several else (request.total,):
+        parts = _parts(machine, request.unit, count)
+        if len(found) * len(parts) > MOST_LISTED * MOST_SUBSETS_OF:
+            return None
+        found = {taken | part for taken in found for part in parts if not taken & part}
+        if len(found) > MOST_LISTED:
+            return None
+    return tuple(sorted(cores for cores in found if place(machine, cores, request) is not None))
+
+
+def _parts(machine: Machine, unit: Unit, count: int) -> list[int]:
+    """Return the core masks of a single container's legal sets."""
+    ground = _ground(machine, machine.all_cores, unit)
+    if count > ground.cell or ground.cell == 1:
+        starts = ground.block_starts(ground.free, count)
+    else:
+        starts = [at for first, length in ground.bins(ground.free) for at in range(first, first + length - count + 1)]
+    width = machine.cores_per_device if unit is Unit.DEVICE else 1
+    return [ones(count * width) << start * width for start in starts]
 
 
 def core_mask(machine: Machine, *, ids: tuple[int, ...], unit: Unit) -> int:

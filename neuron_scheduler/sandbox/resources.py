@@ -156,6 +156,94 @@ CONFIG_MAPS: Final = Resource(
 SERVICE_ACCOUNTS: Final = Resource(
     plural="serviceaccounts", singular="serviceaccount", kind="ServiceAccount", short_names=("sa",), fields=_METADATA
 )
+SERVICES: Final = Resource(
+    plural="services",
+    singular="service",
+    kind="Service",
+    short_names=("svc",),
+    categories=("all",),
+    subresources=("status",),
+    fields=_METADATA | _fields("spec.clusterIP", "spec.type"),
+)
+REPLICATION_CONTROLLERS: Final = Resource(
+    plural="replicationcontrollers",
+    singular="replicationcontroller",
+    kind="ReplicationController",
+    short_names=("rc",),
+    categories=("all",),
+    subresources=("status",),
+    fields=_METADATA,
+)
+REPLICA_SETS: Final = Resource(
+    plural="replicasets",
+    singular="replicaset",
+    kind="ReplicaSet",
+    group="apps",
+    short_names=("rs",),
+    categories=("all",),
+    subresources=("status",),
+    fields=_METADATA,
+)
+STATEFUL_SETS: Final = Resource(
+    plural="statefulsets",
+    singular="statefulset",
+    kind="StatefulSet",
+    group="apps",
+    short_names=("sts",),
+    categories=("all",),
+    subresources=("status",),
+    fields=_METADATA,
+)
+
+VOLUMES: Final = Resource(
+    plural="persistentvolumes",
+    singular="persistentvolume",
+    kind="PersistentVolume",
+    namespaced=False,
+    short_names=("pv",),
+    subresources=("status",),
+    fields=_METADATA,
+)
+CLAIMS: Final = Resource(
+    plural="persistentvolumeclaims",
+    singular="persistentvolumeclaim",
+    kind="PersistentVolumeClaim",
+    short_names=("pvc",),
+    subresources=("status",),
+    fields=_METADATA,
+)
+
+BUDGETS: Final = Resource(
+    plural="poddisruptionbudgets",
+    singular="poddisruptionbudget",
+    kind="PodDisruptionBudget",
+    group="policy",
+    short_names=("pdb",),
+    subresources=("status",),
+    fields=_METADATA,
+)
+
+
+def _storage(plural: str, singular: str, kind: str, *, namespaced: bool = False) -> Resource:
+    return Resource(
+        plural=plural,
+        singular=singular,
+        kind=kind,
+        group="storage.k8s.io",
+        namespaced=namespaced,
+        fields=_METADATA,
+    )
+
+
+STORAGE: Final = (
+    VOLUMES,
+    CLAIMS,
+    _storage("storageclasses", "storageclass", "StorageClass"),
+    _storage("csinodes", "csinode", "CSINode"),
+    _storage("csidrivers", "csidriver", "CSIDriver"),
+    _storage("csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", namespaced=True),
+    _storage("volumeattachments", "volumeattachment", "VolumeAttachment"),
+)
 
 RESOURCES: Final = (
     PODS,
@@ -167,6 +255,12 @@ RESOURCES: Final = (
     NEW_EVENTS,
     LEASES,
     PRIORITY_CLASSES,
+    *STORAGE,
+    BUDGETS,
+    SERVICES,
+    REPLICATION_CONTROLLERS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
 )
 
 

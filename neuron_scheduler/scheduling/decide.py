@@ -10,7 +10,6 @@ A pure function of cluster, pod and profile: same input, same answer, on any rep
 `FitError`.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import attrs
@@ -20,10 +19,12 @@ from neuron_scheduler.cluster.nodeset import NodeSet, lowest_slot, slots_of
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.topology import Placement, place
+from neuron_scheduler.scheduling.filtering import Promised, accepted, counted, promised, refusals_of
 from neuron_scheduler.scheduling.framework import PodRefusal, Refusal
 from neuron_scheduler.scheduling.outlook import new_node_could_help
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 from neuron_scheduler.scheduling.profile import Profile
+from neuron_scheduler.scheduling.shortage import shortage
 
 NO_NODES = "no nodes available to schedule pods"
 ALIAS_HINT = f"{NEURON_DEVICE_ALIAS} is an old name; ask for {NEURON_DEVICE}."
@@ -36,7 +37,7 @@ class Decision:
 
     Attributes:
         placement: its ids there; None for a pod without Neuron.
-        evaluated: how many nodes were looked at: all of them, always.
+        evaluated: how many nodes were looked at: all of them, or the one that was promised to the pod.
         feasible: how many would have done.
     """
 
@@ -56,9 +57,10 @@ class FitError:
         reasons: count by reason; a node with two reasons counts under both.
         plugins: names of the plugins that refused: only what concerns them can change the answer.
         pod_reason: set if the pod itself was refused, whatever the nodes.
-        hint: what the pod's owner could do about it; empty if nothing is known.
+        hint: the arithmetic of its silicon, and what its owner could do about it; empty if nothing is known.
         hopeless: no new node could help; the condition's reason is then not `Unschedulable`, or autoscalers would
             buy nodes in a loop.
+        preemption: why no pods were asked to leave for it; empty if some were.
     """
 
     nodes: int
@@ -67,6 +69,7 @@ class FitError:
     pod_reason: str = ""
     hint: str = ""
     hopeless: bool = False
+    preemption: str = ""
 
     @property
     def text(self) -> str:
@@ -74,29 +77,49 @@ class FitError:
         if not self.nodes and not self.pod_reason:
             return NO_NODES
         reasons = self.pod_reason or ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons))
-        hint = f" {self.hint}" if self.hint else ""
-        return f"0/{self.nodes} nodes are available: {reasons}.{hint}"
+        return " ".join(filter(None, (f"0/{self.nodes} nodes are available: {reasons}.", self.hint, self.preemption)))
 
 
 def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | FitError:
-    """Return the best node for a pod and its placement there, or why there is none."""
+    """
+    Return the best node for a pod and its placement there, or why there is none.
+
+    A node that was promised to the pod is asked first, and alone, as others left for it (`evaluateNominatedNode`).
+    """
     for pre_filter in profile.pre_filters:
         pod_refusal = pre_filter(cluster, pod)
         if pod_refusal is not None:
             return _refused_pod(cluster, pod_refusal)
-    candidates, refusals = _filtered(cluster, pod, profile)
-    if not candidates:
-        return _no_fit(cluster, pod, refusals)
-    feasible = candidates.bit_count()
-    for prefer in profile.preferences:
-        if not candidates & (candidates - 1):
-            break  # one node left: nothing to prefer
-        candidates = prefer(cluster, pod, candidates)
-    state = cluster.row(lowest_slot(candidates))
-    placement = None
-    if pod.neuron is not None and state.machine is not None:
-        placement = place(state.machine, state.free_cores, pod.neuron)
-    return Decision(state.node.name, placement, evaluated=cluster.node_count, feasible=feasible)
+    nomination = cluster.nomination(pod.uid)
+    slot = cluster.slot(nomination[0]) if nomination is not None else None
+    with cluster.unpromised(pod.uid):
+        decision = None if slot is None else _choose(cluster, pod, profile, 1 << slot)
+        return decision if isinstance(decision, Decision) else _choose(cluster, pod, profile, cluster.live)
+
+
+def _choose(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Decision | FitError:
+    """Return the best of the nodes, with the pods that were promised space there kept in mind."""
+    evaluated = among.bit_count()
+    candidates, refusals = accepted(cluster, pod, profile, among)
+    view = cluster.seen(Promised(pod.priority)) if promised(cluster, pod.priority) else cluster
+    while candidates:
+        feasible = candidates.bit_count()
+        best = candidates
+        for prefer in profile.preferences:
+            if not best & (best - 1):
+                break  # one node left: nothing to prefer
+            best = prefer(view, pod, best)
+        slot = lowest_slot(best)
+        late = refusals_of(cluster, slot, pod, profile) if view is not cluster else ()
+        if not late:
+            state = view.row(slot)
+            placement = None
+            if pod.neuron is not None and state.machine is not None:
+                placement = place(state.machine, state.free_cores, pod.neuron)
+            return Decision(state.node.name, placement, evaluated=evaluated, feasible=feasible)
+        refusals += late
+        candidates &= ~(1 << slot)
+    return _no_fit(cluster, pod, profile, refusals)
 
 
 def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -105,25 +128,12 @@ def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[tuple[str, ..
 
     The one place that goes through nodes, for log lines that name them all; no decision calls it.
     """
-    candidates, refusals = _filtered(cluster, pod, profile)
+    candidates, refusals = accepted(cluster, pod, profile, cluster.live)
     reasons: dict[str, str] = {}
     for refusal in refusals:
         for slot in slots_of(refusal.nodes):
             reasons.setdefault(cluster.row(slot).node.name, refusal.reason)
     return tuple(cluster.row(slot).node.name for slot in slots_of(candidates)), reasons
-
-
-def _filtered(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, list[Refusal]]:
-    candidates = cluster.live
-    refusals: list[Refusal] = []
-    for filter_nodes in profile.filters:
-        for refusal in filter_nodes(cluster, pod, candidates):
-            if refusal.nodes:
-                refusals.append(refusal)
-                candidates &= ~refusal.nodes
-        if not candidates:
-            break
-    return candidates, refusals
 
 
 def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
@@ -135,14 +145,13 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
     )
 
 
-def _no_fit(cluster: Cluster, pod: Pod, refusals: Sequence[Refusal]) -> FitError:
-    counts: Counter[str] = Counter()
-    for refusal in refusals:
-        counts[refusal.reason] += refusal.nodes.bit_count()
+def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Refusal]) -> FitError:
+    counts = counted(refusals)
+    alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
     return FitError(
         nodes=cluster.node_count,
         reasons=tuple(sorted(counts.items())),
         plugins=frozenset(refusal.plugin for refusal in refusals),
-        hint=ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else "",
-        hopeless=not new_node_could_help(pod),
+        hint=" ".join(filter(None, (shortage(cluster, pod, profile), alias))),
+        hopeless=not new_node_could_help(pod) or any(refusal.hopeless for refusal in refusals),
     )

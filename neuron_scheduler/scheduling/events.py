@@ -6,9 +6,13 @@ the codec leaves nothing of it, so old and new are equal.
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set as AbstractSet
+
+import attrs
 
 from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.plugins import (
     inter_pod_affinity,
     neuron_topology,
@@ -17,8 +21,16 @@ from neuron_scheduler.scheduling.plugins import (
     node_ports,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
+    pod_topology_spread,
     taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
+
+MOST_ASKED = 256
+"""Different pods in one burst of events; beyond, asking which of them matter costs more than it saves."""
 
 
 class ClusterEvent(enum.Enum):
@@ -29,7 +41,22 @@ class ClusterEvent(enum.Enum):
     NODE_TAINTS = "NodeTaintChange"
     NODE_ALLOCATABLE = "NodeAllocatableChange"
     NODE_HEALTH = "NodeConditionChange"
+    NODE_DELETED = "NodeDelete"
+    ASSIGNED_POD_ADDED = "AssignedPodAdd"
+    ASSIGNED_POD_LABELS = "AssignedPodLabelChange"
     ASSIGNED_POD_GONE = "AssignedPodDelete"
+    NAMESPACE_LABELS = "NamespaceLabelChange"
+    CLAIM_ADDED = "PersistentVolumeClaimAdd"
+    CLAIM_CHANGED = "PersistentVolumeClaimUpdate"
+    VOLUME_ADDED = "PersistentVolumeAdd"
+    VOLUME_CHANGED = "PersistentVolumeUpdate"
+    CLASS_ADDED = "storage.k8s.io/StorageClassAdd"
+    CLASS_CHANGED = "storage.k8s.io/StorageClassUpdate"
+    CSI_NODE_ADDED = "storage.k8s.io/CSINodeAdd"
+    CSI_NODE_CHANGED = "storage.k8s.io/CSINodeUpdate"
+    CSI_DRIVER_CHANGED = "storage.k8s.io/CSIDriverUpdate"
+    CAPACITY_CHANGED = "storage.k8s.io/CSIStorageCapacityUpdate"
+    ATTACHMENT_GONE = "storage.k8s.io/VolumeAttachmentDelete"
 
 
 _NODE_PLUGINS = frozenset(
@@ -45,16 +72,115 @@ _NODE_PLUGINS = frozenset(
     )
 )
 
+_COUNTING_PODS = frozenset({pod_topology_spread.NAME, inter_pod_affinity.NAME})
+"""Plugins that look at the pods of other nodes too: any pod that comes, goes or changes its labels may matter."""
+
+_VOLUMES = frozenset({volume_binding.NAME, volume_zone.NAME})
+
 MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
-    ClusterEvent.NODE_ADDED: _NODE_PLUGINS,
-    ClusterEvent.NODE_LABELS: frozenset({node_affinity.NAME, neuron_topology.NAME}),
-    ClusterEvent.NODE_TAINTS: frozenset({node_unschedulable.NAME, taint_toleration.NAME}),
+    ClusterEvent.NODE_ADDED: _NODE_PLUGINS | _COUNTING_PODS | _VOLUMES | {volume_restrictions.NAME},
+    ClusterEvent.NODE_LABELS: frozenset({node_affinity.NAME, neuron_topology.NAME}) | _COUNTING_PODS | _VOLUMES,
+    ClusterEvent.NODE_TAINTS: frozenset({node_unschedulable.NAME, taint_toleration.NAME, pod_topology_spread.NAME}),
+    ClusterEvent.NODE_DELETED: frozenset({pod_topology_spread.NAME}),
+    ClusterEvent.ASSIGNED_POD_ADDED: _COUNTING_PODS,
+    ClusterEvent.ASSIGNED_POD_LABELS: _COUNTING_PODS,
+    ClusterEvent.NAMESPACE_LABELS: frozenset({inter_pod_affinity.NAME}),
     ClusterEvent.NODE_ALLOCATABLE: frozenset({node_resources_fit.NAME, neuron_topology.NAME}),
     ClusterEvent.NODE_HEALTH: frozenset({neuron_topology.NAME}),
-    ClusterEvent.ASSIGNED_POD_GONE: frozenset(
-        {node_ports.NAME, node_resources_fit.NAME, neuron_topology.NAME, inter_pod_affinity.NAME}
+    ClusterEvent.ASSIGNED_POD_GONE: (
+        frozenset({node_ports.NAME, node_resources_fit.NAME, neuron_topology.NAME})
+        | _COUNTING_PODS
+        | {volume_restrictions.NAME, node_volume_limits.NAME}
     ),
+    ClusterEvent.CLAIM_ADDED: _VOLUMES | {volume_restrictions.NAME, node_volume_limits.NAME},
+    ClusterEvent.CLAIM_CHANGED: _VOLUMES,
+    ClusterEvent.VOLUME_ADDED: _VOLUMES,
+    ClusterEvent.VOLUME_CHANGED: _VOLUMES,
+    ClusterEvent.CLASS_ADDED: _VOLUMES,
+    ClusterEvent.CLASS_CHANGED: frozenset({volume_binding.NAME}),
+    ClusterEvent.CSI_NODE_ADDED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),
+    ClusterEvent.CSI_NODE_CHANGED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),
+    ClusterEvent.CSI_DRIVER_CHANGED: frozenset({volume_binding.NAME}),
+    ClusterEvent.CAPACITY_CHANGED: frozenset({volume_binding.NAME}),
+    ClusterEvent.ATTACHMENT_GONE: frozenset({node_volume_limits.NAME}),
 }
+
+
+@attrs.frozen(cache_hash=True)
+class Moved:
+    """What of a pod that came, went or changed can matter to others."""
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
+    anti_affinity: tuple[PodAffinityTerm, ...]
+
+
+@attrs.frozen(cache_hash=True)
+class Interest:
+    """What a refused pod counts other pods by, and what they may mean it by; equal for the replicas of a workload."""
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
+    selectors: tuple[LabelSelector, ...]
+    terms: tuple[PodAffinityTerm, ...]
+
+    def concerns(self, other: Moved) -> bool:
+        """Tell whether the other pod may be one of those that count."""
+        return (
+            (other.namespace == self.namespace and any(s.matches(dict(other.labels)) for s in self.selectors))
+            or any(_may_mean(term, other.namespace, other.labels) for term in self.terms)
+            or any(_may_mean(term, self.namespace, self.labels) for term in other.anti_affinity)
+        )
+
+
+def moved(pod: Pod) -> Moved:
+    """Return what of a pod can matter to others."""
+    return Moved(pod.namespace, frozenset(pod.labels.items()), pod.constraints.anti_affinity)
+
+
+def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
+    """Return which pods matter to one that these plugins refused; None if none of them counts pods."""
+    if not plugins & _COUNTING_PODS:
+        return None
+    constraints = pod.constraints
+    return Interest(
+        namespace=pod.namespace,
+        labels=frozenset(pod.labels.items()),
+        selectors=tuple({c.selector: None for c in constraints.spread if c.hard and c.selector is not None}),
+        terms=(*constraints.affinity, *constraints.anti_affinity),
+    )
+
+
+def may_help(
+    event: ClusterEvent,
+    happened_to: AbstractSet[Moved | None],
+    plugins: frozenset[str],
+    interest: Interest | None,
+    *,
+    local: Callable[[frozenset[str]], bool] = bool,
+) -> bool:
+    """
+    Tell whether an event may help a pod that these plugins refused.
+
+    For plugins that count pods it matters which pods it happened to; where that is not told (None), or they are too
+    many, it may help. Of the others `local` is asked, which knows the nodes it happened to.
+    """
+    if not plugins:
+        return True
+    helped = plugins & MAY_HELP[event]
+    counting = helped & _COUNTING_PODS
+    if counting and (interest is None or len(happened_to) > MOST_ASKED):
+        return True
+    if counting and interest is not None and any(pod is None or interest.concerns(pod) for pod in happened_to):
+        return True
+    return helped != counting and local(helped - counting)
+
+
+def _may_mean(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
+    """Tell whether a term may mean a pod; which namespaces a selector means is not known here, so it may mean any."""
+    if term.selector is None or not term.selector.matches(dict(labels)):
+        return False
+    return term.namespace_selector is not None or namespace in term.namespaces
 
 
 def node_events(old: Node, new: Node) -> Iterator[ClusterEvent]:

@@ -21,12 +21,14 @@ class Refusal:
 
     Attributes:
         unresolvable: evicting pods from these nodes would not help (`UnschedulableAndUnresolvable`).
+        hopeless: any new node would be refused as well.
     """
 
     plugin: str
     reason: str
     nodes: NodeSet
     unresolvable: bool = False
+    hopeless: bool = False
 
 
 @attrs.frozen

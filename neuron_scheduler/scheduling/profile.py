@@ -5,11 +5,15 @@ Filters run in kube-scheduler's order, so that a node is counted under the reaso
 Preferences are lexicographic: each narrows the best of the ones before it, so the choice can be explained.
 """
 
+from collections.abc import Sequence
+
 import attrs
 
+from neuron_scheduler.scheduling import wishes
 from neuron_scheduler.scheduling.framework import Filter, Preference, PreFilter
 from neuron_scheduler.scheduling.plugins import (
     dynamic_resources,
+    image_locality,
     inter_pod_affinity,
     neuron_topology,
     node_affinity,
@@ -17,9 +21,12 @@ from neuron_scheduler.scheduling.plugins import (
     node_ports,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     taint_toleration,
     volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
 
 
@@ -33,22 +40,42 @@ class Profile:
     preferences: tuple[Preference, ...]
 
 
-def default_profile(scheduler_name: str, *, trusting: bool = False) -> Profile:
+def _preferences(*, trusting: bool) -> dict[str, Preference]:
+    """Return every preference by the name it has in a configuration file, the most important first."""
+    return {
+        "TaintToleration": taint_toleration.prefer,
+        "WeightedTerms": wishes.prefer,
+        "AvoidNeuronNodes": neuron_topology.prefer_without_neuron,
+        "DefaultTopologySpread": pod_topology_spread.prefer_by_default,
+        "SmallestBlock": neuron_topology.SmallestBlock(trusting),
+        "LeastAllocated": node_resources_fit.prefer_least_allocated,
+        "ImageLocality": image_locality.prefer,
+    }
+
+
+PREFERENCES: tuple[str, ...] = tuple(_preferences(trusting=False))
+
+
+def default_profile(
+    scheduler_name: str, *, trusting: bool = False, preferences: Sequence[str] = PREFERENCES
+) -> Profile:
     """
     Return the profile that serves Neuron pods.
 
     Args:
         scheduler_name: the pods' `spec.schedulerName`.
         trusting: unknown Neuron allocations count by number only (`--unknown-allocations=count-only`).
+        preferences: out of `PREFERENCES`, the most important first; what is not named has no say.
     """
+    by_name = _preferences(trusting=trusting)
     return Profile(
         scheduler_name=scheduler_name,
         pre_filters=(
             neuron_topology.pre_filter,
             node_affinity.pre_filter,
+            volume_restrictions.pre_filter,
             volume_binding.pre_filter,
-            pod_topology_spread.pre_filter,
-            inter_pod_affinity.pre_filter,
+            volume_zone.pre_filter,
             dynamic_resources.pre_filter,
         ),
         filters=(
@@ -61,12 +88,12 @@ def default_profile(scheduler_name: str, *, trusting: bool = False) -> Profile:
             neuron_topology.filter_counts,
             node_resources_fit.filter_nodes,
             neuron_topology.FreeBlock(trusting),
+            volume_restrictions.filter_nodes,
+            node_volume_limits.filter_nodes,
+            volume_binding.filter_nodes,
+            volume_zone.filter_nodes,
+            pod_topology_spread.filter_nodes,
+            inter_pod_affinity.filter_nodes,
         ),
-        preferences=(
-            taint_toleration.prefer,
-            node_affinity.prefer,
-            neuron_topology.prefer_without_neuron,
-            neuron_topology.SmallestBlock(trusting),
-            node_resources_fit.prefer_least_allocated,
-        ),
+        preferences=tuple(by_name[name] for name in preferences),
     )

@@ -6,7 +6,8 @@ The pods that wait: active, in backoff, unschedulable, gated.
 
 Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`. Time is an argument, in seconds of any clock that never
 jumps. Events are only noted when they happen and take effect at the next `pop`, so a burst of deletions moves each
-waiting pod once. Waiting pods stand in groups of equal (refusing plugins, request): an event looks at groups.
+waiting pod once (`noted`). What happens while a long decision is being made is kept for its pod, and a pod for which
+others are being asked to leave is held until all of them have been asked.
 """
 
 import enum
@@ -17,9 +18,10 @@ from typing import Any
 
 import attrs
 
-from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.events import MAY_HELP, ClusterEvent
+from neuron_scheduler.scheduling.events import ClusterEvent
+from neuron_scheduler.scheduling.hints import Change
+from neuron_scheduler.scheduling.noted import Group, Noted, group_of
 
 _FLUSH_PERIOD = 30.0
 
@@ -34,10 +36,6 @@ class Place(enum.Enum):
     IN_FLIGHT = "in_flight"
 
 
-Group = tuple[frozenset[str], NeuronRequest | None]
-NO_GROUP: Group = (frozenset(), None)
-
-
 @attrs.define(eq=False)
 class QueuedPod:
     """
@@ -48,7 +46,9 @@ class QueuedPod:
         first_active: when it could first have been scheduled, gated time left out.
         attempts: scheduling attempts so far.
         refusals, errors: what its backoff is counted from; a refusal forgets the errors.
-        group: who refused it last, and what it asks of the silicon.
+        group: who refused it last, and what it has in common with others in that.
+        held: nothing wakes it before its release.
+        missed: something that could have helped, or a change of its own, came while it was in flight or held.
         ticket: heap entries that carry another number are stale.
     """
 
@@ -59,7 +59,9 @@ class QueuedPod:
     attempts: int = 0
     refusals: int = 0
     errors: int = 0
-    group: Group = NO_GROUP
+    group: Group = attrs.field(factory=Group)
+    held: bool = False
+    missed: bool = False
     ticket: int = 0
 
 
@@ -88,7 +90,9 @@ class SchedulingQueue:
     _error_backoff: list[tuple[float, int, str]] = attrs.field(factory=list)
     _waiting: dict[Group, dict[str, QueuedPod]] = attrs.field(factory=dict)
     _counts: Counter[Place] = attrs.field(factory=Counter)
-    _events: set[ClusterEvent] = attrs.field(factory=set)
+    _noted: Noted = attrs.field(factory=Noted)
+    _deciding: QueuedPod | None = None
+    _meanwhile: Noted = attrs.field(factory=Noted)
     _tickets: int = 0
     _next_flush: float = 0.0
 
@@ -99,12 +103,12 @@ class SchedulingQueue:
         """How many pods wait at a place."""
         return self._counts[place]
 
-    def refused_by_plugin(self) -> Counter[str]:
-        """How many unschedulable pods each plugin refused (`scheduler_unschedulable_pods`)."""
-        counts: Counter[str] = Counter()
-        for (plugins, _), pods in self._waiting.items():
-            for plugin in plugins:
-                counts[plugin] += len(pods)
+    def refused_by_plugin(self) -> Counter[tuple[str, str]]:
+        """How many unschedulable pods of a scheduler name each plugin refused (`scheduler_unschedulable_pods`)."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for group, pods in self._waiting.items():
+            for plugin in group.plugins:
+                counts[plugin, group.scheduler_name] += len(pods)
         return counts
 
     def add(self, pod: Pod, now: float) -> None:
@@ -130,6 +134,8 @@ class SchedulingQueue:
             self._activate(queued, now, "SchedulingGatesEliminated")
         elif queued.place is Place.UNSCHEDULABLE and _bears_on_scheduling(before, pod):
             self._wake(queued, now, "PodUpdate")
+        elif queued.place is Place.IN_FLIGHT:
+            queued.missed |= _bears_on_scheduling(before, pod)
         elif queued.place is Place.ACTIVE and before.priority != pod.priority:
             self._activate(queued, now, "PodUpdate")
 
@@ -139,10 +145,40 @@ class SchedulingQueue:
         if queued is not None:
             self._leave(queued)
 
-    def note(self, event: ClusterEvent) -> None:
-        """Let an event wake, at the next `pop`, the pods it could help."""
+    def activate(self, uid: str, now: float) -> None:
+        """Give a refused pod another try, after its backoff: what it waited for has changed."""
+        queued = self._pods.get(uid)
+        if queued is not None and queued.place is Place.UNSCHEDULABLE:
+            self._wake(queued, now, "ForceActivate")
+
+    def release(self, uid: str, now: float) -> None:
+        """Hold a pod no longer; what could have helped it in the meantime wakes it now."""
+        queued = self._pods.get(uid)
+        if queued is not None and queued.held:
+            queued.held = False
+            if queued.missed:
+                self.activate(uid, now)
+
+    def note(self, event: ClusterEvent, *pods: Pod, on: Change | None = None) -> None:
+        """
+        Let an event wake, at the next `pop`, the pods it could help.
+
+        `pods` are those it happened to and `on` is the node it happened on, if they are known.
+        """
         if self._waiting:
-            self._events.add(event)
+            self._noted.note(event, pods, on)
+        if self._deciding is not None:
+            self._meanwhile.note(event, pods, on)
+
+    def note_storage(self, event: ClusterEvent, claim: str) -> None:
+        """As `note`, for something that concerns only the pods that use a claim; all of them without one."""
+        if not claim:
+            self.note(event)
+            return
+        if self._waiting:
+            self._noted.note_claim(event, claim)
+        if self._deciding is not None:
+            self._meanwhile.note_claim(event, claim)
 
     def pop(self, now: float) -> QueuedPod | None:
         """
@@ -157,18 +193,30 @@ class SchedulingQueue:
             return None
         self._move(queued, Place.IN_FLIGHT)
         queued.attempts += 1
+        queued.missed = False
         return queued
 
-    def unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
-        """Put a refused pod back: it waits for an event that could change a refusing plugin's mind."""
+    def keep_events(self, queued: QueuedPod) -> None:
+        """Keep what happens from now on for a popped pod whose decision takes a while, until it is put back."""
+        self._deciding, self._meanwhile = queued, Noted()
+
+    def unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float, *, held: bool = False) -> None:
+        """
+        Put a refused pod back: it waits for an event that could change a refusing plugin's mind.
+
+        Such an event may have come since it was popped. One that is `held` waits for its release first.
+        """
         if self._pods.get(queued.pod.uid) is not queued:
             return
         queued.refusals += 1
         queued.errors = 0
         queued.since = now
-        queued.group = (plugins, queued.pod.neuron)
+        queued.group = group_of(queued.pod, plugins)
+        queued.held = held
         self._move(queued, Place.UNSCHEDULABLE)
         self._waiting.setdefault(queued.group, {})[queued.pod.uid] = queued
+        if queued.missed or self._missed_by(queued):
+            self._wake(queued, now, "ScheduleAttemptFailure")
 
     def failed(self, queued: QueuedPod, now: float) -> None:
         """Put a pod back whose attempt ended in an error: it is tried again after its backoff."""
@@ -187,6 +235,13 @@ class SchedulingQueue:
 
     # Between the places
 
+    def _missed_by(self, queued: QueuedPod) -> bool:
+        """Tell whether something happened since the pod was popped that may help it."""
+        if self._deciding is not queued:
+            return False
+        self._deciding = None
+        return any(helped.means(queued.pod) for helped in self._meanwhile.helped((queued.group,)))
+
     def _activate(self, queued: QueuedPod, now: float, event: str) -> None:
         if queued.first_active is None:
             queued.first_active = now
@@ -201,7 +256,9 @@ class SchedulingQueue:
         heapq.heappush(heap, (self._expiry(queued), queued.ticket, queued.pod.uid))
 
     def _wake(self, queued: QueuedPod, now: float, event: str) -> None:
-        if self._expiry(queued) <= now:
+        if queued.held:
+            queued.missed = True
+        elif self._expiry(queued) <= now:
             self._activate(queued, now, event)
         else:
             self._into_backoff(queued, event)
@@ -229,12 +286,11 @@ class SchedulingQueue:
                 del self._waiting[queued.group]
 
     def _apply_events(self, now: float) -> None:
-        events, self._events = self._events, set()
-        for event in sorted(events, key=lambda e: e.value):
-            helped = MAY_HELP[event]
-            for group in [g for g in self._waiting if not g[0] or g[0] & helped]:
-                for queued in list(self._waiting[group].values()):
-                    self._wake(queued, now, event.value)
+        noted, self._noted = self._noted, Noted()
+        for helped in noted.helped(self._waiting.keys()):
+            for queued in list(self._waiting.get(helped.group, {}).values()):
+                if helped.means(queued.pod):
+                    self._wake(queued, now, helped.event.value)
 
     def _flush(self, now: float) -> None:
         for heap in (self._backoff, self._error_backoff):
@@ -277,4 +333,6 @@ def _bears_on_scheduling(before: Pod, after: Pod) -> bool:
         scheduled=before.scheduled,
         nominated_node_name=before.nominated_node_name,
         observed_generation=before.observed_generation,
+        started=before.started,
+        preempted=before.preempted,
     )

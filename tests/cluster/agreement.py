@@ -5,7 +5,6 @@ from typing import Any
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.labels import label
-from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.postings import Values
@@ -14,7 +13,6 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, PODS
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.plugins import (
-    inter_pod_affinity,
     neuron_topology,
     node_ports,
     node_resources_fit,
@@ -35,7 +33,6 @@ OF_NODES: tuple[Callable[[Node], Values], ...] = (
 )
 NUMBERS_OF_NODES = (node_resources_fit.allocatable_of(CPU), node_resources_fit.allocatable_of(NEURON_DEVICE))
 OF_ROWS: tuple[Callable[[NodeState], Values], ...] = (
-    inter_pod_affinity._borne,
     node_ports._taken,
     neuron_topology._has_unknown,
     neuron_topology._has_in_between,

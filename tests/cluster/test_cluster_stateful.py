@@ -29,8 +29,21 @@ NAMES = ("a", "b", "c", "d")
 TYPES = (("trn2.48xlarge", 4), ("trn2.48xlarge", 8), ("inf2.24xlarge", 2), ("inf2.xlarge", 2), ("", 0))
 TAINTS = ((), (Taint("t", Effect.NO_SCHEDULE),), (Taint("t", Effect.PREFER_NO_SCHEDULE), Taint("u", Effect.NO_EXECUTE)))
 PORTS = ((), (HostPort("TCP", 80),), (HostPort("TCP", 80, "10.0.0.1"), HostPort("UDP", 80)))
-LABELS_OF_NODES = ({}, {ZONE_LABEL: "x"}, {ZONE_LABEL: "y"}, {ZONE_LABEL: "x", "rack": "1"}, {"rack": "1"})
-LABELS_OF_PODS = ({}, {"app": "web"}, {"app": "db"}, {"app": "web", "rank": "1"}, {"rank": "1"})
+Labels = dict[str, str]
+LABELS_OF_NODES: tuple[Labels, ...] = (
+    {},
+    {ZONE_LABEL: "x"},
+    {ZONE_LABEL: "y"},
+    {ZONE_LABEL: "x", "rack": "1"},
+    {"rack": "1"},
+)
+LABELS_OF_PODS: tuple[Labels, ...] = (
+    {},
+    {"app": "web"},
+    {"app": "db"},
+    {"app": "web", "rank": "1"},
+    {"rank": "1"},
+)
 APART = PodAffinityTerm("zone", LabelSelector(), frozenset({"default"}))
 
 names = st.sampled_from(NAMES)
@@ -157,14 +170,14 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.pods.keys() - self.unreadable)
     @rule(pick=picks, labels=st.sampled_from(LABELS_OF_PODS), terminating=st.booleans())
-    def change_a_pod(self, pick: int, labels: dict[str, str], *, terminating: bool) -> None:
+    def change_a_pod(self, pick: int, labels: Labels, *, terminating: bool) -> None:
         """A bound pod gets other labels, or is being deleted; nothing else about it changes."""
         known = self.pods[chosen(self.pods.keys() - self.unreadable, pick)]
         self._see(attrs.evolve(known, labels=labels, terminating=terminating))
 
     @precondition(lambda self: self.nodes)
     @rule(pick=picks, labels=st.sampled_from(LABELS_OF_NODES))
-    def relabel_node(self, pick: int, labels: dict[str, str]) -> None:
+    def relabel_node(self, pick: int, labels: Labels) -> None:
         """A node moves to another domain; the rest of it stays."""
         known = self.nodes[chosen(self.nodes, pick)]
         kept = {key: value for key, value in known.labels.items() if key not in (ZONE_LABEL, "rack")}

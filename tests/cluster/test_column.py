@@ -82,3 +82,23 @@ def test_a_fork_is_independent(values: list[int]) -> None:
     fork.replace(0, values[0], 1 << 50)
     column.add(3, 1)
     assert (fork.value(0), column.value(0)) == (1 << 50, values[0] + 3)
+
+
+@given(values=rows, replacements=changes, factor=st.integers(0, 200), among=st.integers(0, (1 << 40) - 1))
+def test_arithmetic_is_that_of_a_list(
+    values: list[int], replacements: list[tuple[int, int]], factor: int, among: int
+) -> None:
+    """Extremes, masking, adding a multiple and taking from the highest agree with doing it one by one."""
+    column = column_of(values, replacements)
+    among &= (1 << len(values)) - 1
+    chosen = {s: v for s, v in enumerate(values) if among >> s & 1}
+    highest = max(chosen.values(), default=0)
+    assert (column.maximum(among), column.minimum(among)) == (highest, min(chosen.values(), default=0))
+    below, sums = column.taken_from(highest, among), column.fork()
+    sums.add_all(column, factor, among)
+    weights = dict(column.masked(among).weights())
+    for slot, number in enumerate(values):
+        assert column.masked(among).value(slot) == chosen.get(slot, 0)
+        assert below.value(slot) == (highest - number if slot in chosen else 0)
+        assert sums.value(slot) == number + factor * chosen.get(slot, 0)
+        assert sum(weight for weight, nodes in weights.items() if nodes >> slot & 1) == chosen.get(slot, 0)

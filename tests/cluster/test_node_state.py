@@ -14,12 +14,10 @@ from neuron_scheduler.cluster.node_state import (
 )
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import CPU, NEURON_CORE, NEURON_DEVICE, PODS
-from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.neuron.allocation import ALLOC_TIME
 from tests.builders import node, pod
 
 INF2 = node("n", "inf2.24xlarge")  # 6 devices of 2 cores
-APART = PodAffinityTerm("kubernetes.io/hostname", LabelSelector(), frozenset({"default"}))
 
 
 def row(*pods: Pod) -> NodeState:
@@ -80,9 +78,9 @@ def test_in_between(tenant: Pod, want: bool) -> None:
 
 
 def test_sums() -> None:
-    """Requests add up, pods are counted, ports and terms are borne as often as they are."""
+    """Requests add up, pods are counted, ports are taken as often as they are."""
     port = HostPort("TCP", 80)
-    pods = [pod(name, cpu=500, devices=1, host_ports=(port,), anti_affinity=(APART,), on="n") for name in "ab"]
+    pods = [pod(name, cpu=500, devices=1, host_ports=(port,), on="n") for name in "ab"]
     state = row(*pods)
     assert state.used == {CPU: 1000, NEURON_DEVICE: 2, PODS: 2}
     assert (state.free(CPU), state.free(NEURON_DEVICE), state.free(NEURON_CORE), state.free("none")) == (
@@ -91,7 +89,7 @@ def test_sums() -> None:
         12,
         0,
     )
-    assert (state.ports, state.anti_affinity) == ({port: 2}, {APART: 2})
+    assert state.ports == {port: 2}
     assert without_tenant(state, "uid-a").ports == {port: 1}
 
 
@@ -105,7 +103,7 @@ def test_coming_and_going_is_the_identity() -> None:
     """A pod leaves nothing behind, in any order, so the log stays empty and a rebuilt row is equal."""
     pods = [
         pod("a", cpu=500, devices=2, ids=(0, 1), host_ports=(HostPort("TCP", 80),), on="n"),
-        pod("b", cores=3, host_ports=(HostPort("TCP", 80), HostPort("UDP", 1)), anti_affinity=(APART,), on="n"),
+        pod("b", cores=3, host_ports=(HostPort("TCP", 80), HostPort("UDP", 1)), on="n"),
     ]
     first, second = row(*pods), row(*reversed(pods))
     assert first == second

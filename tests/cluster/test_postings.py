@@ -51,3 +51,14 @@ def test_a_fork_is_independent(values: list[Values], replacements: list[tuple[in
             values[slot] = new
     check(fork, before)
     check(postings, values)
+
+
+@given(values=rows, replacements=changes, nodes=st.integers(0, (1 << 45) - 1))
+def test_values_are_counted_among_nodes(
+    values: list[Values], replacements: list[tuple[int, Values]], nodes: int
+) -> None:
+    """A value counts once, however many of the nodes have it."""
+    postings = postings_of(values, replacements)
+    for among in (nodes, 0, (1 << 40) - 1):
+        have = {value for slot, one in enumerate(values) for value in one if among >> slot & 1}
+        assert postings.count_among(among) == len(have)

@@ -6,10 +6,20 @@ from neuron_scheduler.kube.rights import SCHEDULING, Right, leading
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
+from tests.end_to_end.claims import (
+    CLAIMS,
+    VOLUMES,
+    add_claim,
+    add_classes,
+    add_volume,
+    clear_storage,
+    selected_node,
+    with_claims,
+)
 from tests.end_to_end.process import ACQUIRED, BOUND, run_scheduler, until
 from tests.end_to_end.proxy import Fault, binding_of, run_proxy
 from tests.end_to_end.rights import audited, covers, granted
-from tests.end_to_end.workload import add_nodes, events_of, placed, refused
+from tests.end_to_end.workload import add_nodes, add_priority_classes, events_of, placed, refused, remove
 
 FOLLOWING = Right("watch", "leases", "coordination.k8s.io", "kube-system", "my-scheduler")
 
@@ -25,7 +35,8 @@ async def test_the_process_calls_exactly_what_it_may(
     """
     No request is refused or unforeseen, and no right is left unused, after a workload with all that can happen.
 
-    All that can happen: binding, refusal, a series of Events, a Binding whose answer was lost, waiting for the Lease.
+    All that can happen: binding, refusal, volumes, a series of Events, a Binding whose answer was lost, preemption,
+    waiting for the Lease.
     """
     begin = len(audited(audit_log))
 
@@ -39,15 +50,18 @@ async def test_the_process_calls_exactly_what_it_may(
         await placed(empty, "one", neuron=1)
         assert (await lost.answered())[0] == 201
         await first.line(BOUND, 'pod="default/one"')
+        await _waits_for_volumes(empty)
+        await add_priority_classes(empty, urgent=1000)
+        await create_pod(empty, pod_manifest("sixteen", neuron=16, priorityClassName="urgent"))
+        await events_of(empty, "one", "Preempted")
         # The first condition does not get through: the pod stays the same version, and the Event is counted on.
         proxy.add(Fault(lambda method, path: method == "PATCH" and path.endswith("/pods/seven/status"), refuse=404))
-        await create_pod(empty, pod_manifest("seven", neuron=7))
+        await create_pod(empty, pod_manifest("seven", neuron=7, nodeSelector={"changed": "yes"}))
         await events_of(empty, "seven", "FailedScheduling")
-        changed = {"spec": {"unschedulable": True}, "metadata": {"labels": {"changed": "yes"}}}
-        await empty.patch("/api/v1/nodes/trn1", changed)
+        await empty.patch("/api/v1/nodes/trn1", {"metadata": {"labels": {"changed": "yes"}}})
         (event,) = await events_of(empty, "seven", "FailedScheduling", met=lambda event: bool(event.get("series")))
         assert event["series"]["count"] == 2
-        await refused(empty, "seven", saying="unschedulable")
+        await refused(empty, "seven", saying="does not support")
         async with run_scheduler(account) as second:
             await until(second_follows)
             assert await first.stop() == 0
@@ -59,6 +73,21 @@ async def test_the_process_calls_exactly_what_it_may(
     mine = requests[begin:]
     assert not [str(right) for right in rights if not any(covers(right, r) for r in mine)], "never used"
     assert not [r["requestURI"] for r in mine if r["responseStatus"]["code"] == 403]
+
+
+async def _waits_for_volumes(api: RestClient) -> None:
+    """Let one pod be given a volume that is there and another one that is to be made; no controller binds either."""
+    await add_classes(api)
+    await add_volume(api, "static")
+    await api.patch(f"{VOLUMES}/static/status", {"status": {"phase": "Available"}})
+    await add_claim(api, "static")
+    await add_claim(api, "dynamic", "made")
+    for name in ("static", "dynamic"):
+        await create_pod(api, with_claims(name, name))
+    await api.wait_for(f"{VOLUMES}/static", lambda found: "claimRef" in found["spec"])
+    await api.wait_for(f"{CLAIMS}/dynamic", lambda found: selected_node(found) is not None)
+    await remove(api, "static", "dynamic")
+    await clear_storage(api)
 
 
 def is_review(request: Object) -> bool:

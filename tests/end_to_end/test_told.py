@@ -6,7 +6,7 @@ from functools import partial
 from tests.control_plane.objects import NEURON
 from tests.control_plane.rest import RestClient
 from tests.end_to_end.process import SchedulerProcess
-from tests.end_to_end.workload import PODS, add_nodes, condition_of, events_of, placed, refused, remove
+from tests.end_to_end.workload import PODS, add_nodes, condition_of, events_of, placed, refused
 
 ATTEMPTS = 'scheduler_schedule_attempts_total{profile="my-scheduler",result="unschedulable"}'
 
@@ -17,31 +17,31 @@ def _more(attempts: float, metrics: Mapping[str, float]) -> bool:
 
 async def test_a_condition_is_written_only_when_it_changes(api: RestClient, scheduler: SchedulerProcess) -> None:
     """Further attempts with the same answer, or with other numbers in it, leave the pod as it is."""
-    await add_nodes(scheduler, api, trn1="trn1.32xlarge", another="trn1.32xlarge")
-    await refused(api, "seven", neuron=7)
+    await add_nodes(scheduler, api, **dict.fromkeys(("a", "b", "c"), "trn1.32xlarge"))
+    await api.patch("/api/v1/nodes/a", {"metadata": {"labels": {"team": "blue"}}})
+    first = await refused(api, "seven", saying="1 Instance", neuron=7, nodeSelector={"team": "blue"})
     before = await api.get(f"{PODS}/seven")
-    for number in range(3):
+    for name in ("b", "c", "b"):
         attempts = (await scheduler.metrics())[ATTEMPTS]
-        await placed(api, f"passing-{number}", neuron=1)
-        await remove(api, f"passing-{number}")
+        await api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"team": "blue"}}})
         await scheduler.until(partial(_more, attempts))
-        if number == 1:
-            await api.delete("/api/v1/nodes/another")
-            await scheduler.until(lambda metrics: metrics['scheduler_cache_size{type="nodes"}'] == 1)
-    await scheduler.line('pod="default/seven"', "0/1 nodes are available: 1 Instance type trn1.32xlarge")
+        await api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"team": None}}})
+    await scheduler.line(
+        'pod="default/seven"', "0/3 nodes are available: 1 node(s) didn't match", "2 Instance type", count=3
+    )
     after = await api.get(f"{PODS}/seven")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert condition_of(after) == first
     assert len(await events_of(api, "seven", "FailedScheduling")) == 1
 
 
 async def test_a_changed_reason_is_told_at_once(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A cordon is another reason: condition and Event follow, and the transition time stays."""
+    """A label that was missing brings up another reason: condition and Event follow, and the transition time stays."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    first = await refused(api, "seven", neuron=7)
-    await api.patch("/api/v1/nodes/trn1", {"spec": {"unschedulable": True}})
-    await api.patch("/api/v1/nodes/trn1", {"metadata": {"labels": {"changed": "yes"}}})
-    second = await refused(api, "seven", saying="unschedulable")
-    assert second["message"] == "0/1 nodes are available: 1 node(s) were unschedulable."
+    first = await refused(api, "seven", neuron=7, nodeSelector={"team": "blue"})
+    assert first["message"].startswith("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.")
+    await api.patch("/api/v1/nodes/trn1", {"metadata": {"labels": {"team": "blue"}}})
+    second = await refused(api, "seven", saying="does not support")
     assert second["lastTransitionTime"] == first["lastTransitionTime"]
     assert len(await events_of(api, "seven", "FailedScheduling", count=2)) == 2
 

@@ -57,7 +57,7 @@ async def test_what_may_be_held_is_held(account: Path, empty: RestClient, proxy:
         await create_pod(empty, pod_manifest("slow", neuron=1))
         await scheduler.until(lambda metrics: metrics["neuron_scheduler_binds_unknown"] == 1)
         condition = await refused(empty, "all", neuron=6)
-        assert condition["message"] == f"0/1 nodes are available: 1 Insufficient {NEURON}."
+        assert condition["message"].startswith(f"0/1 nodes are available: 1 Insufficient {NEURON}. Capacity: 5 Neuron")
         assert ids_of(await placed(empty, "five", neuron=5)) in (tuple(range(1, 6)), tuple(range(5)))
         assert await scheduler.stop() == 0
         assert (await empty.get(LEASE))["spec"]["holderIdentity"] != ""

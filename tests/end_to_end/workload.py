@@ -62,6 +62,13 @@ async def add_nodes(scheduler: SchedulerProcess, api: RestClient, **types: str) 
     await scheduler.until(lambda metrics: metrics['scheduler_cache_size{type="nodes"}'] == before + len(types))
 
 
+async def add_priority_classes(api: RestClient, **values: int) -> None:
+    """Create priority classes, `name=value`, if they are not there."""
+    for name, value in values.items():
+        manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        await api.apply(manifest | {"value": value})
+
+
 async def placed(api: RestClient, name: str, **pod: Any) -> Object:
     """Create a pod (if there is something to create it from) and return it once it is bound."""
     if pod:

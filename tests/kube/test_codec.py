@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube.codec import Decoded, Malformed, decode_node, decode_pod
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.pod import HostPort, Pod, PodCondition
+from neuron_scheduler.model.node import Image, Node
+from neuron_scheduler.model.pod import HostPort, Owner, Pod, PodCondition
 from neuron_scheduler.model.selectors import Effect, Taint
 from tests.kube.objects import container, encoded, node, pod
 
@@ -41,6 +41,17 @@ def test_a_plain_pod() -> None:
     assert found.labels == {"app": "x"}
     assert not found.terminating
     assert not found.refusal
+
+
+def test_the_controller_among_the_owners() -> None:
+    """One owner controls the pod; the others are left out, and so are all where none does."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u"}
+    other = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "v"}
+    found = read(metadata={"ownerReferences": [other, {**owner, "controller": True}]}).owner
+
+    assert found == Owner("apps/v1", "ReplicaSet", "web")
+    assert read(metadata={"ownerReferences": [owner]}).owner is None
+    assert read().owner is None
 
 
 REQUESTS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
@@ -255,6 +266,11 @@ def test_a_node() -> None:
         "allocatable": {"cpu": "8", DEVICE: "16", "pods": "110"},
         "capacity": {"cpu": "8", DEVICE: "16", CORE: "32"},
         "conditions": [{"type": "NeuronHealth", "status": "True"}, {"type": "Ready", "status": "True"}],
+        "images": [
+            {"names": ["web@sha256:0", "web:1"], "sizeBytes": 70},
+            {"names": ["web@sha256:0", "web:1"], "sizeBytes": 70},
+            {"names": None},
+        ],
     }
     spec = {
         "unschedulable": True,
@@ -272,9 +288,22 @@ def test_a_node() -> None:
             allocatable={"cpu": 8000, DEVICE: 16, "pods": 110},
             capacity={DEVICE: 16, CORE: 32},
             neuron_unhealthy=True,
+            images=(Image(("web@sha256:0", "web:1"), 70), Image((), 0)),
         )
         == found
     )
+
+
+def test_nodes_with_the_same_images_share_them() -> None:
+    """An image is one object wherever it is, and a list too."""
+    status = {"images": [{"names": ["web:1"], "sizeBytes": 7}, {"names": ["db:1"], "sizeBytes": 5}]}
+    one, two = (decode_node(encoded(node(name, status=status))).value for name in "ab")
+    other = decode_node(encoded(node("c", status={"images": status["images"][:1]}))).value
+    assert isinstance(one, Node)
+    assert isinstance(two, Node)
+    assert isinstance(other, Node)
+    assert one.images is two.images
+    assert other.images[0] is one.images[0]
 
 
 @pytest.mark.parametrize(

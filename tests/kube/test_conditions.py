@@ -183,6 +183,32 @@ async def test_a_nomination() -> None:
     assert [seen.json["status"]["nominatedNodeName"] for seen in server.seen] == ["n1", None]
 
 
+async def test_a_nomination_stays_until_it_is_taken_back() -> None:
+    """A condition without a word about it leaves the nomination, and taking it back leaves the condition."""
+    async with writing(answer(), answer()) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="m", nominated="n1")
+        writer.set(POD, reason=UNSCHEDULABLE, message="another")
+        await settled(server, 1, writer)
+        writer.denominate(POD)
+        await settled(server, 2, writer)
+    told = [seen.json["status"] for seen in server.seen]
+    assert [status["nominatedNodeName"] for status in told] == ["n1", None]
+    assert [status["conditions"][0]["message"] for status in told] == ["another", "another"]
+
+
+async def test_a_nomination_from_before_a_restart_is_taken_back() -> None:
+    """What the pod's own status says is enough to know its condition; without one there is nothing to take back."""
+    pod = attrs.evolve(POD, nominated_node_name="n1", scheduled=PodCondition("False", UNSCHEDULABLE, "m"))
+    async with writing(answer()) as (server, writer):
+        writer.denominate(attrs.evolve(POD, uid="u2"))
+        writer.denominate(pod)
+        await settled(server, 1, writer)
+        await quiet()
+    (seen,) = server.seen
+    assert seen.json["status"]["nominatedNodeName"] is None
+    assert seen.json["status"]["conditions"][0]["message"] == "m"
+
+
 @pytest.mark.parametrize("failure", [reset, refuse(500), refuse(429)], ids=["reset", "500", "429"])
 async def test_out_of_reach_is_tried_again(failure: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A condition that autoscalers wait for is not given up."""

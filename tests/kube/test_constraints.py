@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from neuron_scheduler.kube import wire
-from neuron_scheduler.kube.constraints import constraints, tolerations
+from neuron_scheduler.kube.constraints import constraints, image_name, images, tolerations
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -16,8 +16,12 @@ from neuron_scheduler.model.selectors import (
     PodAffinityTerm,
     PreferredTerm,
     Requirement,
+    SpreadConstraint,
     Toleration,
 )
+from neuron_scheduler.model.volumes import InlineVolume
+
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 
 
 def read(**spec: Any) -> Constraints:
@@ -138,35 +142,128 @@ def test_pod_terms(sentence: str) -> None:
     assert ((want,), (want,)) == (found.affinity, found.anti_affinity)
 
 
-def test_spread_and_soft_constraints_are_counted() -> None:
-    """Hard spreading fails closed later; soft constraints are ignored and counted."""
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {}}]}
-    found = read(
-        topologySpreadConstraints=[
-            {"whenUnsatisfiable": "DoNotSchedule"},
-            {"whenUnsatisfiable": "ScheduleAnyway"},
-            {},
-        ],
-        affinity={"podAffinity": preferred, "podAntiAffinity": preferred},
-    )
+SPREADS: dict[str, tuple[dict[str, Any], SpreadConstraint]] = {
+    "what is left out has its default": (
+        {"labelSelector": {"matchLabels": {"app": "web"}}},
+        SpreadConstraint("zone", 1, hard=True, selector=WEB),
+    ),
+    "everything said": (
+        {
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "maxSkew": 5,
+            "labelSelector": {},
+            "minDomains": 3,
+            "nodeAffinityPolicy": "Ignore",
+            "nodeTaintsPolicy": "Honor",
+        },
+        SpreadConstraint(
+            "zone", 5, hard=False, selector=LabelSelector(), min_domains=3, honor_affinity=False, honor_taints=True
+        ),
+    ),
+    "no selector matches nothing, whatever keys there are": (
+        {"matchLabelKeys": ["app"]},
+        SpreadConstraint("zone", 1, hard=True, selector=None),
+    ),
+    "label keys are merged in with the pod's values, those it lacks left out": (
+        {"labelSelector": {}, "matchLabelKeys": ["app", "none"]},
+        SpreadConstraint("zone", 1, hard=True, selector=WEB),
+    ),
+    "what the API server has merged is not merged again": (
+        {
+            "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]},
+            "matchLabelKeys": ["app"],
+        },
+        SpreadConstraint("zone", 1, hard=True, selector=WEB),
+    ),
+}
 
-    assert (found.hard_spread, found.soft) == (2, 3)
+
+@pytest.mark.parametrize("sentence", SPREADS)
+def test_spread_constraints(sentence: str) -> None:
+    """Selector, policies and defaults as the API has them."""
+    found, want = SPREADS[sentence]
+    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **found}
+    spec = msgspec.convert({"topologySpreadConstraints": [constraint]}, wire.PodSpec)
+
+    assert constraints(spec, pod="p", namespace="default", pod_labels={"app": "web"}).spread == (want,)
+
+
+def test_a_skew_below_one_cannot_be_read() -> None:
+    """The API server refuses it, and a bound of 0 would mean every node."""
+    with pytest.raises(ValueError, match="maxSkew of a topology spread constraint is 0"):
+        read(topologySpreadConstraints=[{"topologyKey": "zone", "maxSkew": 0}])
+
+
+def test_preferred_pod_terms() -> None:
+    """They are terms with a weight; equal ones are one object."""
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": term}]}
+    web = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+    want = PodAffinityTerm("zone", web, frozenset({"default"}), weight=7)
+    found = read(affinity={"podAffinity": preferred, "podAntiAffinity": preferred})
+    again = read(affinity={"podAffinity": preferred})
+
+    assert (found.preferred_affinity, found.preferred_anti_affinity) == ((want,), (want,))
+    assert (found.affinity, found.anti_affinity) == ((), ())
+    assert again.preferred_affinity[0] is found.preferred_affinity[0]
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("web", "web:latest"),
+        ("web:1", "web:1"),
+        ("registry:5000/web", "registry:5000/web:latest"),
+        ("registry:5000/web:1", "registry:5000/web:1"),
+        ("web@sha256:0", "web@sha256:0"),
+        ("", ":latest"),
+    ],
+)
+def test_image_names(reference: str, name: str) -> None:
+    """A name without tag means `latest`, as kubelets report it."""
+    assert image_name(reference) == name
+
+
+def test_images() -> None:
+    """Init containers first, then containers; image volumes apart."""
+    spec = msgspec.convert(
+        {
+            "initContainers": [{"name": "i", "image": "init"}],
+            "containers": [{"name": "c", "image": "web:1"}, {"name": "d"}],
+            "volumes": [{"name": "v", "image": {"reference": "model"}}, {"name": "w", "emptyDir": {}}],
+        },
+        wire.PodSpec,
+    )
+    assert images(spec) == (("init:latest", "web:1", ":latest"), ("model:latest",))
 
 
 def test_volumes() -> None:
-    """Claims, generic ephemeral volumes and tying inline volumes are named; everything else is free."""
+    """Claims, ephemeral volumes and tying inline volumes are named, disks as CSI knows them; all else is free."""
     free = ["hostPath", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "csi", "nfs", "image"]
     found = read(
         volumes=[
             {"name": "data", "persistentVolumeClaim": {"claimName": "pvc"}},
             {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
-            {"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}},
+            {"name": "ebs", "awsElasticBlockStore": {"volumeID": "aws://eu-west-1a/vol-1", "readOnly": True}},
+            {"name": "gce", "gcePersistentDisk": {"pdName": "pd", "readOnly": True}},
+            {"name": "azure", "azureDisk": {"diskName": "d", "diskURI": "/disks/d"}},
+            {"name": "cinder", "cinder": {"volumeID": "c"}},
+            {"name": "portworx", "portworxVolume": {"volumeID": "p"}},
+            {"name": "disk", "iscsi": {"targetPortal": "t", "iqn": "q", "lun": 0}},
             *({"name": source.lower(), source: {}} for source in free),
         ],
         resourceClaims=[{"name": "neuron"}],
     )
 
     assert found.volume_claims == ("pvc", "p-scratch")
+    assert found.ephemeral_claims == ("p-scratch",)
+    assert found.disks == (
+        InlineVolume("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "vol-1"),
+        InlineVolume("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "pd", read_only=True),
+        InlineVolume("kubernetes.io/azure-disk", "disk.csi.azure.com", "/disks/d"),
+        InlineVolume("kubernetes.io/cinder", "cinder.csi.openstack.org", "c"),
+        InlineVolume("kubernetes.io/portworx-volume", "pxd.portworx.com", "p"),
+    )
     assert found.inline_volumes == ("disk",)
     assert found.resource_claims == ("neuron",)
 

@@ -75,6 +75,17 @@ async def test_one_event() -> None:
     assert not dropped
 
 
+async def test_the_pods_own_scheduler_reports() -> None:
+    """Each profile speaks under its own name; of other schedulers' pods the first one does."""
+    async with recording(*[answer(status=201)] * 3, controllers=("one", "two")) as (server, recorder, _):
+        for name in ("two", "one", "theirs"):
+            recorder.record(attrs.evolve(POD, uid=name, scheduler_name=name), note="0/1", **FAILED)
+        await recorder.drain(5)
+
+    told = [(seen.json["reportingController"], seen.json["reportingInstance"]) for seen in server.seen]
+    assert told == [("two", "two-host"), ("one", "one-host"), ("one", "one-host")]
+
+
 async def test_a_series() -> None:
     """The same again within six minutes, whatever the note says, is counted from 2 on in the same object."""
     clock = Clock()

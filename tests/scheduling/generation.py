@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, TypeVar
 
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
-from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Image, Node
+from neuron_scheduler.model.pod import HostPort, Owner, Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -20,9 +20,11 @@ from neuron_scheduler.model.selectors import (
     PodAffinityTerm,
     PreferredTerm,
     Requirement,
+    SpreadConstraint,
     Taint,
     Toleration,
 )
+from neuron_scheduler.model.workload import Workload
 from tests.builders import GI, node, pod
 
 T = TypeVar("T")
@@ -49,18 +51,29 @@ ASKED: tuple[Mapping[str, Any], ...] = (
 )
 REFUSED: tuple[Mapping[str, Any], ...] = (
     {"refusal": "two names of devices"},
-    {"hard_spread": 1},
     {"volume_claims": ("data",)},
     {"inline_volumes": ("disk",)},
     {"resource_claims": ("claim",)},
-    {"affinity": (PodAffinityTerm("zone", None),)},
 )
 KEYS = ("dedicated", "spot")
+LABELS: tuple[Mapping[str, str], ...] = ({}, {"app": "web"}, {"app": "web", "rank": "5"}, {"app": "db"})
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+RANKED = LabelSelector((Requirement("rank", Operator.IN, ("5",)),))
+NOT_DB = LabelSelector((Requirement("app", Operator.NOT_IN, ("db",)),))
+WEB_OR_DB = LabelSelector((Requirement("app", Operator.IN, ("web", "db")),))
+TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
+NO_TEAM = LabelSelector((Requirement("team", Operator.DOES_NOT_EXIST),))
+IMAGES = ("web:1", "db:1", "db@sha256:1", "proxy:latest")
+OWNERS = (None, Owner("apps/v1", "ReplicaSet", "web"), Owner("apps/v1", "ReplicaSet", "none"))
 
 
 def some_node(dice: Random, name: str) -> Node:
     """Return a node that may differ in anything a filter or a preference reads."""
-    labels = {ZONE_LABEL: dice.choice(["x", "y", None]), "rank": dice.choice(["5", "7", "+6", "1_0", None])}
+    labels = {
+        ZONE_LABEL: dice.choice(["x", "y", "y", None]),
+        HOSTNAME_LABEL: dice.choice([name, name, name, "a", None]),
+        "rank": dice.choice(["5", "7", "+6", "1_0", None]),
+    }
     return node(
         name,
         dice.choice(TYPES),
@@ -73,6 +86,7 @@ def some_node(dice: Random, name: str) -> Node:
         taints=_rarely(dice, lambda: _several(dice, _taint, 2), ()),
         unschedulable=dice.random() < 0.1,
         neuron_unhealthy=dice.random() < 0.1,
+        images=tuple(dict.fromkeys(_several(dice, _image, 3))),
         refusal="cannot be read" if dice.random() < 0.05 else "",
     )
 
@@ -89,7 +103,10 @@ def bound_pod(dice: Random, name: str) -> Pod:
         cpu=dice.choice([0, 500, 9_000]),
         memory=dice.choice([0, GI]),
         host_ports=_rarely(dice, lambda: _several(dice, _port, 2), ()),
-        anti_affinity=(_affinity(dice),) if dice.random() < 0.02 else (),
+        **_affinities(dice, often=0.1),
+        labels=dice.choice(LABELS),
+        namespace=dice.choice(["default", "default", "default", "other"]),
+        terminating=dice.random() < 0.1,
         **asked,
     )
 
@@ -98,7 +115,12 @@ def pending_pod(dice: Random, name: str) -> Pod:
     """Return a pod that uses any of the words a pod has."""
     return pod(
         name,
-        labels=dice.choice([{}, {"app": "web"}]),
+        labels=dice.choice(LABELS),
+        owner=dice.choice(OWNERS),
+        spread=_rarely(dice, lambda: _several(dice, spread_constraint, 2), ()),
+        namespace=dice.choice(["default", "default", "default", "other"]),
+        images=_several(dice, lambda dice: dice.choice(IMAGES), 2),
+        volume_images=_rarely(dice, lambda: ("web:1",), ()),
         cpu=dice.choice([0, 500, 9_000]),
         memory=dice.choice([0, GI]),
         requests={"vpc.amazonaws.com/efa": 1} if dice.random() < 0.05 else {},
@@ -107,6 +129,7 @@ def pending_pod(dice: Random, name: str) -> Pod:
         node_selector=_rarely(dice, lambda: dice.choice([{ZONE_LABEL: "x"}, {INSTANCE_TYPE_LABEL: "inf2.xlarge"}]), {}),
         required_terms=_rarely(dice, lambda: _several(dice, _term, 3), None),
         preferred_terms=tuple(PreferredTerm(dice.randint(1, 100), _term(dice)) for _ in range(dice.randint(0, 3))),
+        **_affinities(dice, often=0.2),
         **(dice.choice(REFUSED) if dice.random() < 0.05 else {}),
         **dice.choice(ASKED),
     )
@@ -158,6 +181,34 @@ def _field(dice: Random) -> Requirement:
     return Requirement("metadata.name", operator, (dice.choice((*NAMES, "none")),))
 
 
+def spread_constraint(dice: Random) -> SpreadConstraint:
+    """Return a constraint, hard or soft, on a few keys and selectors."""
+    return SpreadConstraint(
+        dice.choice([ZONE_LABEL, ZONE_LABEL, HOSTNAME_LABEL, "rank"]),
+        max_skew=dice.choice([1, 1, 2, 3]),
+        hard=dice.random() < 0.5,
+        selector=dice.choice([WEB, WEB, WEB, NOT_DB, LabelSelector(), None]),
+        min_domains=dice.choice([1, 1, 2, 3]),
+        honor_affinity=dice.random() < 0.7,
+        honor_taints=dice.random() < 0.3,
+    )
+
+
+def some_workloads(dice: Random) -> list[Workload]:
+    """Return a few Services and controllers; what they select differs or agrees."""
+    workloads = [
+        Workload(
+            "uid-rs", "apps/v1", "ReplicaSet", "default", "web", dice.choice([WEB, NOT_DB, LabelSelector(), None])
+        ),
+        Workload("uid-sts", "apps/v1", "StatefulSet", "other", "web", WEB),
+        Workload("uid-s1", "v1", "Service", "default", "s1", WEB),
+        Workload("uid-s2", "v1", "Service", "default", "s2", LabelSelector((*WEB.requirements, *RANKED.requirements))),
+        Workload("uid-s3", "v1", "Service", "other", "s3", RANKED),
+        Workload("uid-s4", "v1", "Service", "default", "s4", dice.choice([None, LabelSelector()])),
+    ]
+    return [workload for workload in workloads if dice.random() < 0.5]
+
+
 def _port(dice: Random) -> HostPort:
     return HostPort(dice.choice(["TCP", "UDP"]), dice.choice([80, 443]), dice.choice([_ANYWHERE, "::1", "10.0.0.1"]))
 
@@ -165,11 +216,28 @@ def _port(dice: Random) -> HostPort:
 _ANYWHERE = HostPort("TCP", 1).ip
 
 
+def some_namespaces(dice: Random) -> dict[str, Mapping[str, str]]:
+    """Return the namespaces that pods are in, and one that is empty, with labels."""
+    return {name: dice.choice([{}, {"team": "a"}, {"team": "b"}]) for name in ("default", "other", "empty")}
+
+
+def _affinities(dice: Random, *, often: float) -> dict[str, Any]:
+    return {
+        name: _several(dice, _affinity, 2)
+        for name in ("affinity", "anti_affinity", "preferred_affinity", "preferred_anti_affinity")
+        if dice.random() < often
+    }
+
+
 def _affinity(dice: Random) -> PodAffinityTerm:
-    web = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
     return PodAffinityTerm(
-        "zone",
-        dice.choice([None, LabelSelector(), web]),
-        frozenset(dice.choice([("default",), ("other",), ()])),
-        dice.choice([None, None, LabelSelector()]),
+        dice.choice([ZONE_LABEL, ZONE_LABEL, HOSTNAME_LABEL, "rank"]),
+        dice.choice([WEB, WEB, RANKED, NOT_DB, WEB_OR_DB, LabelSelector(), None]),
+        frozenset(dice.choice([("default",), ("default",), ("other",), ("default", "other"), ()])),
+        dice.choice([None, None, None, LabelSelector(), TEAM, NO_TEAM]),
+        weight=dice.choice([1, 7, 100]),
     )
+
+
+def _image(dice: Random) -> Image:
+    return Image((dice.choice(IMAGES), dice.choice(IMAGES)), dice.choice([20, 400, 900, 5_000]) << 20)

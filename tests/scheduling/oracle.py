@@ -6,7 +6,8 @@ nothing of `cluster` and `scheduling` but a sentence: no index, no running sum, 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 
 import attrs
 
@@ -14,12 +15,18 @@ from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
-from neuron_scheduler.model.selectors import Effect, Operator, PodAffinityTerm, Taint
+from neuron_scheduler.model.selectors import Effect, Operator, Taint
+from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.allocation import read
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
 from neuron_scheduler.scheduling.plugins import dynamic_resources
+from tests.scheduling import oracle_affinity
+from tests.scheduling.obvious import affine, forbidding, untolerated
+from tests.scheduling.oracle_affinity import Namespaces, affinity_refusals, image_eighths
+from tests.scheduling.oracle_spread import default_scores, spread_refusals, spread_shares
 
+NO_NAMESPACES: Namespaces = {}
 CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
 
 
@@ -44,45 +51,95 @@ class Machinery:
     in_between: bool
 
 
-def outcome(nodes: Iterable[Node], bound: Sequence[Pod], pod: Pod, *, trusting: bool = False) -> Outcome:
+def outcome(
+    nodes: Iterable[Node],
+    bound: Sequence[Pod],
+    pod: Pod,
+    *,
+    trusting: bool = False,
+    workloads: Sequence[Workload] = (),
+    namespaces: Namespaces = NO_NAMESPACES,
+) -> Outcome:
     """Return what the documents say must happen to a pod."""
     nodes = list(nodes)
-    there = {node.name for node in nodes}
-    refused = pod_reason([p for p in bound if p.node_name in there], pod)
+    refused = pod_reason(pod)
     if refused:
         return Outcome(pod_reason=refused)
     counts: Counter[str] = Counter()
-    feasible: list[tuple[tuple[object, ...], Node]] = []
+    feasible: list[Node] = []
     for node in nodes:
         here = [p for p in bound if p.node_name == node.name]
-        reasons = refusals(node, here, pod, trusting=trusting)
+        reasons = (
+            refusals(node, here, pod, trusting=trusting)
+            or spread_refusals(nodes, bound, pod, node)
+            or affinity_refusals(nodes, bound, pod, node, namespaces)
+        )
         counts.update(reasons)
         if not reasons:
-            feasible.append((merit(node, here, pod), node))
+            feasible.append(node)
     if not feasible:
         return Outcome(reasons=tuple(sorted(counts.items())))
-    best = min(feasible, key=lambda pair: pair[0])[1]
-    return Outcome(node_name=best.name, feasible=len(feasible))
+    among = wished_for(nodes, bound, pod, feasible, namespaces)
+    return Outcome(node_name=best(nodes, bound, pod, among, workloads).name, feasible=len(feasible))
 
 
-def pod_reason(bound: Sequence[Pod], pod: Pod) -> str:
-    """Return why the pod itself is refused, given the pods on nodes that are there; empty if it is not."""
+def wished_for(
+    nodes: Sequence[Node], bound: Sequence[Pod], pod: Pod, among: Sequence[Node], namespaces: Namespaces
+) -> list[Node]:
+    """Return the nodes that the owner of the pod, and of others, likes best, among the least discouraged."""
+    among = lowest(among, lambda node: discouragement(node, pod))
+    shares = [
+        affinity_shares(pod, among),
+        spread_shares(nodes, bound, pod, among),
+        oracle_affinity.affinity_shares(nodes, bound, pod, among, namespaces),
+    ]
+    return lowest(among, lambda node: -sum(share.get(node.name, Fraction(0)) for share in shares))
+
+
+def best(
+    nodes: Sequence[Node], bound: Sequence[Pod], pod: Pod, among: Sequence[Node], workloads: Sequence[Workload]
+) -> Node:
+    """Return the best of the nodes: each preference leaves those that it likes best."""
+    if pod.neuron is None:
+        among = lowest(among, lambda node: machine_of(node) is not None)
+    spread = default_scores(nodes, bound, pod, among, workloads)
+    among = lowest(among, lambda node: spread[node.name])
+    return min(among, key=lambda node: merit(nodes, node, [p for p in bound if p.node_name == node.name], pod))
+
+
+def lowest(among: Sequence[Node], key: Callable[[Node], Fraction | int]) -> list[Node]:
+    """Return all the nodes with the lowest key."""
+    bound = min(key(node) for node in among)
+    return [node for node in among if key(node) == bound]
+
+
+def discouragement(node: Node, pod: Pod) -> int:
+    """Return how many PreferNoSchedule taints the pod does not tolerate."""
+    taints = [t for t in node.taints if t.effect is Effect.PREFER_NO_SCHEDULE]
+    weighing = [t for t in pod.tolerations if t.effect in (None, Effect.PREFER_NO_SCHEDULE)]
+    return sum(not any(t.tolerates(taint) for t in weighing) for taint in taints)
+
+
+def affinity_shares(pod: Pod, among: Sequence[Node]) -> dict[str, Fraction]:
+    """Return how well each node serves preferred node affinity, the best 1."""
+    terms = pod.constraints.preferred_terms
+    weights = {n.name: sum(p.weight for p in terms if p.term.matches(n.labels, n.name)) for n in among}
+    highest = max(weights.values())
+    return {name: Fraction(weight, highest) for name, weight in weights.items() if highest}
+
+
+def pod_reason(pod: Pod) -> str:
+    """Return why the pod itself is refused; empty if it is not."""
     asked = pod.constraints
     named = names_allowed(pod)
     for wrong, reason in (
         (pod.refusal, pod.refusal),
         (named is not None and not named, "pod affinity terms conflict"),
-        (asked.volume_claims, "persistent volume claims and generic ephemeral volumes are not supported yet"),
-        (asked.inline_volumes, "in-tree inline volumes are not supported; use a PersistentVolumeClaim"),
         (
-            asked.hard_spread,
-            "topology spread constraints with whenUnsatisfiable: DoNotSchedule are not supported yet",
+            asked.inline_volumes,
+            "in-tree inline volumes that no CSI driver serves are not supported; use a PersistentVolumeClaim",
         ),
-        (asked.affinity or asked.anti_affinity, "required pod affinity and anti-affinity are not supported yet"),
-        (
-            any(keeps_away(term, pod) for other in bound for term in other.constraints.anti_affinity),
-            "required anti-affinity of an existing pod matches this pod, which is not supported yet",
-        ),
+        (asked.volume_claims, 'persistentvolumeclaim "data" not found'),
         (
             asked.resource_claims,
             dynamic_resources.REASON,
@@ -91,13 +148,6 @@ def pod_reason(bound: Sequence[Pod], pod: Pod) -> str:
         if wrong:
             return reason
     return ""
-
-
-def keeps_away(term: PodAffinityTerm, pod: Pod) -> bool:
-    """Tell whether a term may mean the pod; a namespace selector may select any namespace."""
-    if term.selector is None or not term.selector.matches(pod.labels):
-        return False
-    return pod.namespace in term.namespaces or term.namespace_selector is not None
 
 
 def names_allowed(pod: Pod) -> set[str] | None:
@@ -115,13 +165,12 @@ def refusals(node: Node, here: Sequence[Pod], pod: Pod, *, trusting: bool) -> li
     """Return why a node cannot take a pod: the reasons of the first that refuses, in kube-scheduler's order."""
     named = names_allowed(pod)
     cordon = [CORDON] if node.unschedulable else []
-    taints = [taint for taint in node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
     for refused, reason in (
         (named is not None and node.name not in named, "node(s) didn't satisfy plugin(s) [NodeAffinity]"),
         (node.refusal, "node(s) had an object that could not be read"),
         (untolerated(cordon, pod), "node(s) were unschedulable"),
         (pod.node_name not in ("", node.name), "node(s) didn't match the requested node name"),
-        (untolerated(taints, pod), "node(s) had untolerated taint(s)"),
+        (untolerated(forbidding(node), pod), "node(s) had untolerated taint(s)"),
         (not affine(node, pod), "node(s) didn't match Pod's node affinity/selector"),
         (
             any(clash(mine, theirs) for mine in pod.host_ports for other in here for theirs in other.host_ports),
@@ -131,19 +180,6 @@ def refusals(node: Node, here: Sequence[Pod], pod: Pod, *, trusting: bool) -> li
         if refused:
             return [reason]
     return illegal(node, pod) or lacking(node, here, pod) or no_block(node, here, pod, trusting=trusting)
-
-
-def untolerated(taints: Iterable[Taint], pod: Pod) -> list[Taint]:
-    """Return the taints that no toleration of the pod covers."""
-    return [taint for taint in taints if not any(t.tolerates(taint) for t in pod.tolerations)]
-
-
-def affine(node: Node, pod: Pod) -> bool:
-    """Tell whether the node selector and some required term match."""
-    terms = pod.constraints.required_terms
-    return all(node.labels.get(k) == v for k, v in pod.constraints.node_selector.items()) and (
-        terms is None or any(term.matches(node.labels, node.name) for term in terms)
-    )
 
 
 def clash(mine: HostPort, theirs: HostPort) -> bool:
@@ -219,14 +255,10 @@ def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, trusting: bool) -> li
     return [reason] if reason else []
 
 
-def merit(node: Node, here: Sequence[Pod], pod: Pod) -> tuple[object, ...]:
-    """Return what the preferences compare, the most important first; the smallest is the best."""
-    discouraging = [t for t in node.taints if t.effect is Effect.PREFER_NO_SCHEDULE]
-    weighing = [t for t in pod.tolerations if t.effect in (None, Effect.PREFER_NO_SCHEDULE)]
-    against = sum(not any(t.tolerates(taint) for t in weighing) for taint in discouraging)
-    weight = sum(p.weight for p in pod.constraints.preferred_terms if p.term.matches(node.labels, node.name))
-    left = silicon(node, here)
-    return (against, -weight, *of_silicon(node, here, pod, left), node.created, node.name, node.uid)
+def merit(nodes: Sequence[Node], node: Node, here: Sequence[Pod], pod: Pod) -> tuple[object, ...]:
+    """Return what the last preferences compare, the most important first; the smallest is the best."""
+    images = image_eighths(nodes, node, pod)
+    return (*of_silicon(node, here, pod, silicon(node, here)), -images, node.created, node.name, node.uid)
 
 
 def of_silicon(node: Node, here: Sequence[Pod], pod: Pod, left: Machinery | None) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Whatever the cluster and the pod, the decision from the indexes is the obvious one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import attrs
@@ -8,25 +8,35 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.allocation import annotations_for
 from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
 from tests.builders import node, pod
-from tests.scheduling.generation import NAMES, bound_pod, pending_pod, some_node
+from tests.scheduling.generation import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
 from tests.scheduling.harness import cluster_of
-from tests.scheduling.oracle import Outcome, outcome
+from tests.scheduling.oracle import NO_NAMESPACES, Outcome, outcome
+from tests.scheduling.oracle_affinity import Namespaces
 
 PROFILES = {trusting: default_profile("my-scheduler", trusting=trusting) for trusting in (False, True)}
 
 
 def unanimous(
-    cluster: Cluster, nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, *, trusting: bool = False
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    bound: Sequence[Pod],
+    pending: Pod,
+    *,
+    trusting: bool = False,
+    workloads: Sequence[Workload] = (),
+    namespaces: Namespaces = NO_NAMESPACES,
 ) -> Pod | None:
     """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
     found = schedule_pod(cluster, pending, PROFILES[trusting])
-    want = outcome(nodes, bound, pending, trusting=trusting)
+    want = outcome(nodes, bound, pending, trusting=trusting, workloads=workloads, namespaces=namespaces)
     if isinstance(found, FitError):
         assert Outcome(reasons=found.reasons, pod_reason=found.pod_reason) == want
         assert found.nodes == len(nodes)
@@ -61,8 +71,24 @@ def play(dice: Random) -> int:
     bound = [bound_pod(dice, f"bound-{i}") for i in range(dice.randint(0, 5))]
     trusting = dice.random() < 0.2
     cluster, count = cluster_of(nodes, bound), 0
+    workloads = some_workloads(dice)
+    for workload in workloads:
+        cluster.workloads.put(workload)
+    namespaces: dict[str, Mapping[str, str]] = {}
     for i in range(dice.randint(1, 6)):
-        assumed = unanimous(cluster, nodes, bound, pending_pod(dice, f"pod-{i}"), trusting=trusting)
+        if not i or dice.random() < 0.3:
+            namespaces = some_namespaces(dice)
+            for name, labels in namespaces.items():
+                cluster.namespaces.put(Namespace(f"uid-{name}", name, labels))
+        assumed = unanimous(
+            cluster,
+            nodes,
+            bound,
+            pending_pod(dice, f"pod-{i}"),
+            trusting=trusting,
+            workloads=workloads,
+            namespaces=namespaces,
+        )
         if assumed is not None:
             tenant = cluster.put_pod(assumed)
             assert (tenant.cores is None, tenant.problem) == (False, "")
@@ -86,7 +112,7 @@ def test_every_decision_is_the_obvious_one(dice: Random) -> None:
 @pytest.mark.parametrize("part", range(10))
 def test_every_decision_is_the_obvious_one_three_thousand_times(part: int) -> None:
     """The same with ordinary dice, so many times that rare cases meet."""
-    assert sum(play(Random(seed)) for seed in range(part * 300, part * 300 + 300)) > 200
+    assert sum(play(Random(seed)) for seed in range(part * 300, part * 300 + 300)) > 150
 
 
 def test_the_requested_node_name_is_obeyed() -> None:

@@ -5,9 +5,26 @@ from typing import Any
 import attrs
 import pytest
 
-from neuron_scheduler.model.selectors import Effect, Taint
-from neuron_scheduler.scheduling.events import MAY_HELP, ClusterEvent, node_events
-from tests.builders import node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import (
+    Effect,
+    LabelSelector,
+    Operator,
+    PodAffinityTerm,
+    Requirement,
+    SpreadConstraint,
+    Taint,
+)
+from neuron_scheduler.scheduling.events import (
+    MAY_HELP,
+    MOST_ASKED,
+    ClusterEvent,
+    interest_of,
+    may_help,
+    moved,
+    node_events,
+)
+from tests.builders import node, pod
 
 BEFORE = node("n", "trn1.32xlarge")
 E = ClusterEvent
@@ -49,6 +66,14 @@ def test_node_events(before: dict[str, Any], after: dict[str, Any], want: list[C
         (E.NODE_ALLOCATABLE, {"NodeResourcesFit", "NeuronTopology"}),
         (E.NODE_HEALTH, {"NeuronTopology"}),
         (E.ASSIGNED_POD_GONE, {"NodePorts", "NodeResourcesFit", "NeuronTopology", "InterPodAffinity"}),
+        *(
+            (event, {"PodTopologySpread", "InterPodAffinity"})
+            for event in (E.ASSIGNED_POD_ADDED, E.ASSIGNED_POD_LABELS)
+        ),
+        *((event, {"PodTopologySpread", "InterPodAffinity"}) for event in (E.ASSIGNED_POD_GONE, E.NODE_ADDED)),
+        (E.NODE_LABELS, {"PodTopologySpread", "InterPodAffinity"}),
+        (E.NAMESPACE_LABELS, {"InterPodAffinity"}),
+        *((event, {"PodTopologySpread"}) for event in (E.NODE_DELETED, E.NODE_TAINTS)),
     ],
 )
 def test_plugins_concerned(event: ClusterEvent, want: set[str]) -> None:
@@ -59,3 +84,73 @@ def test_plugins_concerned(event: ClusterEvent, want: set[str]) -> None:
 def test_every_event_is_known() -> None:
     """A new event must say whom it helps."""
     assert MAY_HELP.keys() == set(ClusterEvent)
+
+
+SPREAD = frozenset({"PodTopologySpread"})
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+COUNTING = pod(
+    labels={"app": "db"},
+    spread=(SpreadConstraint("zone", 1, hard=True, selector=WEB),),
+    affinity=(PodAffinityTerm("zone", WEB, frozenset({"near"})),),
+    anti_affinity=(PodAffinityTerm("zone", WEB, frozenset(), LabelSelector()),),
+)
+
+
+@pytest.mark.parametrize(
+    ("pending", "other", "want"),
+    [
+        pytest.param(COUNTING, pod(labels={"app": "web"}), True, id="its spread counts the other"),
+        pytest.param(COUNTING, pod(labels={"app": "db"}), False, id="other labels"),
+        pytest.param(
+            attrs.evolve(COUNTING, namespace="o"), pod(labels={"app": "db"}), False, id="no labels that matter"
+        ),
+        pytest.param(
+            pod(spread=COUNTING.constraints.spread), pod(labels={"app": "web"}, namespace="o"), False, id="elsewhere"
+        ),
+        pytest.param(
+            pod(affinity=COUNTING.constraints.affinity),
+            pod(labels={"app": "web"}, namespace="near"),
+            True,
+            id="affinity",
+        ),
+        pytest.param(pod(affinity=COUNTING.constraints.affinity), pod(labels={"app": "web"}), False, id="not there"),
+        pytest.param(
+            pod(anti_affinity=COUNTING.constraints.anti_affinity), pod(labels={"app": "web"}), True, id="perhaps meant"
+        ),
+        pytest.param(
+            pod(labels={"app": "web"}),
+            pod(anti_affinity=(PodAffinityTerm("zone", WEB, frozenset({"default"})),)),
+            True,
+            id="the other kept it away",
+        ),
+        pytest.param(
+            pod(labels={"app": "db"}),
+            pod(anti_affinity=(PodAffinityTerm("zone", WEB, frozenset({"default"})),)),
+            False,
+            id="the other kept others away",
+        ),
+    ],
+)
+def test_which_pods_matter(pending: Pod, other: Pod, *, want: bool) -> None:
+    """A pod refused by who is where is woken by those it counts, and by those that it was kept away by."""
+    interest = interest_of(pending, SPREAD)
+    for event in (E.ASSIGNED_POD_ADDED, E.ASSIGNED_POD_LABELS, E.ASSIGNED_POD_GONE):
+        assert may_help(event, {moved(other)}, SPREAD, interest) is want
+        assert may_help(event, {moved(other), None}, SPREAD, interest)
+        assert not may_help(E.NODE_HEALTH, {None}, SPREAD, interest)
+
+
+def test_other_plugins_do_not_ask_which_pod() -> None:
+    """A pod that also lacks cpu is helped by any pod that goes, and one that nobody refused by anything."""
+    plugins = SPREAD | {"NodeResourcesFit"}
+    stranger = {moved(pod(namespace="o"))}
+    assert may_help(E.ASSIGNED_POD_GONE, stranger, plugins, interest_of(COUNTING, plugins))
+    assert not may_help(E.ASSIGNED_POD_ADDED, stranger, plugins, interest_of(COUNTING, plugins))
+    assert interest_of(COUNTING, frozenset({"NodeResourcesFit"})) is None
+    assert may_help(E.NODE_HEALTH, {None}, frozenset(), None)
+
+
+def test_a_crowd_is_not_looked_through() -> None:
+    """So many pods at once may help everybody who counts pods."""
+    crowd = {moved(pod(labels={"n": str(i)})) for i in range(MOST_ASKED + 1)}
+    assert may_help(E.ASSIGNED_POD_ADDED, crowd, SPREAD, interest_of(COUNTING, SPREAD))

@@ -151,7 +151,8 @@ def test_an_event_wakes_those_it_could_help(event: ClusterEvent, want: list[str]
     for plugins in (AFFINITY, AFFINITY | FIT, FIT, frozenset[str]()):
         queue.unschedulable(popped(queue, 0.0), plugins, 0.0)
     assert queue.pop(1.0) is None
-    assert queue.refused_by_plugin() == {"NodeAffinity": 2, "NodeResourcesFit": 2}
+    name = pod().scheduler_name
+    assert queue.refused_by_plugin() == {("NodeAffinity", name): 2, ("NodeResourcesFit", name): 2}
     queue.note(event)
     assert sorted(drain(queue, 1.0)) == sorted([*want, "nobody"])
 

@@ -1,40 +1,131 @@
 """
-InterPodAffinity: not served yet, so pods whose placement it would decide are refused rather than placed wrongly.
+InterPodAffinity: near the pods that a pod's terms select, far from others, and what the pods already there say of it.
 
-That is a pod with required pod (anti-)affinity, and a pod that the required anti-affinity of a pod already placed may
-keep away. Borne terms are posted, so the question is asked once per distinct term, not per pod.
+Upstream: `plugins/interpodaffinity/{filtering,scoring}.go`. Matching pods are counted per domain of the term's label.
+Terms that placed pods bear are found by the incoming pod's labels, and their bearers counted per domain alike. Pods
+being deleted count.
 """
 
-from typing import cast
+from collections.abc import Iterable, Iterator, Sequence
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.labels import label
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.pods import Matching
+from neuron_scheduler.cluster.terms import Bearing
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import PodAffinityTerm
-from neuron_scheduler.scheduling.framework import PodRefusal
+from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
+from neuron_scheduler.scheduling.framework import Refusal
 
 NAME = "InterPodAffinity"
-OWN_TERMS = "required pod affinity and anti-affinity are not supported yet"
-BORNE_TERMS = "required anti-affinity of an existing pod matches this pod, which is not supported yet"
+NOT_NEAR = "node(s) didn't match pod affinity rules"
+NOT_APART = "node(s) didn't match pod anti-affinity rules"
+KEPT_AWAY = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+HARD_POD_AFFINITY_WEIGHT = 1
+"""What a placed pod's required affinity term that means the incoming pod is worth (`hardPodAffinityWeight`)."""
 
 
-def _borne(state: NodeState) -> Values:
-    return tuple(state.anti_affinity)
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes by the pod's affinity, then its anti-affinity, then the anti-affinity of pods already placed."""
+    refusals = []
+    near, apart = pod.constraints.affinity, pod.constraints.anti_affinity
+    if near:
+        fitting = _near(cluster, pod, near)
+        refusals.append(Refusal(NAME, NOT_NEAR, among & ~fitting, unresolvable=True))
+        among &= fitting
+    if apart:
+        crowded = _union(totals for term in apart for totals in _matching_pods(cluster, term))
+        refusals.append(Refusal(NAME, NOT_APART, among & crowded))
+        among &= ~crowded
+    refusals.append(
+        Refusal(NAME, KEPT_AWAY, among & _union(totals for _, totals in cluster.borne(Bearing.ANTI_AFFINITY, pod)))
+    )
+    return refusals
 
 
-def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:
-    """Refuse pods that required (anti-)affinity, their own or others', has a say about."""
-    if pod.constraints.affinity or pod.constraints.anti_affinity:
-        return PodRefusal(NAME, OWN_TERMS, hopeless=True)
-    terms = cluster.postings(_borne)
-    if terms.keyed and any(_may_match(cast(PodAffinityTerm, term), pod) for term in terms.values):
-        return PodRefusal(NAME, BORNE_TERMS, hopeless=True)
-    return None
+def wishes(cluster: Cluster, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+    """Yield the weights of preferred terms, the pod's own and those that mean it, once for every matching pod."""
+    for term in pod.constraints.preferred_affinity:
+        for totals in _matching_pods(cluster, term):
+            yield from _times(term.weight, totals)
+    for term in pod.constraints.preferred_anti_affinity:
+        for totals in _matching_pods(cluster, term):
+            yield from _times_less(term.weight, totals, among)
+    for _, totals in cluster.borne(Bearing.AFFINITY, pod):
+        yield from _times(HARD_POD_AFFINITY_WEIGHT, totals)
+    for term, totals in cluster.borne(Bearing.PREFERRED_AFFINITY, pod):
+        yield from _times(term.weight, totals)
+    for term, totals in cluster.borne(Bearing.PREFERRED_ANTI_AFFINITY, pod):
+        yield from _times_less(term.weight, totals, among)
 
 
-def _may_match(term: PodAffinityTerm, pod: Pod) -> bool:
-    """Tell whether a term may mean the pod; which namespaces a selector means is unknown, so it means all."""
-    if term.selector is None or not term.selector.matches(pod.labels):
-        return False
-    return term.namespace_selector is not None or pod.namespace in term.namespaces
+def _near(cluster: Cluster, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
+    """
+    Return the nodes that carry all keys and have, in the domain of each, a pod that matches all terms.
+
+    Where no such pod stands in any domain, a pod that matches its own terms is the first of its series, and the keys
+    suffice.
+    """
+    matching = _matching(cluster, terms)
+    keyed = near = cluster.live
+    anywhere = 0
+    for key in dict.fromkeys(term.topology_key for term in terms):
+        with_match = 0 if matching is None else cluster.totals(matching, key).positive
+        keyed &= cluster.node_postings(label(key)).keyed
+        near &= with_match
+        anywhere |= with_match
+    if not anywhere and matching is not None and matching.matches(pod):
+        return keyed
+    return near & keyed
+
+
+def _matching_pods(cluster: Cluster, term: PodAffinityTerm) -> Iterator[Column]:
+    """Yield how many pods match a term in each node's domain, if there can be any."""
+    matching = _matching(cluster, (term,))
+    if matching is not None:
+        yield cluster.totals(matching, term.topology_key)
+
+
+def _matching(cluster: Cluster, terms: Iterable[PodAffinityTerm]) -> Matching | None:
+    """Return which pods match all the terms; None if no pod can."""
+    selectors: dict[LabelSelector, None] = {}
+    namespaces: frozenset[str] | None = None
+    for term in terms:
+        if term.selector is None:
+            return None
+        selectors[term.selector] = None
+        meant = _namespaces(cluster, term)
+        if meant is not None:
+            namespaces = meant if namespaces is None else namespaces & meant
+    return Matching(tuple(selectors), namespaces, terminating=True)
+
+
+def _namespaces(cluster: Cluster, term: PodAffinityTerm) -> frozenset[str] | None:
+    """Return the names of the namespaces that a pod's own term means; None for all there are."""
+    selector = term.namespace_selector
+    if selector is None:
+        return term.namespaces
+    if not selector.requirements:
+        return None
+    selected = cluster.namespaces.selected(selector)
+    return selected | term.namespaces if term.namespaces else selected
+
+
+def _union(columns: Iterable[Column]) -> NodeSet:
+    nodes = 0
+    for totals in columns:
+        nodes |= totals.positive
+    return nodes
+
+
+def _times(weight: int, totals: Column) -> Iterator[tuple[int, NodeSet]]:
+    for number, nodes in totals.weights():
+        yield weight * number, nodes
+
+
+def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+    """Yield what ranks nodes as if the weight were taken away for each pod: it is given to the others."""
+    for number, nodes in totals.weights():
+        yield weight * number, among & ~nodes

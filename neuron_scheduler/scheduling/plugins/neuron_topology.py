@@ -14,9 +14,10 @@ from typing import cast
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.postings import Postings, Values
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -114,6 +115,21 @@ def _imbalance(state: NodeState) -> int:
     return abs(free_eighths(state, CPU, MEMORY) - silicon)
 
 
+def machines(cluster: Cluster) -> Postings:
+    """Return the nodes by their silicon."""
+    return cluster.node_postings(_machine)
+
+
+def free_units(cluster: Cluster, unit: Unit) -> Column:
+    """Return how many whole devices, or cores, nobody holds on each node."""
+    return cluster.column(_free_devices if unit is Unit.DEVICE else _free_cores)
+
+
+def not_certain(cluster: Cluster) -> NodeSet:
+    """Return the nodes whose free silicon is not what it seems: unhealthy, or with unknown holders."""
+    return cluster.node_postings(_unhealthy).keyed | cluster.postings(_has_unknown).keyed
+
+
 def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
     """Refuse pods whose request for Neuron contradicts itself."""
     return PodRefusal(NAME, pod.refusal, hopeless=True) if pod.refusal else None
@@ -128,13 +144,13 @@ def filter_counts(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusa
     request = pod.neuron
     if request is None:
         return NONE_REFUSED
-    machines = cluster.node_postings(_machine)
+    nodes_of = machines(cluster)
     refusals = []
-    for machine in cast(Sequence[Machine], machines.values):
+    for machine in cast(Sequence[Machine], nodes_of.values):
         sentence = illegal_count(machine, request)
         if sentence is not None:
             large_enough = cluster.node_column(allocatable_of(request.resource)).at_least(request.total)
-            refusals.append(Refusal(NAME, sentence, machines.get(machine) & large_enough & among, unresolvable=True))
+            refusals.append(Refusal(NAME, sentence, nodes_of.get(machine) & large_enough & among, unresolvable=True))
     return refusals
 
 
@@ -153,7 +169,7 @@ class FreeBlock:
         lacking = among & ~unhealthy & ~cluster.postings(block_level(request, self.trusting)).keyed
         if not (unhealthy or lacking):
             return NONE_REFUSED
-        free = cluster.column(_free_devices if request.unit is Unit.DEVICE else _free_cores)
+        free = free_units(cluster, request.unit)
         exhausted = lacking & ~free.at_least(request.total)
         doubtful = 0 if self.trusting else cluster.postings(_has_unknown).keyed & lacking & ~exhausted
         return [

@@ -1,14 +1,13 @@
 """
-NodeAffinity: nodeSelector, required node affinity as a filter, preferred node affinity as a weighted sum.
+NodeAffinity: nodeSelector, required node affinity as a filter, preferred node affinity as wishes.
 
 Upstream: `plugins/nodeaffinity/node_affinity.go`. A requirement on a label is a union of that label's postings;
 only Gt and Lt look at the label's distinct values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.model.pod import Pod
@@ -43,29 +42,28 @@ def filter_names(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
 
 def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes that do not match the node selector and at least one required term."""
+    fitting = fitting_nodes(cluster, pod, among)
+    return NONE_REFUSED if fitting == among else [Refusal(NAME, REASON, among & ~fitting, unresolvable=True)]
+
+
+def fitting_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes that match the pod's node selector and at least one required term."""
     constraints = pod.constraints
-    if not constraints.node_selector and constraints.required_terms is None:
-        return NONE_REFUSED
-    fitting = among
     for key, value in constraints.node_selector.items():
-        fitting &= cluster.node_postings(label(key)).get(value)
+        among &= cluster.node_postings(label(key)).get(value)
     if constraints.required_terms is not None:
-        fitting = _any_term(cluster, constraints.required_terms, fitting)
-    return [Refusal(NAME, REASON, among & ~fitting, unresolvable=True)]
+        among = any_term(cluster, constraints.required_terms, among)
+    return among
 
 
-def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes with the highest sum of weights of preferred terms."""
-    terms = pod.constraints.preferred_terms
-    if not terms:
-        return among
-    weights = Column()
-    for preferred in terms:
-        weights.add(preferred.weight, _matching(cluster, preferred.term, among))
-    return weights.highest(among)
+def wishes(cluster: Cluster, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+    """Yield the weight of each preferred term with the nodes that match it."""
+    for preferred in pod.constraints.preferred_terms:
+        yield preferred.weight, _matching(cluster, preferred.term, among)
 
 
-def _any_term(cluster: Cluster, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> NodeSet:
+def any_term(cluster: Cluster, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> NodeSet:
+    """Return the nodes that match at least one of the terms."""
     matching = 0
     for term in terms:
         matching |= _matching(cluster, term, among)

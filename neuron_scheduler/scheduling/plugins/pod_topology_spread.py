@@ -1,18 +1,168 @@
 """
-PodTopologySpread: hard constraints are not served yet, so pods that carry them are refused rather than placed
-wrongly.
+PodTopologySpread: no domain of a label may have many more matching pods than another (hard), or should (soft).
 
-Soft ones (`ScheduleAnyway`) are ignored; the scheduler counts the pods concerned.
+Upstream: `plugins/podtopologyspread/{common,filtering,scoring}.go`. A constraint has its *eligible* nodes: those that
+carry all keys of the pod's constraints of this kind, and that the constraint's policies let count. Matching pods by
+domain are a rollup, true as it is where no matching pod stands outside the eligible nodes; the domains in which one
+does are counted anew.
 """
 
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from math import log
+
+import attrs
+
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.labels import label
+from neuron_scheduler.cluster.nodeset import NodeSet, lowest_slot
+from neuron_scheduler.cluster.pods import Matching
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.framework import PodRefusal
+from neuron_scheduler.model.selectors import SpreadConstraint
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
 
 NAME = "PodTopologySpread"
-REASON = "topology spread constraints with whenUnsatisfiable: DoNotSchedule are not supported yet"
+REASON = "node(s) didn't match pod topology spread constraints"
+NO_LABEL = f"{REASON} (missing required label)"
+
+SYSTEM_DEFAULT = (
+    SpreadConstraint(HOSTNAME_LABEL, max_skew=3, hard=False, selector=None),
+    SpreadConstraint(ZONE_LABEL, max_skew=5, hard=False, selector=None),
+)
+"""What kube-scheduler assumes for a pod without constraints that belongs to a Service or a workload."""
+
+_FINENESS = 64
+"""Scores are counted in fractions of upstream's unit, which are integers on every machine."""
 
 
-def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
-    """Refuse pods with a hard spread constraint."""
-    return PodRefusal(NAME, REASON, hopeless=True) if pod.constraints.hard_spread else None
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes without the key of a hard constraint, and those whose domain has too many matching pods already."""
+    hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
+    if not hard:
+        return NONE_REFUSED
+    carrying = _carrying(cluster, hard)
+    refusals = []
+    for constraint in hard:
+        keyed = cluster.node_postings(label(constraint.topology_key)).keyed
+        crowded = _crowded(cluster, pod, constraint, _eligible(cluster, pod, constraint, carrying)) & keyed
+        refusals.append(Refusal(NAME, NO_LABEL, among & ~keyed, unresolvable=True))
+        refusals.append(Refusal(NAME, REASON, among & crowded))
+        among &= keyed & ~crowded
+    return refusals
+
+
+def wishes(cluster: Cluster, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+    """Yield weights that are the higher, the fewer matching pods there are; nodes without a soft key get none."""
+    soft = [constraint for constraint in pod.constraints.spread if not constraint.hard]
+    if not soft:
+        return
+    carrying = _carrying(cluster, soft)
+    scored = among & carrying
+    scores = _scores(cluster, pod, soft, scored=scored, carrying=carrying)
+    highest, lowest = scores.maximum(scored), scores.minimum(scored)
+    yield from scores.taken_from(highest, scored).weights()
+    yield (lowest if highest else 1), scored
+
+
+def prefer_by_default(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes that the system default likes best; pods with Neuron are packed, not spread."""
+    if pod.neuron is not None or pod.constraints.spread:
+        return among
+    selector = cluster.workloads.selector_of(pod)
+    if selector is None:
+        return among
+    constraints = [attrs.evolve(constraint, selector=selector) for constraint in SYSTEM_DEFAULT]
+    return _scores(cluster, pod, constraints, scored=among, carrying=cluster.live).lowest(among)
+
+
+def _carrying(cluster: Cluster, constraints: Sequence[SpreadConstraint]) -> NodeSet:
+    """Return the nodes that carry the keys of all the constraints."""
+    keyed = (cluster.node_postings(label(constraint.topology_key)).keyed for constraint in constraints)
+    return reduce(int.__and__, keyed, cluster.live)
+
+
+def _eligible(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, carrying: NodeSet) -> NodeSet:
+    """Return the nodes that the constraint's policies let count."""
+    if constraint.honor_affinity:
+        carrying = node_affinity.fitting_nodes(cluster, pod, carrying)
+    if constraint.honor_taints:
+        carrying &= ~taint_toleration.untolerated(cluster, pod)
+    return carrying
+
+
+def _crowded(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> NodeSet:
+    """Return the nodes whose domain would have too many more matching pods than the one that has the fewest."""
+    totals = _totals(cluster, pod, constraint, eligible)
+    lowest = totals.minimum(eligible)
+    if lowest and not _has_domains(cluster, constraint, eligible):
+        lowest = 0
+    itself = constraint.selector is not None and constraint.selector.matches(pod.labels)
+    return totals.at_least(lowest + constraint.max_skew - itself + 1)
+
+
+def _has_domains(cluster: Cluster, constraint: SpreadConstraint, eligible: NodeSet) -> bool:
+    """Tell whether there are as many eligible domains as the constraint wants."""
+    domains = cluster.node_postings(label(constraint.topology_key))
+    for _ in range(constraint.min_domains - 1):
+        if not eligible:
+            return False
+        eligible &= ~domains.get(_domain(cluster, constraint.topology_key, eligible))
+    return bool(eligible)
+
+
+def _scores(
+    cluster: Cluster, pod: Pod, constraints: Sequence[SpreadConstraint], *, scored: NodeSet, carrying: NodeSet
+) -> Column:
+    """Return upstream's score of the nodes `scored`: the more matching pods, the higher."""
+    scores = Column()
+    for constraint in constraints:
+        domains = cluster.node_postings(label(constraint.topology_key))
+        if constraint.topology_key == HOSTNAME_LABEL:
+            numbers, size = _counts(cluster, pod, constraint), scored.bit_count()
+        else:
+            numbers = _totals(cluster, pod, constraint, _eligible(cluster, pod, constraint, carrying))
+            size = domains.count_among(scored) + bool(scored & ~domains.keyed)
+        with_key = scored & domains.keyed
+        scores.add_all(numbers, round(_FINENESS * log(size + 2)), with_key)
+        scores.add(_FINENESS * (constraint.max_skew - 1), with_key)
+    return scores
+
+
+def _counts(cluster: Cluster, pod: Pod, constraint: SpreadConstraint) -> Column:
+    """Return how many matching pods there are on each node; an empty selector counts none."""
+    if constraint.selector is None or not constraint.selector.requirements:
+        return Column()
+    return cluster.counts(_matching(pod, constraint))
+
+
+def _totals(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> Column:
+    """Return how many matching pods there are on the eligible nodes of each node's domain."""
+    counts = _counts(cluster, pod, constraint)
+    domains = cluster.node_postings(label(constraint.topology_key))
+    outside = counts.positive & domains.keyed & ~eligible
+    if len(domains.values) == domains.keyed.bit_count():  # every node is a domain of its own
+        return counts.masked(eligible) if outside else counts
+    if not counts.positive:
+        return counts
+    totals = cluster.totals(_matching(pod, constraint), constraint.topology_key)
+    if outside:
+        totals = totals.fork()
+    while outside:
+        nodes = domains.get(_domain(cluster, constraint.topology_key, outside))
+        totals.flip(totals.value(lowest_slot(outside)) ^ counts.total(nodes & eligible), nodes)
+        outside &= ~nodes
+    return totals
+
+
+def _matching(pod: Pod, constraint: SpreadConstraint) -> Matching:
+    if constraint.selector is None:
+        raise ValueError("nothing matches without a selector")
+    return Matching((constraint.selector,), frozenset((pod.namespace,)), terminating=False)
+
+
+def _domain(cluster: Cluster, key: str, nodes: NodeSet) -> str:
+    """Return the domain of the first of the nodes."""
+    return cluster.row(lowest_slot(nodes)).node.labels[key]

@@ -35,10 +35,15 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     lists = cluster.node_postings(_forbidding)
     if not lists.keyed & among:
         return NONE_REFUSED
-    refused = lists.any_of(
+    return [Refusal(NAME, REASON, untolerated(cluster, pod) & among, unresolvable=True)]
+
+
+def untolerated(cluster: Cluster, pod: Pod) -> NodeSet:
+    """Return the nodes that have a NoSchedule or NoExecute taint which the pod does not tolerate."""
+    lists = cluster.node_postings(_forbidding)
+    return lists.any_of(
         taints for taints in lists.values if not tolerates_all(pod.tolerations, cast(tuple[Taint, ...], taints))
     )
-    return [Refusal(NAME, REASON, refused & among, unresolvable=True)]
 
 
 def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:

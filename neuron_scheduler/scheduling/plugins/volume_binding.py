@@ -1,23 +1,131 @@
 """
-VolumeBinding: volumes that decide where a pod may run are not served yet, so such pods are refused.
+VolumeBinding: every claim has its volume where the pod goes, or can get one there.
 
-Volumes that any node can mount (emptyDir, hostPath, configMap, secret, projected, NFS, inline CSI) are no concern
-here.
+Upstream: `plugins/volumebinding/{volume_binding,binder}.go`. A bound claim's volume says by its node affinity where it
+can be mounted. A claim that waits for its first consumer gets the smallest volume that serves it there, else one is
+provisioned, where the class allows it and the driver has room. Volumes are sets of nodes here, as selectors are.
 """
 
+from collections.abc import Sequence
+
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.framework import PodRefusal
+from neuron_scheduler.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.node_affinity import any_term
+from neuron_scheduler.scheduling.plugins.volume_restrictions import not_found
+from neuron_scheduler.scheduling.static_volumes import mountable, served, with_labels
 
 NAME = "VolumeBinding"
-CLAIMS = "persistent volume claims and generic ephemeral volumes are not supported yet"
-INLINE = "in-tree inline volumes are not supported; use a PersistentVolumeClaim"
+UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+NO_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
-def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
-    """Refuse pods with a claim or with an in-tree inline volume."""
-    if pod.constraints.volume_claims:
-        return PodRefusal(NAME, CLAIMS, hopeless=True)
-    if pod.constraints.inline_volumes:
-        return PodRefusal(NAME, INLINE, hopeless=True)
+def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:
+    """Refuse a pod with a claim that no node could serve as it is."""
+    claims = []
+    for name in pod.constraints.volume_claims:
+        claim = cluster.volumes.claim(f"{pod.namespace}/{name}")
+        ephemeral = name in pod.constraints.ephemeral_claims
+        if claim is None:
+            waiting = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+            return PodRefusal(NAME, waiting if ephemeral else not_found(name), hopeless=True)
+        reason = _unusable(claim, pod, ephemeral=ephemeral)
+        if reason:
+            return PodRefusal(NAME, reason, hopeless=True)
+        claims.append(claim)
+    for claim in claims:
+        if not claim.fully_bound and (claim.volume_name or not cluster.volumes.waits_for_consumer(claim)):
+            return PodRefusal(NAME, UNBOUND_IMMEDIATE, hopeless=True)
     return None
+
+
+def _unusable(claim: PersistentVolumeClaim, pod: Pod, *, ephemeral: bool) -> str:
+    if claim.lost:
+        return f'persistentvolumeclaim "{claim.name}" bound to non-existent persistentvolume "{claim.volume_name}"'
+    if claim.terminating:
+        return f'persistentvolumeclaim "{claim.name}" is being deleted'
+    if ephemeral and claim.owner != pod.uid:
+        return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+    return ""
+
+
+def claims_of(cluster: Cluster, pod: Pod) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
+    """Return the pod's claims that are bound, and those that wait for their first consumer."""
+    found = [cluster.volumes.claim(f"{pod.namespace}/{name}") for name in pod.constraints.volume_claims]
+    claims = [claim for claim in found if claim is not None]
+    return [c for c in claims if c.fully_bound], [c for c in claims if not c.fully_bound]
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes on which a claim has no volume and gets none, with every reason that a node gives."""
+    if not pod.constraints.volume_claims:
+        return NONE_REFUSED
+    bound, waiting = claims_of(cluster, pod)
+    return [
+        Refusal(NAME, reason, nodes, unresolvable=True)
+        for reason, nodes in (*_filter_bound(cluster, bound, among), *_filter_waiting(cluster, waiting, among))
+    ]
+
+
+def _filter_bound(
+    cluster: Cluster, claims: Sequence[PersistentVolumeClaim], among: NodeSet
+) -> Sequence[tuple[str, NodeSet]]:
+    """Go through the claims until one of them settles it for a node."""
+    elsewhere = 0
+    for claim in claims:
+        volume = cluster.volumes.volume(claim.volume_name)
+        if volume is None:
+            return [(NODE_CONFLICT, elsewhere), (NO_VOLUME, among)]
+        there = mountable(cluster, volume, among)
+        elsewhere |= among & ~there
+        among = there
+    return [(NODE_CONFLICT, elsewhere)]
+
+
+def _filter_waiting(
+    cluster: Cluster, claims: Sequence[PersistentVolumeClaim], among: NodeSet
+) -> Sequence[tuple[str, NodeSet]]:
+    """Refuse nodes where a claim finds no volume and none can be made."""
+    everywhere, crowded = among, 0
+    for claim in claims:
+        if claim.selected_node is not None:
+            slot = cluster.slot(claim.selected_node)
+            among &= 0 if slot is None else 1 << slot
+    selected = [(claim, among) for claim in claims if claim.selected_node is not None]
+    free = [claim for claim in claims if claim.selected_node is None]
+    lacking = [(claim, among & ~nodes) for claim, nodes in served(cluster, free, among)]
+    for claim, nodes in (*selected, *lacking):
+        for reason, refused in _filter_provisioning(cluster, claim, nodes & among):
+            crowded |= refused if reason == NO_SPACE else 0
+            among &= ~refused
+    return [(BIND_CONFLICT, everywhere & ~among & ~crowded), (NO_SPACE, crowded)]
+
+
+def _filter_provisioning(
+    cluster: Cluster, claim: PersistentVolumeClaim, among: NodeSet
+) -> Sequence[tuple[str, NodeSet]]:
+    """Refuse nodes for which the claim's class cannot make a volume."""
+    found = cluster.volumes.classes.get(claim.class_name)
+    if not among:
+        return []
+    if found is None or found.provisioner in ("", NO_PROVISIONER):
+        return [(BIND_CONFLICT, among)]
+    allowed = any_term(cluster, found.allowed_topologies, among) if found.allowed_topologies is not None else among
+    return [(BIND_CONFLICT, among & ~allowed), (NO_SPACE, allowed & ~_roomy(cluster, claim, found, allowed))]
+
+
+def _roomy(cluster: Cluster, claim: PersistentVolumeClaim, found: StorageClass, among: NodeSet) -> NodeSet:
+    """Return the nodes for which the driver has room, which is all of them if it does not publish how much it has."""
+    driver = cluster.volumes.drivers.get(found.provisioner)
+    if not claim.request or driver is None or not driver.storage_capacity:
+        return among
+    roomy = 0
+    for capacity in cluster.volumes.capacities.get(found.name, {}).values():
+        if capacity.topology is not None and capacity.largest is not None and capacity.largest >= claim.request:
+            roomy |= with_labels(cluster, capacity.topology, among)
+    return roomy

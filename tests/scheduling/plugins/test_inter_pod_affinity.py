@@ -1,58 +1,266 @@
-"""InterPodAffinity: what is not served yet is refused, the pod's own terms and those that others bear."""
+"""InterPodAffinity: near these pods, far from those, and what the pods already there say."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
 import pytest
 
+from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
+from neuron_scheduler.model.selectors import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    PodAffinityTerm as Term,
+    PreferredTerm,
+    Requirement,
+)
+from neuron_scheduler.scheduling.plugins.inter_pod_affinity import KEPT_AWAY, NAME, NOT_APART, NOT_NEAR
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, refusal, schedule
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
-OWN = "0/1 nodes are available: required pod affinity and anti-affinity are not supported yet."
-BORNE = (
-    "0/1 nodes are available: required anti-affinity of an existing pod matches this pod, which is not supported yet."
+DB = LabelSelector((Requirement("app", Operator.IN, ("db",)),))
+TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
+NO_TEAM = LabelSelector((Requirement("team", Operator.DOES_NOT_EXIST),))
+HERE = frozenset({"default"})
+NEAR_WEB = Term(ZONE_LABEL, WEB, HERE)
+NEAR_DB = Term(HOSTNAME_LABEL, DB, HERE)
+OF_WEB: Mapping[str, Any] = {"labels": {"app": "web"}}
+OF_DB: Mapping[str, Any] = {"labels": {"app": "db"}}
+
+# Nodes a1 and a2 are in zone a, b1 is in zone b, bare has no label at all.
+NODES = (
+    node("a1", labels={ZONE_LABEL: "a", HOSTNAME_LABEL: "a1"}, created=1),
+    node("a2", labels={ZONE_LABEL: "a", HOSTNAME_LABEL: "a2"}, created=2),
+    node("b1", labels={ZONE_LABEL: "b", HOSTNAME_LABEL: "b1"}, created=3),
+    node("bare", created=4),
 )
+NAMES = [each.name for each in NODES]
 
 
-def term(
-    selector: LabelSelector | None = WEB, *namespaces: str, of_namespaces: LabelSelector | None = None
-) -> PodAffinityTerm:
-    """Return a term on hostnames."""
-    return PodAffinityTerm("kubernetes.io/hostname", selector, frozenset(namespaces), of_namespaces)
+def feasible(pending: Pod, bound: Sequence[Pod]) -> tuple[list[str], dict[str, int]]:
+    """Return the nodes that take the pod, each asked with the others cordoned off, and the refusals of all."""
+    taking, reasons = [], dict[str, int]()
+    for name in NAMES:
+        cluster = cluster_of(
+            [attrs.evolve(each, unschedulable=each.name != name) for each in NODES],
+            bound,
+        )
+        for namespace, team in (("default", {}), ("other", {"team": "a"})):
+            cluster.namespaces.put(Namespace(namespace, namespace, team))
+        if schedule(cluster, pending) == (name, ()):
+            taking.append(name)
+        else:
+            for reason, count in refusal(cluster, pending).reasons:
+                if reason != "node(s) were unschedulable":
+                    reasons[reason] = reasons.get(reason, 0) + count
+    return taking, reasons
 
 
-@pytest.mark.parametrize("pending", [pod(affinity=(term(),)), pod(anti_affinity=(term(),))])
-def test_own_terms_are_refused(pending: Pod) -> None:
-    """Placing such a pod by anything else would be wrong."""
-    found = refusal(cluster_of([node("n")]), pending)
-    assert (found.text, found.hopeless) == (OWN, True)
+FILTERS: dict[str, tuple[Mapping[str, Any], Sequence[Pod], list[str], dict[str, int]]] = {
+    "near a matching pod of the zone": (
+        {"affinity": (NEAR_WEB,)},
+        [pod("w", on="a1", **OF_WEB)],
+        ["a1", "a2"],
+        {NOT_NEAR: 2},
+    ),
+    "a pod that is being deleted counts": (
+        {"affinity": (NEAR_WEB,)},
+        [pod("w", on="b1", terminating=True, **OF_WEB)],
+        ["b1"],
+        {NOT_NEAR: 3},
+    ),
+    "a pod of another namespace does not": (
+        {"affinity": (NEAR_WEB,)},
+        [pod("w", on="a1", namespace="other", **OF_WEB)],
+        [],
+        {NOT_NEAR: 4},
+    ),
+    "unless the term names it": (
+        {"affinity": (attrs.evolve(NEAR_WEB, namespaces=frozenset({"other"})),)},
+        [pod("w", on="a1", namespace="other", **OF_WEB)],
+        ["a1", "a2"],
+        {NOT_NEAR: 2},
+    ),
+    "or selects it by its labels": (
+        {"affinity": (Term(ZONE_LABEL, WEB, namespace_selector=TEAM),)},
+        [pod("w", on="a1", namespace="other", **OF_WEB), pod("v", on="b1", **OF_WEB)],
+        ["a1", "a2"],
+        {NOT_NEAR: 2},
+    ),
+    "or means all namespaces": (
+        {"affinity": (Term(ZONE_LABEL, WEB, namespace_selector=LabelSelector()),)},
+        [pod("w", on="b1", namespace="unheard-of", **OF_WEB)],
+        ["b1"],
+        {NOT_NEAR: 3},
+    ),
+    "a namespace that is not known has no labels, and a pod's own term does not select it": (
+        {"affinity": (Term(ZONE_LABEL, WEB, namespace_selector=NO_TEAM),)},
+        [pod("w", on="b1", namespace="unheard-of", **OF_WEB)],
+        [],
+        {NOT_NEAR: 4},
+    ),
+    "one pod must match all terms": (
+        {"affinity": (NEAR_WEB, attrs.evolve(NEAR_DB, topology_key=ZONE_LABEL))},
+        [pod("w", on="a1", **OF_WEB), pod("d", on="a2", **OF_DB)],
+        [],
+        {NOT_NEAR: 4},
+    ),
+    "the first of a series goes anywhere with all keys": (
+        {"affinity": (NEAR_WEB, attrs.evolve(NEAR_WEB, topology_key=HOSTNAME_LABEL)), **OF_WEB},
+        [],
+        ["a1", "a2", "b1"],
+        {NOT_NEAR: 1},
+    ),
+    "a matching pod on a node without the key does not end the beginning": (
+        {"affinity": (NEAR_WEB,), **OF_WEB},
+        [pod("w", on="bare", **OF_WEB)],
+        ["a1", "a2", "b1"],
+        {NOT_NEAR: 1},
+    ),
+    "the second of a series joins the first": (
+        {"affinity": (NEAR_WEB,), **OF_WEB},
+        [pod("w", on="b1", **OF_WEB)],
+        ["b1"],
+        {NOT_NEAR: 3},
+    ),
+    "a term without a selector matches nobody, not even the pod itself": (
+        {"affinity": (Term(ZONE_LABEL, None, HERE),)},
+        [pod("w", on="b1", **OF_WEB)],
+        [],
+        {NOT_NEAR: 4},
+    ),
+    "far from a matching pod of the zone; a node without the key passes": (
+        {"anti_affinity": (NEAR_WEB,)},
+        [pod("w", on="a1", **OF_WEB)],
+        ["b1", "bare"],
+        {NOT_APART: 2},
+    ),
+    "each term of anti-affinity counts on its own": (
+        {"anti_affinity": (NEAR_WEB, NEAR_DB)},
+        [pod("w", on="a1", **OF_WEB), pod("d", on="b1", **OF_DB)],
+        ["bare"],
+        {NOT_APART: 3},
+    ),
+    "a placed pod keeps others away from its zone": (
+        OF_WEB,
+        [pod("w", on="a2", anti_affinity=(NEAR_WEB,))],
+        ["b1", "bare"],
+        {KEPT_AWAY: 2},
+    ),
+    "on a node without the key it keeps nobody away": (
+        OF_WEB,
+        [pod("w", on="bare", anti_affinity=(NEAR_WEB,))],
+        NAMES,
+        {},
+    ),
+    "it means only whom it selects": (OF_DB, [pod("w", on="a2", anti_affinity=(NEAR_WEB,))], NAMES, {}),
+    "in its own namespace": (
+        {**OF_WEB, "namespace": "other"},
+        [pod("w", on="a2", anti_affinity=(NEAR_WEB,))],
+        NAMES,
+        {},
+    ),
+    "or in those with the labels": (
+        {**OF_WEB, "namespace": "other"},
+        [pod("w", on="a2", anti_affinity=(Term(HOSTNAME_LABEL, WEB, namespace_selector=TEAM),))],
+        ["a1", "b1", "bare"],
+        {KEPT_AWAY: 1},
+    ),
+    "a namespace that is not known has no labels": (
+        {**OF_WEB, "namespace": "unheard-of"},
+        [pod("w", on="a2", anti_affinity=(Term(HOSTNAME_LABEL, WEB, namespace_selector=NO_TEAM),))],
+        ["a1", "b1", "bare"],
+        {KEPT_AWAY: 1},
+    ),
+    "a node is counted under the first reason": (
+        {"affinity": (NEAR_WEB,), "anti_affinity": (NEAR_DB,), **OF_WEB},
+        [
+            pod("w", on="a1", **OF_WEB),
+            pod("d", on="a2", **OF_DB),
+            pod("k", on="a1", anti_affinity=(attrs.evolve(NEAR_WEB, topology_key=HOSTNAME_LABEL),)),
+        ],
+        [],
+        {NOT_NEAR: 2, NOT_APART: 1, KEPT_AWAY: 1},
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("borne", "matches"),
-    [
-        pytest.param(term(WEB, "default"), True, id="this namespace, these labels"),
-        pytest.param(term(LabelSelector(), "default"), True, id="an empty selector means all"),
-        pytest.param(term(WEB, of_namespaces=LabelSelector()), True, id="any namespace"),
-        pytest.param(
-            term(WEB, "other", of_namespaces=WEB), True, id="a namespace selector may mean any, since nobody looked"
-        ),
-        pytest.param(term(WEB, "other"), False, id="another namespace"),
-        pytest.param(term(None, "default"), False, id="no selector means nobody"),
-    ],
-)
-def test_borne_terms_are_refused(borne: PodAffinityTerm, matches: bool) -> None:
-    """A pod that an existing pod may want to be far from waits until that one is gone; its labels may save it."""
-    bearer = pod("bearer", anti_affinity=(borne,), on="n")
-    cluster = cluster_of([node("n")], [bearer])
-    if matches:
-        found = refusal(cluster, pod(labels={"app": "web"}))
-        assert (found.text, found.hopeless) == (BORNE, True)
-        cluster.remove_pod(bearer.uid)
-    assert schedule(cluster, pod(labels={"app": "web"})) == ("n", ())
+@pytest.mark.parametrize("sentence", FILTERS)
+def test_filters(sentence: str) -> None:
+    """Which nodes take the pod, and why the others do not."""
+    asked, bound, want, reasons = FILTERS[sentence]
+    assert feasible(pod(**asked), bound) == (want, reasons)
 
 
-def test_other_labels_are_not_meant() -> None:
-    """The selector decides."""
-    cluster = cluster_of([node("n")], [pod("bearer", anti_affinity=(term(WEB, "default"),), on="n")])
-    assert schedule(cluster, pod(labels={"app": "db"})) == ("n", ())
+def test_a_refusal_can_buy_nodes() -> None:
+    """A new node could be far from everybody, so the condition says Unschedulable."""
+    found = refusal(cluster_of(NODES[:1], [pod("w", on="a1", **OF_WEB)]), pod(anti_affinity=(NEAR_WEB,)))
+    assert found.text == f"0/1 nodes are available: 1 {NOT_APART}."
+    assert (found.plugins, found.hopeless) == (frozenset({NAME}), False)
+
+
+PREFERENCES: dict[str, tuple[Mapping[str, Any], Sequence[Pod], str]] = {
+    "where most matching pods are": (
+        {"preferred_affinity": (attrs.evolve(NEAR_WEB, weight=1),)},
+        [pod("u", on="a2", **OF_WEB), pod("v", on="b1", **OF_WEB), pod("w", on="b1", **OF_WEB)],
+        "b1",
+    ),
+    "weights count": (
+        {"preferred_affinity": (attrs.evolve(NEAR_WEB, weight=1), attrs.evolve(NEAR_DB, weight=3))},
+        [pod("v", on="b1", **OF_WEB), pod("w", on="b1", **OF_WEB), pod("d", on="a2", **OF_DB)],
+        "a2",
+    ),
+    "where the fewest are": (
+        {"preferred_anti_affinity": (attrs.evolve(NEAR_WEB, topology_key=HOSTNAME_LABEL, weight=1),)},
+        [pod("v", on="a1", **OF_WEB), pod("w", on="a2", **OF_WEB), pod("x", on="b1", **OF_WEB)],
+        "bare",
+    ),
+    "one against another": (
+        {
+            "preferred_affinity": (attrs.evolve(NEAR_WEB, weight=5),),
+            "preferred_anti_affinity": (attrs.evolve(NEAR_DB, weight=2),),
+        },
+        [pod("w", on="a1", **OF_WEB), pod("d", on="a1", **OF_DB)],
+        "a2",
+    ),
+    "placed pods like company": (
+        OF_WEB,
+        [pod("w", on="b1", preferred_affinity=(attrs.evolve(NEAR_WEB, weight=1),))],
+        "b1",
+    ),
+    "or need it": (OF_WEB, [pod("w", on="b1", affinity=(NEAR_WEB,))], "b1"),
+    "or do not": (OF_WEB, [pod("w", on="a1", preferred_anti_affinity=(attrs.evolve(NEAR_WEB, weight=1),))], "b1"),
+    "as one sum with preferred nodes": (
+        {
+            "preferred_affinity": (attrs.evolve(NEAR_WEB, weight=100),),
+            "preferred_terms": (
+                PreferredTerm(1, NodeSelectorTerm((Requirement(HOSTNAME_LABEL, Operator.IN, ("a2",)),))),
+            ),
+        },
+        [pod("w", on="a1", **OF_WEB)],
+        "a2",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", PREFERENCES)
+def test_preferences(sentence: str) -> None:
+    """Among nodes that are alike otherwise, the oldest is a1."""
+    asked, bound, want = PREFERENCES[sentence]
+    assert schedule(cluster_of(NODES, bound), pod(**asked)) == (want, ())
+
+
+def test_a_change_of_a_namespace_gives_another_answer() -> None:
+    """What a namespace selector means is asked anew each time."""
+    bound = [pod("w", on="b1", namespace="other", **OF_WEB)]
+    cluster = cluster_of(NODES, bound)
+    pending = pod(anti_affinity=(Term(ZONE_LABEL, WEB, namespace_selector=TEAM),), node_selector={ZONE_LABEL: "b"})
+    assert schedule(cluster.fork(), pending) == ("b1", ())
+    cluster.namespaces.put(Namespace("u", "other", {"team": "a"}))
+    assert refusal(cluster, pending).plugins == {NAME, "NodeAffinity"}
+    cluster.namespaces.put(Namespace("u", "other", {"team": "b"}))
+    assert schedule(cluster, pending) == ("b1", ())

@@ -1,0 +1,57 @@
+"""
+The labels of namespaces, and which namespaces a selector selects.
+
+A selector is resolved to a set of names before it becomes part of an index's definition, so that a change of labels
+asks another question instead of making an answer false. What was resolved is kept true namespace by namespace.
+"""
+
+from collections.abc import Mapping
+from typing import Self
+
+import attrs
+
+from neuron_scheduler.model.namespace import NO_LABELS, Namespace
+from neuron_scheduler.model.selectors import LabelSelector
+
+_MAX_SELECTORS = 1024
+
+
+@attrs.define(eq=False)
+class NamespaceTable:
+    """Namespaces by name."""
+
+    _labels: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
+    _selected: dict[LabelSelector, frozenset[str]] = attrs.field(factory=dict)
+
+    def put(self, namespace: Namespace) -> None:
+        """Take a namespace, or its new labels."""
+        self._labels[namespace.name] = namespace.labels
+        for selector, names in self._selected.items():
+            if selector.matches(namespace.labels):
+                self._selected[selector] = names if namespace.name in names else names | {namespace.name}
+            else:
+                self._selected[selector] = names - {namespace.name} if namespace.name in names else names
+
+    def remove(self, name: str) -> None:
+        """Take a namespace out."""
+        if self._labels.pop(name, None) is not None:
+            for selector, names in self._selected.items():
+                self._selected[selector] = names - {name} if name in names else names
+
+    def labels(self, name: str) -> Mapping[str, str]:
+        """Return a namespace's labels; of one that is not known, none, as upstream (`GetNamespaceLabelsSnapshot`)."""
+        return self._labels.get(name, NO_LABELS)
+
+    def selected(self, selector: LabelSelector) -> frozenset[str]:
+        """Return the names of the known namespaces that match."""
+        names = self._selected.get(selector)
+        if names is None:
+            if len(self._selected) >= _MAX_SELECTORS:
+                del self._selected[next(iter(self._selected))]
+            names = frozenset(name for name, labels in self._labels.items() if selector.matches(labels))
+            self._selected[selector] = names
+        return names
+
+    def fork(self) -> Self:
+        """Return an independent copy."""
+        return type(self)(labels=dict(self._labels), selected=dict(self._selected))

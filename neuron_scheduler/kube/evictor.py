@@ -1,0 +1,102 @@
+"""
+Ask a pod to leave for another of higher priority: say so in its status, then delete it.
+
+Upstream: `framework/preemption/executor.go`, `pkg/scheduler/util/utils.go`. A DELETE and not the eviction subresource,
+so that budgets are best effort, and with the pod's own grace period. The uid is a precondition of both: a pod that was
+made anew under the same name is another one. Refuses to choose the pod, and to wait for its end.
+"""
+
+import random as randomness
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import anyio
+import attrs
+import msgspec
+
+from neuron_scheduler import logs
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.client import JSON, STRATEGIC_MERGE_PATCH, Response
+from neuron_scheduler.kube.codec import PREEMPTION_BY_SCHEDULER
+from neuron_scheduler.model.pod import Pod
+
+TRIES: Final = 4
+FIRST_PAUSE: Final = 0.01
+FACTOR: Final = 5
+JITTER: Final = 0.1
+
+log = logs.logger(__name__)
+
+
+class Api(Protocol):
+    """What the evictor asks of the client."""
+
+    async def request(self, method: str, path: str, *, body: bytes | None = ..., content_type: str = ...) -> Response:
+        """Send one request."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Evictor:
+    """
+    Deletes pods.
+
+    Attributes:
+        may_send: whether this replica may write now; asked before every request.
+        wall_clock: Unix time in seconds, for lastTransitionTime.
+    """
+
+    client: Api
+    may_send: Callable[[], bool]
+    random: Callable[[], float] = randomness.random
+    wall_clock: Callable[[], float] = time.time
+
+    async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
+        """Return True once the pod is terminating, or gone already; False if that cannot be had now."""
+        path = f"/api/v1/namespaces/{victim.namespace}/pods/{victim.name}"
+        body = disruption_patch(victim, scheduler_name=scheduler_name, now=self.wall_clock())
+        there = await self._send("PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH)
+        if there is not True:
+            return there is None
+        options = msgspec.json.encode(
+            {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
+        )
+        return await self._send("DELETE", path, body=options, content_type=JSON) is not False
+
+    async def _send(self, method: str, path: str, *, body: bytes, content_type: str) -> bool | None:
+        """Return whether it was done, after a few tries; None if the pod is gone."""
+        pause = FIRST_PAUSE
+        for attempt in range(1, TRIES + 1):
+            if not self.may_send():
+                return False
+            try:
+                await self.client.request(method, path, body=body, content_type=content_type)
+            except ApiError as error:
+                if error.status == 404 or (error.status == 409 and "uid in " in error.message.lower()):
+                    return None
+                if attempt == TRIES or error.status not in (409, 429, 500, 503):
+                    log.error("Pod could not be preempted", exc=error, method=method, path=path)
+                    return False
+            except UnreachableError as error:
+                if attempt == TRIES:
+                    log.error("Pod could not be preempted", exc=error, method=method, path=path)
+                    return False
+            else:
+                return True
+            await anyio.sleep(pause * (1 + JITTER * self.random()))
+            pause *= FACTOR
+        return False
+
+
+def disruption_patch(victim: Pod, *, scheduler_name: str, now: float) -> bytes:
+    """Return the strategic merge patch of `pods/status` that says why the pod is about to end."""
+    condition: dict[str, Any] = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": PREEMPTION_BY_SCHEDULER,
+        "message": f"{scheduler_name}: preempting to accommodate a higher priority pod",
+        "lastTransitionTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+    }
+    if victim.observed_generation:
+        condition["observedGeneration"] = victim.observed_generation
+    return msgspec.json.encode({"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}})

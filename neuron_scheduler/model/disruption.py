@@ -1,0 +1,41 @@
+"""
+How many pods of an application may be missing at once, as its owner has said.
+
+Upstream: `policy/v1`, PodDisruptionBudget. Preemption keeps to it as far as it can, and no further: it is the one
+disruption that may go below a budget.
+"""
+
+import attrs
+
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector
+
+
+@attrs.frozen
+class DisruptionBudget:
+    """
+    One PodDisruptionBudget.
+
+    Attributes:
+        selector: None where it is absent or cannot be read; then, and where it is empty, it matches no pod.
+        allowed: `status.disruptionsAllowed`, by the disruption controller.
+        disrupted: names of pods whose eviction the API server has granted; they are counted already.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    selector: LabelSelector | None = None
+    allowed: int = 0
+    disrupted: frozenset[str] = frozenset()
+
+    def counts(self, pod: Pod) -> bool:
+        """Tell whether the pod's end would use up one of the disruptions allowed."""
+        return (
+            pod.namespace == self.namespace
+            and bool(pod.labels)
+            and self.selector is not None
+            and bool(self.selector.requirements)
+            and pod.name not in self.disrupted
+            and self.selector.matches(pod.labels)
+        )

@@ -1,0 +1,18 @@
+"""
+A namespace, as far as affinity terms select pods by it.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+@attrs.frozen
+class Namespace:
+    """One namespace."""
+
+    uid: str
+    name: str
+    labels: Mapping[str, str] = NO_LABELS

@@ -1,0 +1,192 @@
+"""
+Carries preemption out: search, promise, and ask the victims to leave, beside further decisions.
+
+    FitError --search--> Preemption --confirmed--> promise (nomination) --> PATCH, DELETE each victim --> release
+                  or --> NoPreemption: the text that is appended to the refusal
+
+From the confirmation to the promise nothing awaits, so nobody is asked to leave for a picture of the cluster that is no
+longer true. The pod is held in the queue until all of its victims have been asked, and waits for their end then
+(upstream's asynchronous preemption, `framework/preemption/executor.go`). Refuses to choose the victims: that is
+`scheduling.preemption`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import attrs
+
+from neuron_scheduler import logs
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.decide import FitError
+from neuron_scheduler.scheduling.events import ClusterEvent
+from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, confirmed, rebuilt, search
+from neuron_scheduler.scheduling.profile import Profile
+from neuron_scheduler.scheduling.queue import QueuedPod, SchedulingQueue
+
+log = logs.logger(__name__)
+
+_LONGEST_TURN = 0.002
+"""Seconds of searching in a row after which the event loop gets a turn."""
+_EVICTIONS_AT_ONCE = 16
+
+
+class Evictor(Protocol):
+    """Asks a pod to leave."""
+
+    async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
+        """Return whether it is terminating or gone."""
+
+
+class Herald(Protocol):
+    """Tells pods' owners what preemption does to them."""
+
+    def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
+        """Tell that the pod has to leave."""
+
+    def displaced(self, pod: Pod) -> None:
+        """Let the pod's status name no node any more: what it was promised is another's."""
+
+
+@attrs.frozen
+class PostFilter:
+    """
+    What became of a pod that fits nowhere.
+
+    Attributes:
+        text: why nobody is asked to leave; empty if some are.
+        nominated: the node that its status is to name; empty to name none any more, None to leave it alone.
+        held: its victims are being asked; it must not be tried before that is done.
+    """
+
+    text: str = ""
+    nominated: str | None = None
+    held: bool = False
+
+
+@attrs.define(eq=False, kw_only=True)
+class Preemptor:
+    """
+    Preempts for pods while it runs.
+
+    Attributes:
+        budgets: all PodDisruptionBudgets there are.
+        clock: seconds that never jump, the queue's time.
+        wake: called when the scheduling loop may have something to do.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    evictor: Evictor
+    herald: Herald
+    metrics: Metrics
+    budgets: Callable[[], Sequence[DisruptionBudget]]
+    clock: Callable[[], float]
+    wake: Callable[[], None]
+    _evictions: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
+    _stopped: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(_EVICTIONS_AT_ONCE), init=False)
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Carry out what is decided, until stopped."""
+        async with anyio.create_task_group() as self._evictions:
+            task_status.started()
+            await self._stopped.wait()
+
+    def stop(self) -> None:
+        """Let `run` end once all who are to leave have been asked."""
+        self._stopped.set()
+
+    def adopt(self, queued: QueuedPod, profile: Profile) -> None:
+        """Take over what the pod's status says it was promised, before its first attempt after a restart."""
+        pod = queued.pod
+        if queued.attempts > 1 or not pod.nominated_node_name or self.cluster.nomination(pod.uid) is not None:
+            return
+        nomination = rebuilt(self.cluster, pod, profile)
+        if nomination is not None:
+            self.cluster.nominate(pod.nominated_node_name, nomination)
+
+    async def post_filter(self, queued: QueuedPod, refused: FitError, profile: Profile) -> PostFilter:
+        """Look for pods to ask to leave, and begin to; returns before they have left."""
+        self.metrics.preemption_attempted()
+        self.queue.keep_events(queued)
+        pod = queued.pod
+        found: Preemption | NoPreemption | None = None
+        turn_ends = self.clock() + _LONGEST_TURN
+        for found in search(self.cluster, pod, profile, refused=refused, budgets=self.budgets()):
+            if found is None and self.clock() >= turn_ends:
+                await anyio.lowlevel.checkpoint()
+                turn_ends = self.clock() + _LONGEST_TURN
+        if isinstance(found, Preemption):
+            nomination = confirmed(self.cluster, pod, profile, found) if pod.uid in self.queue else None
+            if nomination is not None:
+                return self._begin(pod, found.node_name, nomination)
+            queued.missed = True  # what was found is no longer so: look again after the backoff
+            return PostFilter()
+        if found is None:
+            raise AssertionError("a search ends with an answer")
+        return PostFilter(found.text, nominated=self._give_up(pod) if found.gives_up else None)
+
+    def _begin(self, pod: Pod, node_name: str, nomination: Nomination) -> PostFilter:
+        """Promise the space and start asking; no event can come in between."""
+        for lower in self._promised_to_lower(pod, node_name):
+            self.cluster.denominate(lower.uid)
+            self.herald.displaced(lower)
+            self.queue.activate(lower.uid, self.clock())
+        self.cluster.nominate(node_name, nomination)
+        tenants = [self.cluster.tenant(uid) for uid in sorted(nomination.victims)]
+        victims = [tenant.pod for tenant in tenants if tenant is not None and not tenant.pod.terminating]
+        log.info(
+            "Preempting pods for a pod of higher priority",
+            v=2,
+            pod=pod.key,
+            node=node_name,
+            numVictims=len(nomination.victims),
+            numVictimsToDelete=len(victims),
+        )
+        if not victims:
+            return PostFilter(nominated=node_name)
+        self.metrics.preempted(len(nomination.victims))
+        if self._evictions is None:
+            raise RuntimeError("a preemptor that does not run cannot preempt")
+        self._evictions.start_soon(self._carry_out, pod, node_name, victims)
+        return PostFilter(nominated=node_name, held=True)
+
+    def _promised_to_lower(self, pod: Pod, node_name: str) -> list[Pod]:
+        state = self.cluster.node(node_name)
+        promises = state.nominated if state is not None else ()
+        return [promise.pod for promise in promises if promise.pod.priority < pod.priority]
+
+    def _give_up(self, pod: Pod) -> str | None:
+        """Take back what the pod was promised: no node can be made to fit."""
+        if self.cluster.denominate(pod.uid) is not None:
+            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod)
+            return ""
+        return "" if pod.nominated_node_name else None
+
+    async def _carry_out(self, pod: Pod, node_name: str, victims: Sequence[Pod]) -> None:
+        """Ask all victims at once; then let the pod wait for their end, or look anew if one could not be asked."""
+        asked: list[Pod] = []
+        async with anyio.create_task_group() as requests:
+            for victim in victims:
+                requests.start_soon(self._evict, pod, node_name, victim, asked)
+        if len(asked) < len(victims):
+            promise = self.cluster.nomination(pod.uid)
+            if promise is not None:
+                self.cluster.nominate(promise[0], attrs.evolve(promise[1], victims=frozenset()))
+            self.queue.activate(pod.uid, self.clock())  # held, so it is noted as missed
+        self.queue.release(pod.uid, self.clock())
+        self.wake()
+
+    async def _evict(self, pod: Pod, node_name: str, victim: Pod, asked: list[Pod]) -> None:
+        async with self._limit:
+            if await self.evictor.evict(victim, scheduler_name=pod.scheduler_name):
+                asked.append(victim)
+                log.info("Preempted pod", v=2, pod=victim.key, preemptor=pod.key, node=node_name)
+                self.herald.preempted(victim, pod, node_name)

@@ -1,0 +1,96 @@
+"""
+The filters of a profile, asked of a set of nodes: as things are, and with the pods that space was promised to.
+
+Upstream: `RunFilterPluginsWithNominatedPods` in `pkg/scheduler/framework/runtime/framework.go`. A node on which space
+is promised to a pod of equal or higher priority must do both ways: the pod may never come, or it may be in the way.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.framework import Refusal
+from neuron_scheduler.scheduling.profile import Profile
+
+Filtered = tuple[NodeSet, list[Refusal]]
+"""The nodes that passed, and why the others did not."""
+
+
+@attrs.frozen(cache_hash=True)
+class Promised:
+    """Lens: rows with those nominated pods as tenants that have this priority or a higher one."""
+
+    priority: int
+
+    def __call__(self, state: NodeState) -> NodeState:
+        """Return the row as it will be once those pods have come."""
+        return state.claimed(self.priority)
+
+
+def _promises(state: NodeState) -> Values:
+    if not state.nominated:
+        return ()
+    return tuple({nomination.pod.priority for nomination in state.nominated})
+
+
+def promised(cluster: Cluster, priority: int) -> NodeSet:
+    """Return the nodes on which space is promised to a pod of this priority or a higher one."""
+    promises = cluster.postings(_promises)
+    if not promises.keyed:
+        return 0
+    return promises.any_of(value for value in promises.values if isinstance(value, int) and value >= priority)
+
+
+def walk(
+    cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet, *, overlooking: Collection[str] = frozenset()
+) -> Filtered:
+    """Ask each filter about the nodes that all before it accepted; what the `overlooking` plugins say is not heard."""
+    refusals: list[Refusal] = []
+    for filter_nodes in profile.filters:
+        for refusal in filter_nodes(cluster, pod, among):
+            if refusal.nodes and refusal.plugin not in overlooking:
+                refusals.append(refusal)
+                among &= ~refusal.nodes
+        if not among:
+            break
+    return among, refusals
+
+
+def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Filtered:
+    """Return the nodes that pass as they are and with those nominated, in one question each to all of them."""
+    candidates, refusals = walk(cluster, pod, profile, among)
+    doubtful = promised(cluster, pod.priority) & candidates
+    if doubtful:
+        still, more = walk(cluster.seen(Promised(pod.priority)), pod, profile, doubtful)
+        candidates &= ~doubtful | still
+        refusals += more
+    return candidates, refusals
+
+
+def refusals_of(cluster: Cluster, slot: int, pod: Pod, profile: Profile) -> list[Refusal]:
+    """
+    Return why one node refuses a pod, as it is and with those nominated; empty if it takes it.
+
+    Exact where `accepted` is not: the nominated count in what spreading and affinity look at, too.
+    """
+    refusals = walk(cluster, pod, profile, 1 << slot)[1]
+    state = cluster.row(slot)
+    claimed = state.claimed(pod.priority)
+    if refusals or claimed is state:
+        return refusals
+    with cluster.what_if(slot, claimed):
+        return walk(cluster, pod, profile, 1 << slot)[1]
+
+
+def counted(refusals: Sequence[Refusal]) -> Counter[str]:
+    """Return how many nodes were refused for each reason."""
+    counts: Counter[str] = Counter()
+    for refusal in refusals:
+        counts[refusal.reason] += refusal.nodes.bit_count()
+    return counts

@@ -1,0 +1,54 @@
+"""
+ImageLocality: among equals, the node that has most of the pod's images already.
+
+Upstream: `plugins/imagelocality/image_locality.go`. An image counts by its size times the share of nodes that have
+it, so that one node with it does not attract every pod. Counted in eighths of upstream's range.
+"""
+
+from collections.abc import Iterator
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.model.pod import Pod
+
+NAME = "ImageLocality"
+LEAST = 23 << 20
+MOST_OF_A_CONTAINER = 1000 << 20
+EIGHTHS = 8
+
+
+def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes with the most eighths between 23 MB and 1000 MB for each container."""
+    if not pod.images:
+        return among
+    sums, everywhere = Column(), 0
+    for amount, nodes in _amounts(cluster, pod):
+        here = nodes & among
+        if here == among:
+            everywhere += amount
+        elif here:
+            sums.add(amount, here)
+    if not sums.positive:
+        return among
+    for eighth in range(EIGHTHS, 0, -1):
+        needed = _least_sum(eighth, len(pod.images)) - everywhere
+        reached = among & sums.at_least(needed) if needed > 0 else among
+        if reached:
+            return reached
+    return among
+
+
+def _amounts(cluster: Cluster, pod: Pod) -> Iterator[tuple[int, NodeSet]]:
+    """Yield size times share of nodes, and the nodes that have the image in that size."""
+    for name in (*pod.images, *pod.volume_images):
+        found = tuple(cluster.images(name))
+        having = sum(nodes.bit_count() for _, nodes in found)
+        for size, nodes in found:
+            yield size * having // cluster.node_count, nodes
+
+
+def _least_sum(eighth: int, containers: int) -> int:
+    """Return the least sum that reaches an eighth of the range."""
+    span = MOST_OF_A_CONTAINER * containers - LEAST
+    return LEAST - (-eighth * span // EIGHTHS)

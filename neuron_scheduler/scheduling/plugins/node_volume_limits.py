@@ -1,0 +1,85 @@
+"""
+NodeVolumeLimits: a CSI driver attaches so many volumes to a node, and no more.
+
+Upstream: `plugins/nodevolumelimits/csi.go`. What is attached is counted once however many pods use it, and so is what
+a VolumeAttachment says though no pod uses it any more. A node without a limit for the driver takes any number.
+A volume of an in-tree plugin counts for the driver that took its place, whatever the node's migrated-plugins
+annotation says.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.volumes import Attachable, InlineVolume
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+
+NAME = "NodeVolumeLimits"
+REASON = "node(s) exceed max volume count"
+
+Disk = Attachable | InlineVolume
+
+
+def _used(state: NodeState) -> set[tuple[str, str]]:
+    """Return (driver, handle) of the volumes that the node's pods use."""
+    return {(held.driver, held.handle) for held in state.volumes if not isinstance(held, str)}
+
+
+def _attached(state: NodeState) -> Values:
+    return tuple(_used(state)) if state.volumes and state.storage.limits else ()
+
+
+def _limited(state: NodeState) -> Values:
+    return tuple(state.storage.limits)
+
+
+@attrs.frozen(cache_hash=True)
+class Room:
+    """Index definition: how many more volumes a driver can attach; 0 where it has no limit."""
+
+    driver: str
+
+    def __call__(self, state: NodeState) -> int:
+        """Return the limit less what is attached, never below 0."""
+        limit = state.storage.limits.get(self.driver, 0)
+        if not limit:
+            return 0
+        attached = _used(state) | state.storage.attachments
+        return max(0, limit - sum(driver == self.driver for driver, _ in attached))
+
+
+_room = lru_cache(maxsize=256)(Room)
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes on which the volumes that are not there yet would be too many."""
+    refused = 0
+    by_driver: dict[str, list[Disk]] = {}
+    for held in cluster.volumes.held_by(pod):
+        if not isinstance(held, str):
+            by_driver.setdefault(held.driver, []).append(held)
+    for driver, disks in by_driver.items():
+        limited = cluster.postings(_limited).get(driver) & among
+        if limited:
+            refused |= limited & ~_fitting(cluster, driver, disks, limited)
+    return [Refusal(NAME, REASON, refused)] if refused else NONE_REFUSED
+
+
+def _fitting(cluster: Cluster, driver: str, disks: Sequence[Disk], limited: NodeSet) -> NodeSet:
+    """Return the nodes with room for those of the disks that they do not have yet."""
+    spared = Column()
+    for disk in disks:
+        there = cluster.postings(_attached).get((disk.driver, disk.handle))
+        spared.add(1, there & limited)
+    room = cluster.column(_room(driver))
+    fitting = spared.at_least(len(disks))
+    for new in range(1, len(disks)):
+        fitting |= room.at_least(new) & spared.at_least(len(disks) - new)
+    return fitting | room.at_least(len(disks))

@@ -1,0 +1,76 @@
+"""
+VolumeRestrictions: a ReadWriteOncePod claim has one pod in the cluster, a disk that cannot be shared one on the node.
+
+Upstream: `plugins/volumerestrictions/volume_restrictions.go`. In-tree disks that no CSI driver serves (iSCSI, RBD, ...)
+are refused: whether two pods may share one is not looked into here.
+"""
+
+from collections.abc import Sequence
+
+from neuron_scheduler.cluster.cluster import Cluster, claims_on
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.volumes import InlineVolume
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
+
+NAME = "VolumeRestrictions"
+INLINE = "in-tree inline volumes that no CSI driver serves are not supported; use a PersistentVolumeClaim"
+DISK = "node(s) had no available disk"
+ONE_POD = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+
+_EXCLUSIVE = ("kubernetes.io/aws-ebs", "kubernetes.io/gce-pd")
+
+
+def _disks(state: NodeState) -> Values:
+    """Post each disk, and once more if somebody writes to it."""
+    if not state.volumes:
+        return ()
+    disks = [held for held in state.volumes if isinstance(held, InlineVolume)]
+    return tuple({key for disk in disks for key in (_disk(disk), (*_disk(disk), disk.read_only))})
+
+
+def _disk(disk: InlineVolume) -> tuple[str, str]:
+    return (disk.plugin, disk.handle)
+
+
+def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:
+    """Refuse a pod with a claim that does not exist: no node helps, only the claim does."""
+    constraints = pod.constraints
+    if constraints.inline_volumes:
+        return PodRefusal(NAME, INLINE, hopeless=True)
+    for name in constraints.volume_claims:
+        if name not in constraints.ephemeral_claims and cluster.volumes.claim(f"{pod.namespace}/{name}") is None:
+            return PodRefusal(NAME, not_found(name), hopeless=True)
+    return None
+
+
+def not_found(name: str) -> str:
+    """Return the API server's words for a claim that does not exist."""
+    return f'persistentvolumeclaim "{name}" not found'
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes with a pod that uses the same disk, and all of them if one of the claims has its one pod."""
+    constraints = pod.constraints
+    if not (constraints.disks or constraints.volume_claims):
+        return NONE_REFUSED
+    taken = 0
+    for disk in constraints.disks:
+        if disk.plugin in _EXCLUSIVE:
+            key = (*_disk(disk), False) if disk.read_only else _disk(disk)
+            taken |= cluster.postings(_disks).get(key)
+    keys = (f"{pod.namespace}/{name}" for name in constraints.volume_claims if name not in constraints.ephemeral_claims)
+    in_use = any(_is_for_one_pod(cluster, key) and cluster.postings(claims_on).get(key) for key in keys)
+    return [
+        Refusal(NAME, DISK, among & taken),
+        Refusal(NAME, ONE_POD, among & ~taken if in_use else 0, hopeless=True),
+    ]
+
+
+def _is_for_one_pod(cluster: Cluster, key: str) -> bool:
+    claim = cluster.volumes.claim(key)
+    return claim is not None and "ReadWriteOncePod" in claim.access_modes

@@ -1,0 +1,289 @@
+"""
+DefaultPreemption: whom to ask to leave, so that a pod that fits nowhere gets a node.
+
+    which nodes refused for a reason that fewer pods could change?               (the filters' own answer)
+    would they do if all pods up to some priority left?                          (one question to all: `Emptied`)
+    on those, by the lowest such priority: whom exactly, at what cost?           (`victims`)
+    the cheapest by kube-scheduler's criteria
+
+Upstream: `plugins/defaultpreemption/default_preemption.go`, `framework/preemption/preemption.go`. The search pauses
+between nodes, so that whoever runs it can let others run; what it found must be confirmed in the step that acts on it.
+Refuses to act: `preemptor` does.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState, Nomination, evictable, without_tenants
+from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import PODS
+from neuron_scheduler.neuron.topology import place
+from neuron_scheduler.scheduling.decide import FitError
+from neuron_scheduler.scheduling.filtering import accepted, counted, promised, refusals_of, walk
+from neuron_scheduler.scheduling.framework import Refusal
+from neuron_scheduler.scheduling.plugins import inter_pod_affinity, pod_topology_spread
+from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
+from neuron_scheduler.scheduling.profile import Profile
+from neuron_scheduler.scheduling.victims import Victims, victims_on
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+WAITING = "not eligible due to a terminating pod on the nominated node."
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+FEWEST_CANDIDATES = 100
+PERCENT_OF_NODES = 10
+"""Of the nodes that might do, so many candidates are compared, at least the fewest (upstream's defaults)."""
+MOST_ROUNDS = 8
+"""Questions to all nodes; where there are more priorities than that, several are taken together."""
+
+_ROWS_AT_ONCE = 256
+
+_ABOUT_OTHER_NODES = frozenset({pod_topology_spread.NAME, inter_pod_affinity.NAME})
+"""Their answer depends on the pods of other nodes, which stay: they are heard node by node only."""
+
+
+@attrs.frozen
+class Preemption:
+    """Pods of one node are to leave for a pod."""
+
+    node_name: str
+    victims: Victims
+
+
+@attrs.frozen
+class NoPreemption:
+    """
+    Nobody is asked to leave.
+
+    Attributes:
+        text: why, as it is appended to the message about the refused pod.
+        gives_up: no node can be made to fit, so what the pod was promised before is void.
+    """
+
+    text: str
+    gives_up: bool = False
+
+
+@attrs.frozen(cache_hash=True)
+class Emptied:
+    """
+    Lens: rows without the pods below a priority.
+
+    Attributes:
+        promised: nominated pods of this priority or a higher one are there; None if none are.
+    """
+
+    below: int
+    promised: int | None = None
+
+    def __call__(self, state: NodeState) -> NodeState:
+        """Return the row as it would be."""
+        emptied = state.above(self.below)
+        return emptied if self.promised is None else emptied.claimed(self.promised)
+
+
+def search(
+    cluster: Cluster, pod: Pod, profile: Profile, *, refused: FitError, budgets: Sequence[DisruptionBudget]
+) -> Iterator[Preemption | NoPreemption | None]:
+    """
+    Look for the cheapest pods to ask to leave; yields None whenever others may run, and the answer last.
+
+    The cluster may change in between; node sets do not outlive such a pause, names do.
+    """
+    nomination = cluster.nomination(pod.uid)
+    with cluster.unpromised(pod.uid):
+        helpful = 0 if refused.pod_reason else _resolvable(cluster, pod, profile)
+    reason = _not_eligible(cluster, pod, nomination, helpful)
+    if reason:
+        yield NoPreemption(f"preemption: {reason}")
+        return
+    comparison = _Comparison(helpful.bit_count())
+    bounds = _bounds(cluster, pod.priority) if helpful else ()
+    for below in bounds:
+        yield from _prepared(cluster, below)
+        names = _with_room(cluster, pod, profile, below, comparison)
+        yield None
+        for name in names:
+            if name not in comparison.asked and not comparison.enough:
+                comparison.add(name, _victims_on(cluster, name, pod, profile, budgets))
+                yield None
+        if comparison.decided:
+            break
+    yield comparison.best or NoPreemption(f"preemption: {comparison.told(refused.nodes)}", gives_up=True)
+
+
+def confirmed(cluster: Cluster, pod: Pod, profile: Profile, found: Preemption) -> Nomination | None:
+    """Return what to promise the pod if all is still as it was found; None means that nobody must be asked to leave."""
+    slot = cluster.slot(found.node_name)
+    if slot is None:
+        return None
+    victims = frozenset(victim.uid for victim in found.victims.pods)
+    with cluster.unpromised(pod.uid):
+        state = cluster.row(slot)
+        if not victims <= evictable(state, pod.priority) or not refusals_of(cluster, slot, pod, profile):
+            return None
+        return _room_made(cluster, slot, pod, profile, victims)
+
+
+def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
+    """
+    Return what a pod was promised before a restart, by its status; None if it has to look anew.
+
+    Which cores it was is written nowhere, so they are chosen again: out of what is free once those are gone that were
+    asked to leave.
+    """
+    slot = cluster.slot(pod.nominated_node_name)
+    if slot is None:
+        return None
+    tenants = cluster.row(slot).tenants
+    leaving = {uid for uid in evictable(cluster.row(slot), pod.priority) if _is_leaving(tenants[uid].pod)}
+    return _room_made(cluster, slot, pod, profile, frozenset(leaving))
+
+
+@attrs.define(eq=False)
+class _Comparison:
+    """
+    The best candidate so far, and why other nodes are none.
+
+    Attributes:
+        helpful: number of nodes that refused for a reason that fewer pods could change.
+        reasons: node counts, of those that would refuse although all lower pods left.
+    """
+
+    helpful: int
+    best: Preemption | None = None
+    candidates: int = 0
+    asked: set[str] = attrs.field(factory=set)
+    without_victims: int = 0
+    reasons: Counter[str] = attrs.field(factory=Counter)
+    asked_reasons: Counter[str] = attrs.field(factory=Counter)
+
+    @property
+    def enough(self) -> bool:
+        """Whether as many candidates were found as have to be compared."""
+        return self.candidates >= max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100)
+
+    @property
+    def decided(self) -> bool:
+        """Whether further nodes cannot be better: on each, somebody of a higher priority would have to leave."""
+        return self.enough or (self.best is not None and not self.best.victims.violations)
+
+    def add(self, name: str, found: Victims | list[Refusal]) -> None:
+        """Take what was found on a node; the first of equal candidates stays."""
+        self.asked.add(name)
+        if not isinstance(found, Victims):
+            self.asked_reasons += counted(found)
+            return
+        self.candidates += 1
+        if self.best is None or found.cost < self.best.victims.cost:
+            self.best = Preemption(name, found)
+
+    def told(self, nodes: int) -> str:
+        """Return why there is no candidate among so many nodes."""
+        counts = self.reasons + self.asked_reasons
+        counts += Counter({NOT_HELPFUL: nodes - self.helpful, NO_VICTIMS: self.without_victims})
+        return FitError(nodes, tuple(counts.items())).text
+
+
+def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination] | None, helpful: NodeSet) -> str:
+    """Return why the pod may not ask anybody to leave now; empty if it may."""
+    if pod.never_preempts:
+        return NEVER
+    slot = cluster.slot(nomination[0]) if nomination is not None else None
+    if nomination is None or slot is None or not helpful >> slot & 1:
+        return ""  # also where the promised node has become one that no departure would open
+    state = cluster.row(slot)
+    waiting = any(
+        uid in nomination[1].victims or _is_leaving(state.tenants[uid].pod) for uid in evictable(state, pod.priority)
+    )
+    return WAITING if waiting else ""
+
+
+def _is_leaving(victim: Pod) -> bool:
+    return victim.terminating and victim.preempted
+
+
+def _resolvable(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
+    """Return the nodes where fewer pods could make room: none of the reasons is `UnschedulableAndUnresolvable`."""
+    nodes = cluster.live
+    for refusal in accepted(cluster, pod, profile, nodes)[1]:
+        if refusal.unresolvable:
+            nodes &= ~refusal.nodes
+    return nodes
+
+
+def _priorities(state: NodeState) -> Values:
+    return tuple(state.priorities)
+
+
+def _lower(cluster: Cluster, priority: int) -> list[int]:
+    values = cluster.postings(_priorities).values
+    return sorted(value for value in values if isinstance(value, int) and value < priority)
+
+
+def _bounds(cluster: Cluster, priority: int) -> list[int]:
+    """Return the bounds below which all pods are to be gone, round by round; the same for all who may ask for them."""
+    bounds = [value + 1 for value in _lower(cluster, priority)] or [priority]
+    step = -(-len(bounds) // MOST_ROUNDS)
+    return bounds[::-1][::step][::-1]
+
+
+def _prepared(cluster: Cluster, below: int) -> Iterator[None]:
+    """Work out the emptied rows, a few at a time, where indexes of them have still to be built; rows keep their own."""
+    start = 0
+    while not cluster.seen(Emptied(below)).knows(free_of(PODS)):
+        rows = list(islice(cluster.rows(), start, start + _ROWS_AT_ONCE))
+        if not rows:
+            return
+        for row in rows:
+            row.above(below)
+        start += _ROWS_AT_ONCE
+        yield None
+
+
+def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: _Comparison) -> list[str]:
+    """Return the nodes that would do if all pods below a priority left, and note why the others would not."""
+    with cluster.unpromised(pod.uid):
+        helpful = _resolvable(cluster, pod, profile)
+        among = helpful & cluster.postings(_priorities).any_of(_lower(cluster, pod.priority))
+        view = cluster.seen(Emptied(below))
+        nodes, refusals = walk(view, pod, profile, among, overlooking=_ABOUT_OTHER_NODES)
+        doubtful = nodes & promised(cluster, pod.priority)
+        if doubtful:
+            view = cluster.seen(Emptied(below, pod.priority))
+            still, more = walk(view, pod, profile, doubtful, overlooking=_ABOUT_OTHER_NODES)
+            nodes &= ~doubtful | still
+            refusals += more
+        comparison.reasons = counted(refusals)
+        comparison.without_victims = (helpful & ~among).bit_count()
+        return [cluster.row(slot).node.name for slot in slots_of(nodes)]
+
+
+def _victims_on(
+    cluster: Cluster, name: str, pod: Pod, profile: Profile, budgets: Sequence[DisruptionBudget]
+) -> Victims | list[Refusal]:
+    slot = cluster.slot(name)
+    if slot is None:
+        return []
+    with cluster.unpromised(pod.uid):
+        return victims_on(cluster, slot, pod, profile, budgets)
+
+
+def _room_made(cluster: Cluster, slot: int, pod: Pod, profile: Profile, victims: frozenset[str]) -> Nomination | None:
+    """Return the promise of the room that these leave; None if it does not do."""
+    state = without_tenants(cluster.row(slot), victims)
+    with cluster.what_if(slot, state):
+        if refusals_of(cluster, slot, pod, profile):
+            return None
+    if pod.neuron is None or state.machine is None:
+        return Nomination(pod, victims=victims)
+    placement = place(state.machine, state.claimed(pod.priority).free_cores, pod.neuron)
+    return None if placement is None else Nomination(pod, placement.cores, victims)

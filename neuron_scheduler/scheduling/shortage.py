@@ -1,0 +1,122 @@
+"""
+Why the silicon does not suffice, in one sentence with the arithmetic.
+
+Three things keep a pod with Neuron waiting, and each has another remedy: too little is free (wait, or add nodes),
+enough is free but in pieces (wait, or make room), or no such count exists on the type (ask for another). Only nodes
+that would take the same pod without Neuron are counted: what is free elsewhere is no help. Sets and columns only, and
+only for a pod that was refused.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import cast
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.topology import illegal_count, largest_free_block
+from neuron_scheduler.scheduling.filtering import Promised, accepted, promised
+from neuron_scheduler.scheduling.plugins import neuron_topology
+from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
+from neuron_scheduler.scheduling.profile import Profile
+
+
+@attrs.frozen(cache_hash=True)
+class LargestBlock:
+    """Index definition: the largest count of a unit that one container could get on a node now."""
+
+    unit: Unit
+
+    def __call__(self, state: NodeState) -> int:
+        """Return the count; 0 for a node without Neuron."""
+        return 0 if state.machine is None else largest_free_block(state.machine, state.free_cores, self.unit)
+
+
+_LARGEST_BLOCK = {unit: LargestBlock(unit) for unit in Unit}
+
+
+def shortage(cluster: Cluster, pod: Pod, profile: Profile) -> str:
+    """Return the sentence for a pod that was refused; empty if its silicon is not what it lacks."""
+    request = pod.neuron
+    if request is None:
+        return ""
+    machines = neuron_topology.machines(cluster)
+    nodes = _otherwise_fitting(cluster, pod, profile) & machines.keyed & ~neuron_topology.not_certain(cluster)
+    unserved: dict[Machine, NodeSet] = {
+        machine: machines.get(machine) & nodes
+        for machine in cast(frozenset[Machine], machines.values)
+        if illegal_count(machine, request) is not None and machines.get(machine) & nodes
+    }
+    for illegal in unserved.values():
+        nodes &= ~illegal
+    if not nodes:
+        return _invalid_count(unserved, request)
+    offered = cluster.node_column(allocatable_of(request.resource))
+    large = nodes & offered.at_least(request.total)
+    if not large:
+        return f"Capacity: {_needs(request)}, the largest node has {offered.maximum(nodes)}."
+    return _too_little_or_in_pieces(_as_promised(cluster, pod), request, large)
+
+
+def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
+    """Return the nodes that would take the pod if it asked for no Neuron."""
+    name = pod.neuron.resource if pod.neuron is not None else ""
+    requests = {resource: amount for resource, amount in pod.requests.items() if resource != name}
+    return accepted(cluster, attrs.evolve(pod, neuron=None, requests=requests), profile, cluster.live)[0]
+
+
+def _as_promised(cluster: Cluster, pod: Pod) -> Cluster:
+    return cluster.seen(Promised(pod.priority)) if promised(cluster, pod.priority) else cluster
+
+
+def _too_little_or_in_pieces(cluster: Cluster, request: NeuronRequest, nodes: NodeSet) -> str:
+    free = neuron_topology.free_units(cluster, request.unit)
+    total, block = free.total(nodes), cluster.column(_LARGEST_BLOCK[request.unit]).maximum(nodes)
+    if block >= request.total and len(request.counts) == 1:
+        return ""  # then something else stands in the way, and the sentence would be false
+    holding = (nodes & free.at_least(1) or nodes).bit_count()
+    return (
+        f"{'Capacity' if total < request.total else 'Fragmentation'}:"
+        f" {_amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
+        f" largest free block {block}, {_needs(request, unit=False)}."
+    )
+
+
+def _invalid_count(unserved: Mapping[Machine, NodeSet], request: NeuronRequest) -> str:
+    served = {
+        machine.instance_type or "unknown": counts for machine in unserved if (counts := _served(machine, request.unit))
+    }
+    if not served:
+        return ""
+    types = "; ".join(f"{name} serves {_either(served[name])}" for name in sorted(served))
+    return f"Invalid count: {_needs(request)}, {types}."
+
+
+@lru_cache(maxsize=256)
+def _served(machine: Machine, unit: Unit) -> tuple[int, ...]:
+    """Return the counts that one container can have on an empty machine."""
+    return tuple(
+        count
+        for count in range(1, machine.size(unit) + 1)
+        if illegal_count(machine, NeuronRequest(unit, (count,), count)) is None
+    )
+
+
+def _either(counts: tuple[int, ...]) -> str:
+    return str(counts[0]) if len(counts) == 1 else f"{', '.join(map(str, counts[:-1]))} or {counts[-1]}"
+
+
+def _needs(request: NeuronRequest, *, unit: bool = True) -> str:
+    """Say what the pod needs, container by container where several ask."""
+    total = _amount(request.total, request.unit) if unit else str(request.total)
+    parts = f" ({' + '.join(map(str, request.counts))})" if len(request.counts) > 1 else ""
+    return f"pod needs {total}{parts}"
+
+
+def _amount(count: int, unit: Unit) -> str:
+    return f"{count} Neuron {unit.value}{'' if count == 1 else 's'}"

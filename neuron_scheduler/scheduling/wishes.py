@@ -1,0 +1,44 @@
+"""
+What the pod's owner would like, as one weighted sum: preferred node affinity, soft spreading, preferred pod affinity.
+
+Upstream each of these plugins scores on its own, is normalised to 0..100, and counts twice
+(`pkg/scheduler/apis/config/v1/default_plugins.go`); the same here, with fractions instead of rounding. A *source* is a
+function of (cluster, pod, among) that yields (weight above 0, nodes); a node gets the sum of its weights. What counts
+against nodes is yielded as a weight for the others of `among`.
+"""
+
+from collections.abc import Callable, Iterable
+from math import prod
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins import inter_pod_affinity, node_affinity, pod_topology_spread
+
+Source = Callable[[Cluster, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
+
+OF_HIGHEST: tuple[Source, ...] = (node_affinity.wishes, pod_topology_spread.wishes)
+"""Sources in which a node's share is its sum over the highest sum."""
+
+OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.wishes,)
+"""Sources in which a node's share is how far it is above the lowest sum, over the highest less the lowest."""
+
+
+def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes with the highest sum of shares."""
+    sums: list[tuple[Column, int]] = []
+    for source in (*OF_HIGHEST, *OF_SPAN):
+        column = Column()
+        for weight, nodes in source(cluster, pod, among):
+            column.add(weight, nodes & among)
+        highest, lowest = column.maximum(among), column.minimum(among)
+        if highest > lowest:
+            sums.append((column, highest - lowest if source in OF_SPAN else highest))
+    if len(sums) == 1:
+        return sums[0][0].highest(among)
+    common = prod(whole for _, whole in sums)
+    shares = Column()
+    for column, whole in sums:
+        shares.add_all(column, common // whole, among)
+    return shares.highest(among)

@@ -1,0 +1,202 @@
+"""
+From the decision to the Binding: what a pod's volumes need, written and waited for.
+
+Upstream: `Reserve` and `PreBind` of `plugins/volumebinding`. The decision is assumed at once, so that no other pod gets
+the same volume. After the writes it is others' turn, the controller's that binds volumes and a provisioner's, and the
+pod waits, for up to ten minutes, for the watch to tell; nothing is polled, and no other pod waits with it.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import anyio
+import attrs
+
+from neuron_scheduler import logs
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.kube.binder import BindOutcome, Fenced, Gone, Refused
+from neuron_scheduler.kube.volume_writer import Failed, HeldBack, WriteOutcome, Written
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
+from neuron_scheduler.scheduling.static_volumes import mountable
+from neuron_scheduler.scheduling.volume_plan import VolumePlan, volume_plan
+
+log = logs.logger(__name__)
+
+BIND_TIMEOUT = 600.0
+PREFIX = 'running PreBind plugin "VolumeBinding": '
+
+
+class VolumeWriter(Protocol):
+    """Writes volumes and claims at the API server."""
+
+    async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
+        """Let a volume be kept for a claim."""
+
+    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
+        """Ask the claim's provisioner for a volume on a node."""
+
+
+@attrs.frozen
+class _Problem:
+    """Why the volumes will not be bound as decided."""
+
+    message: str
+
+
+@attrs.define(eq=False, kw_only=True)
+class VolumeBinder:
+    """
+    Binds volumes.
+
+    Attributes:
+        timeout: seconds to wait for controllers and provisioners (`bindTimeoutSeconds`).
+        waiting: pods that wait for their volumes.
+    """
+
+    cluster: Cluster
+    writer: VolumeWriter
+    timeout: float = BIND_TIMEOUT
+    waiting: int = attrs.field(default=0, init=False)
+    _wakes: dict[str, set[anyio.Event]] = attrs.field(factory=dict, init=False)
+
+    def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
+        """Assume what the pod's volumes need on the node; None if they need nothing."""
+        plan = volume_plan(self.cluster, pod, node_name) if pod.constraints.volume_claims else None
+        for decided in plan.assumed if plan is not None else ():
+            self.cluster.volumes.assume(decided)
+        return plan
+
+    def release(self, plan: VolumePlan) -> None:
+        """Take back what was assumed and is not known to have been written."""
+        for decided in plan.assumed:
+            self.cluster.volumes.restore(decided)
+
+    def noticed(self, name: str) -> None:
+        """Look again at the pods that wait for this claim (its key), volume, node (its name) or pod (its uid)."""
+        for wake in self._wakes.get(name, ()):
+            wake.set()
+
+    async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
+        """
+        Write what the plan says and wait until every claim is bound; None if the pod can be bound now.
+
+        Cancelling it leaves what was written; whoever schedules the pod next finds it.
+        """
+        versions: dict[str, int] = {}
+        for name, outcome in [
+            *[(k.volume.name, await self.writer.keep(k.volume, k.claim)) for k in plan.keep],
+            *[(c.key, await self.writer.select_node(c, plan.node_name)) for c in plan.provision],
+        ]:
+            match outcome:
+                case Written(resource_version=version):
+                    versions[name] = _number(version)
+                case Failed(message=message):
+                    return _refused(message)
+                case HeldBack():
+                    return Fenced()
+        with anyio.move_on_after(self.timeout):
+            self.waiting += 1
+            try:
+                return await self._bound(pod, plan, versions)
+            finally:
+                self.waiting -= 1
+        return _refused(f"binding volumes: not all claims were bound within {self.timeout:g} s")
+
+    async def _bound(self, pod: Pod, plan: VolumePlan, versions: dict[str, int]) -> BindOutcome | None:
+        """Look whenever something is told about what is waited for, until it is settled."""
+        while True:
+            if self.cluster.node_of(pod.uid) is None:
+                return Gone()
+            needed = self._missing(plan, versions)
+            if isinstance(needed, _Problem):
+                return _refused(f"binding volumes: {needed.message}")
+            if not needed:
+                log.info("All PVCs for pod are bound", v=2, pod=pod.key, node=plan.node_name)
+                return None
+            await self._told((*needed, pod.uid, plan.node_name))
+
+    async def _told(self, names: Iterable[str]) -> None:
+        wake = anyio.Event()
+        for name in names:
+            self._wakes.setdefault(name, set()).add(wake)
+        try:
+            await wake.wait()
+        finally:
+            for name in names:
+                self._wakes[name].discard(wake)
+                if not self._wakes[name]:
+                    del self._wakes[name]
+
+    def _missing(self, plan: VolumePlan, versions: dict[str, int]) -> list[str] | _Problem:
+        """Return the names of what must change first, nothing if all is bound (`checkBindings`)."""
+        volumes, missing = self.cluster.volumes, []
+        if self.cluster.node(plan.node_name) is None:
+            return _Problem(f'node "{plan.node_name}" not found')
+        for keeping in plan.keep:
+            name, key = keeping.volume.name, keeping.claim.key
+            volume, claim = volumes.stored_volumes.get(name), volumes.stored_claims.get(key)
+            problem = self._kept_wrong(plan, volume, claim, versions[name], name=name)
+            if problem is not None:
+                return problem
+            if volume is None or claim is None or _number(volume.resource_version) < versions[name]:
+                missing.append(name)
+            elif not claim.fully_bound:
+                missing += [name, key]
+        for decided in plan.provision:
+            claim = volumes.stored_claims.get(decided.key)
+            found = self._provisioned(plan, decided, claim, versions[decided.key])
+            if isinstance(found, _Problem):
+                return found
+            missing += found
+        return missing
+
+    def _kept_wrong(
+        self,
+        plan: VolumePlan,
+        volume: PersistentVolume | None,
+        claim: PersistentVolumeClaim | None,
+        version: int,
+        *,
+        name: str,
+    ) -> _Problem | None:
+        """Return why a volume that is kept for a claim will not be bound to it."""
+        if volume is None or claim is None:
+            return _Problem(f"persistentvolume {name!r} or its claim is gone")
+        if _number(volume.resource_version) < version:
+            return None  # not yet what was written
+        if not self._fits(plan, volume):
+            return _Problem(f'pv "{name}" node affinity doesn\'t match node "{plan.node_name}"')
+        if volume.claim is None or not volume.claim.uid:
+            return _Problem(f'ClaimRef got reset for pv "{name}"')
+        return None
+
+    def _provisioned(
+        self, plan: VolumePlan, decided: PersistentVolumeClaim, claim: PersistentVolumeClaim | None, version: int
+    ) -> list[str] | _Problem:
+        """Return what must change before the claim is bound to a volume that was made for it."""
+        if claim is None or claim.uid != decided.uid:
+            return _Problem(f'persistentvolumeclaim "{decided.name}" not found')
+        if _number(claim.resource_version) < version:
+            return [claim.key]
+        if claim.selected_node != plan.node_name:
+            return _Problem(f'provisioning failed for PVC "{claim.name}"')
+        volume = self.cluster.volumes.stored_volumes.get(claim.volume_name)
+        if volume is not None and not self._fits(plan, volume):
+            return _Problem(f'pv "{volume.name}" node affinity doesn\'t match node "{plan.node_name}"')
+        if volume is None or not claim.fully_bound:
+            return [claim.key, claim.volume_name]
+        return []
+
+    def _fits(self, plan: VolumePlan, volume: PersistentVolume) -> bool:
+        slot = self.cluster.slot(plan.node_name)
+        return slot is not None and bool(mountable(self.cluster, volume, 1 << slot))
+
+
+def _refused(message: str) -> Refused:
+    return Refused(0, PREFIX + message, retryable=True)
+
+
+def _number(version: str) -> int:
+    """Return a resource version as the number that upstream, too, compares."""
+    return int(version) if version.isdigit() else 0

@@ -1,0 +1,41 @@
+"""Images by name, as nodes pull and remove them."""
+
+from random import Random
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.node import Image
+from tests.builders import node
+
+NAMES = ("a:1", "a:2", "b:1")
+
+
+def test_names_lead_to_sizes_and_nodes() -> None:
+    """For every name the nodes by size, largest first, whatever happened before; a fork goes its own way."""
+    dice = Random(5)
+    pool = [Image(tuple(dice.choices(NAMES, k=2)), dice.choice([1, 2, 3])) for _ in range(6)]
+    cluster = Cluster()
+    nodes = {}
+    for _ in range(400):
+        name = dice.choice("nop")
+        nodes[name] = node(name, images=tuple(dict.fromkeys(dice.choices(pool, k=dice.randint(0, 3)))))
+        cluster.put_node(nodes[name])
+        if dice.random() < 0.1:
+            cluster.remove_node(name)
+            del nodes[name]
+        if dice.random() < 0.5:
+            continue
+        other = cluster.fork()
+        for each in (cluster, other):
+            for image in NAMES:
+                want: dict[int, int] = {}
+                for there in nodes.values():
+                    size = max((i.size for i in there.images if image in i.names), default=0)
+                    want[size] = want.get(size, 0) | 1 << (each.slot(there.name) or 0)
+                want.pop(0, None)
+                found = [(size, have) for size, have in each.images(image) if have]
+                assert [size for size, _ in found] == sorted((size for size, _ in found), reverse=True)
+                assert sum(have for _, have in found) == sum(want.values())
+                assert all(want[size] & have == have for size, have in found)
+        other.put_node(node("n", images=(Image(("c:1",), 9),)))
+        assert [size for size, _ in other.images("c:1")] == [9]
+        assert not list(cluster.images("c:1"))

@@ -1,0 +1,97 @@
+"""Promises of space, and views of the cluster through a lens."""
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState, Nomination, evictable, without_tenant, without_tenants
+from neuron_scheduler.scheduling.filtering import Promised, promised
+from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
+from neuron_scheduler.scheduling.preemption import Emptied
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of
+
+CPU = free_of("cpu")
+
+
+def two_nodes() -> Cluster:
+    """Return nodes a and b with a pod of each priority."""
+    pods = [pod(f"{on}{p}", on=on, cpu=1000, priority=p) for on in "ab" for p in (1, 5)]
+    return cluster_of([node("a", cpu=4000), node("b", cpu=4000, created=1)], pods)
+
+
+def test_a_promise_is_in_its_row_until_it_is_taken_back() -> None:
+    """A new promise takes the place of the old one; a node that is not there promises nothing."""
+    cluster = two_nodes()
+    pending = pod("p", cpu=500, priority=3)
+    cluster.nominate("a", Nomination(pending))
+    assert cluster.nomination("uid-p") == ("a", Nomination(pending))
+    cluster.nominate("b", Nomination(pending))
+    assert [len(row.nominated) for row in cluster.rows()] == [0, 1]
+    assert cluster.denominate("uid-p") == "b"
+    assert cluster.denominate("uid-p") is None
+    cluster.nominate("gone", Nomination(pending))
+    assert cluster.nomination("uid-p") is None
+    cluster.nominate("a", Nomination(pending))
+    cluster.remove_node("a")
+    assert cluster.nomination("uid-p") is None
+
+
+def test_a_placed_pod_needs_no_promise() -> None:
+    """Wherever it was placed, and whoever placed it."""
+    cluster = two_nodes()
+    for place in (cluster.assume, cluster.put_pod):
+        pending = pod(f"p{place.__name__}", cpu=500, priority=3)
+        cluster.nominate("a", Nomination(pending))
+        place(attrs.evolve(pending, node_name="b"))
+        assert cluster.nomination(pending.uid) is None
+    assert not any(row.nominated for row in cluster.rows())
+
+
+def test_promises_hold_against_equals_and_lower() -> None:
+    """As a set of nodes, and as rows seen through the lens; what was promised to a pod is free for itself."""
+    cluster = two_nodes()
+    cluster.nominate("b", Nomination(pod("p", cpu=500, priority=3)))
+    assert [promised(cluster, priority) for priority in (2, 3, 4)] == [2, 2, 0]
+    for priority, free in ((3, [2000, 1500]), (4, [2000, 2000])):
+        view = cluster.seen(Promised(priority))
+        assert [view.column(CPU).value(slot) for slot in (0, 1)] == free
+    with cluster.unpromised("uid-p"):
+        assert promised(cluster, 3) == 0
+        with cluster.unpromised("uid-stranger"):
+            assert cluster.seen(Promised(3)).column(CPU).value(1) == 2000
+    assert promised(cluster, 3) == 2
+
+
+def test_a_view_follows_the_cluster() -> None:
+    """Indexes seen through a lens are caught up like all others, and the cluster itself is as it was."""
+    cluster = two_nodes()
+    for below, free in ((1, 2000), (2, 3000), (6, 4000)):
+        assert cluster.seen(Emptied(below)).column(CPU).value(0) == free
+    assert cluster.knows(CPU) is False
+    assert cluster.seen(Emptied(2)).knows(CPU) is True
+    cluster.put_pod(pod("new", on="a", cpu=250, priority=1))
+    cluster.remove_pod("uid-a5")
+    cluster.nominate("a", Nomination(pod("p", cpu=100, priority=3)))
+    assert cluster.seen(Emptied(2)).column(CPU).value(0) == 4000
+    assert cluster.seen(Emptied(2, promised=3)).column(CPU).value(0) == 3900
+    assert cluster.column(CPU).value(0) == 2750
+    assert cluster.seen(Emptied(2)).row(0).tenants == {}
+    assert set(cluster.row(0).tenants) == {"uid-a1", "uid-new"}
+
+
+def test_several_pods_fewer_are_one_fewer_several_times() -> None:
+    """Whatever they hold, and however many; what could not be read stays, and no pod may ask it to leave."""
+    cluster = cluster_of(
+        [node("n", "trn1.32xlarge")],
+        [pod(f"p{i}", on="n", devices=1, ids=(i,), cpu=100 * i, priority=i % 3) for i in range(6)],
+    )
+    cluster.put_unreadable_pod(pod("unread", on="n"))
+    state = cluster.row(0)
+    uids = sorted(state.tenants)
+    for number in range(len(uids) + 1):
+        one_by_one: NodeState = state
+        for uid in uids[:number]:
+            one_by_one = without_tenant(one_by_one, uid)
+        assert without_tenants(state, uids[:number]) == one_by_one
+    assert evictable(state, 2) == {"uid-p0", "uid-p1", "uid-p3", "uid-p4"}
+    assert set(state.above(99).tenants) == {"uid-unread"}

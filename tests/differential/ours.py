@@ -1,0 +1,106 @@
+"""
+The other side: the same API objects, read by our codec into our cluster, and what our filters say of a pod.
+
+No process, no server: `schedule_pod` itself, with one more filter at the end that refuses what is left, as the
+extender does to kube-scheduler.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
+from neuron_scheduler.kube.codec import Decoded, Malformed, decode_node, decode_pod
+from neuron_scheduler.kube.informer import Resource
+from neuron_scheduler.kube.storage_codec import (
+    ATTACHMENTS,
+    CAPACITIES,
+    CLAIMS,
+    CLASSES,
+    CSI_DRIVERS,
+    CSI_NODES,
+    VOLUMES,
+)
+from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.decide import Decision, schedule_pod
+from neuron_scheduler.scheduling.framework import Refusal
+from neuron_scheduler.scheduling.profile import default_profile
+from tests.differential.vocabulary import Object
+from tests.differential.world import FEASIBLE, Answer, World
+
+_STORAGE: Final[Mapping[str, Resource[Any]]] = {
+    "PersistentVolumeClaim": CLAIMS,
+    "PersistentVolume": VOLUMES,
+    "StorageClass": CLASSES,
+    "CSINode": CSI_NODES,
+    "CSIDriver": CSI_DRIVERS,
+    "CSIStorageCapacity": CAPACITIES,
+    "VolumeAttachment": ATTACHMENTS,
+}
+PROFILE: Final = default_profile("default-scheduler")
+
+
+@attrs.define(eq=False)
+class LastFilter:
+    """Writes down which nodes no filter has refused, and refuses them."""
+
+    names: tuple[str, ...] = ()
+
+    def __call__(self, cluster: Cluster, _: Pod, among: NodeSet) -> Sequence[Refusal]:
+        """Refuse all nodes that are left."""
+        self.names = tuple(sorted(cluster.row(slot).node.name for slot in slots_of(among)))
+        return [Refusal("LastFilter", FEASIBLE, among)]
+
+
+def cluster_of(world: World) -> Cluster:
+    """Return the cluster that our informers would make of a stored world."""
+    cluster = Cluster()
+    for manifest in world.beside:
+        _put_beside(cluster, manifest)
+    for manifest in world.nodes:
+        node = decode_node(_bytes(manifest)).value
+        if node is None or isinstance(node, Malformed):
+            raise AssertionError(f"cannot read {manifest}: {node}")
+        cluster.put_node(node)
+    for manifest in world.bound:
+        pod = _read(decode_pod(_bytes(manifest)))
+        if pod is not None:  # None has ended
+            cluster.put_pod(pod)
+    return cluster
+
+
+def answer(cluster: Cluster, manifest: Object) -> Answer:
+    """Return what our filters say of a stored pending pod."""
+    pod = _read(decode_pod(_bytes(manifest)))
+    if pod is None:
+        raise AssertionError("a pending pod has not ended")
+    last = LastFilter()
+    found = schedule_pod(cluster, pod, attrs.evolve(PROFILE, filters=(*PROFILE.filters, last)))
+    if isinstance(found, Decision):
+        raise TypeError("the last filter refuses everything")
+    return Answer(last.names, found.text)
+
+
+def _put_beside(cluster: Cluster, manifest: Object) -> None:
+    metadata = manifest["metadata"]
+    if manifest["kind"] == "Namespace":
+        cluster.namespaces.put(Namespace(uid=metadata["name"], name=metadata["name"], labels=metadata["labels"]))
+        return
+    found = _STORAGE[manifest["kind"]].decode(_bytes(manifest)).value
+    if found is None or isinstance(found, Malformed):
+        raise AssertionError(f"cannot read {manifest}: {found}")
+    cluster.put_storage(found)
+
+
+def _read(decoded: Decoded[Pod]) -> Pod | None:
+    if isinstance(decoded.value, Malformed):
+        raise TypeError(f"cannot read {decoded.key}: {decoded.value.reason}")
+    return decoded.value
+
+
+def _bytes(manifest: Object) -> bytes:
+    return json.dumps(manifest).encode()

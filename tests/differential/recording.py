@@ -1,0 +1,92 @@
+"""
+Worlds with kube-scheduler's answers, as one line of JSON each.
+
+Only what a scheduler can read is kept, so that a few hundred scenarios stay small enough to live beside the tests.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from tests.differential.vocabulary import Object
+from tests.differential.world import Answer, World
+
+FOLDER: Final = Path(__file__).parent / "fixtures"
+
+_METADATA_DROPPED: Final = ("managedFields", "resourceVersion", "creationTimestamp", "generation")
+_POD_DROPPED: Final = (
+    "dnsPolicy",
+    "enableServiceLinks",
+    "preemptionPolicy",
+    "restartPolicy",
+    "schedulerName",
+    "securityContext",
+    "terminationGracePeriodSeconds",
+)
+_CONTAINER_DROPPED: Final = ("image", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy")
+
+
+@attrs.frozen
+class Recording:
+    """
+    A world and what kube-scheduler said of its pending pods.
+
+    Attributes:
+        number: which world it is, of the vocabulary that the file is named after.
+        answers: one for each of `world.pending`.
+    """
+
+    number: int
+    world: World
+    answers: tuple[Answer, ...]
+
+
+def compact(manifest: Object) -> Object:
+    """Return an object without what no scheduler reads."""
+    kept = {**manifest, "metadata": _without(manifest["metadata"], _METADATA_DROPPED)}
+    match manifest["kind"]:
+        case "Pod":
+            kept["spec"] = _pod_spec(manifest["spec"])
+            status = {name: kept.get("status", {}).get(name) for name in ("phase", "conditions", "containerStatuses")}
+            kept["status"] = {name: value for name, value in status.items() if value and value != "Pending"}
+        case "Node":
+            kept["status"] = {"allocatable": manifest["status"]["allocatable"]}
+    return kept
+
+
+def write(path: Path, recordings: Iterable[Recording]) -> None:
+    """Write recordings, one a line."""
+    lines = []
+    for recording in recordings:
+        world = attrs.asdict(recording.world)
+        cases = [
+            {"pod": pod, "feasible": answer.feasible, "text": answer.text}
+            for pod, answer in zip(world.pop("pending"), recording.answers, strict=True)
+        ]
+        lines.append(json.dumps({"number": recording.number, **world, "cases": cases}, separators=(",", ":")))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def read(path: Path) -> Iterator[Recording]:
+    """Yield the recordings of a file."""
+    for line in path.read_text().splitlines():
+        found = json.loads(line)
+        cases = found["cases"]
+        answers = tuple(Answer(tuple(case["feasible"]), case["text"]) for case in cases)
+        parts: list[Sequence[Object]] = [found["beside"], found["nodes"], found["bound"], [c["pod"] for c in cases]]
+        yield Recording(found["number"], World(*map(tuple, parts)), answers)
+
+
+def _pod_spec(spec: Object) -> Object:
+    kept = _without(spec, _POD_DROPPED)
+    for group in ("containers", "initContainers"):
+        if group in kept:
+            kept[group] = [_without(container, _CONTAINER_DROPPED) for container in kept[group]]
+    return kept
+
+
+def _without(fields: Object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names and value not in ({}, [])}

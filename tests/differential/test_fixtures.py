@@ -1,0 +1,24 @@
+"""What kube-scheduler said once, as a table: no server is needed, and it takes milliseconds."""
+
+import pytest
+
+from tests.differential.comparison import disagreements
+from tests.differential.recording import FOLDER, Recording, read
+
+RECORDINGS = {
+    f"{path.stem}, world {recording.number}": recording
+    for path in sorted(FOLDER.glob("*.jsonl"))
+    for recording in read(path)
+}
+
+
+@pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS.keys())
+def test_our_filters_say_what_kube_scheduler_said(recording: Recording) -> None:
+    """The feasible nodes and the counts of refusals by reason are those that were recorded."""
+    different = list(disagreements(recording))
+    assert not different, "\n".join(different)
+
+
+def test_there_are_recordings_of_many_scenarios() -> None:
+    """An empty folder is no proof."""
+    assert sum(len(recording.answers) for recording in RECORDINGS.values()) >= 200

@@ -1,0 +1,69 @@
+"""Which parts of the API the generated clusters and pods may use, and the words they are made of."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final, TypeVar
+
+import attrs
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+RACK: Final = "rack"
+ZONES: Final = ("z1", "z2", "z3")
+
+NAMESPACES: Final = {
+    "default": {},
+    "blue": {"team": "sea", "tier": "1"},
+    "green": {"team": "land", "tier": "1"},
+    "grey": {"team": "land"},
+}
+"""Namespaces that every generated cluster has, and their labels."""
+
+
+@attrs.frozen
+class Vocabulary:
+    """
+    What may appear beside taints, node affinity, ports and resources.
+
+    Attributes:
+        quiet: these four are rare, so that what comes after them in kube-scheduler's order is reached.
+    """
+
+    quiet: bool = False
+    spread: bool = False
+    affinity: bool = False
+    volumes: bool = False
+
+
+VOCABULARIES: Final = {
+    "plain": Vocabulary(),
+    "spread": Vocabulary(quiet=True, spread=True),
+    "affinity": Vocabulary(quiet=True, affinity=True),
+    "volumes": Vocabulary(quiet=True, volumes=True),
+    "all": Vocabulary(spread=True, affinity=True, volumes=True),
+}
+"""What is compared, each by worlds of its own."""
+
+
+def sometimes(dice: Random, chance: float, make: Callable[[], T]) -> T | None:
+    """Return what `make` makes with that chance, else None."""
+    return make() if dice.random() < chance else None
+
+
+def several(dice: Random, most: int, make: Callable[[], T], *, least: int = 1) -> list[T]:
+    """Return some of what `make` makes."""
+    return [make() for _ in range(dice.randint(least, most))]
+
+
+def sample(dice: Random, words: Sequence[T], *, least: int = 1, most: int = 2) -> list[T]:
+    """Return some of the words, none twice."""
+    return dice.sample(words, dice.randint(least, min(most, len(words))))
+
+
+def given(**fields: Any) -> Object:
+    """Return the fields that hold something: zero, empty and None are left out."""
+    return {name: value for name, value in fields.items() if value not in (None, "", 0, [], {})}

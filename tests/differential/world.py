@@ -1,0 +1,82 @@
+"""
+A small cluster with pods that wait, and what is said of each of them.
+
+Everything is an API object as a dictionary: first as it is generated, then as the API server stored it. Pure: the
+same number gives the same world on every machine.
+"""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+import attrs
+
+from tests.differential.nodes import nodes
+from tests.differential.pods import bound_pod, pending_pod
+from tests.differential.storage import storage
+from tests.differential.vocabulary import NAMESPACES, Object, Vocabulary
+
+FEASIBLE: Final = "node(s) would have done"
+"""The reason that both sides are made to give for nodes that no filter refuses."""
+
+PENDING: Final = 20
+"""Scenarios in each world."""
+
+
+@attrs.frozen
+class World:
+    """
+    One cluster.
+
+    Attributes:
+        beside: what there is beside nodes and pods: namespaces, volumes.
+        bound: pods on nodes; with a `deletionTimestamp` where they are being deleted.
+        pending: one scenario each; none of them is ever placed.
+    """
+
+    beside: tuple[Object, ...]
+    nodes: tuple[Object, ...]
+    bound: tuple[Object, ...]
+    pending: tuple[Object, ...]
+
+
+@attrs.frozen
+class Answer:
+    """
+    What a scheduler says of a pod.
+
+    Attributes:
+        feasible: names of the nodes that no filter refuses, in alphabetical order.
+        text: the message of the PodScheduled condition, were these nodes refused as well (`FEASIBLE`).
+    """
+
+    feasible: tuple[str, ...]
+    text: str
+
+
+def world(number: int, vocabulary: Vocabulary) -> World:
+    """Return the world of that number."""
+    dice = Random(f"{number} {vocabulary}")
+    prefix = f"w{number}-"
+    machines = nodes(dice, prefix, quiet=vocabulary.quiet)
+    names = [node["metadata"]["name"] for node in machines]
+    bound = [
+        bound_pod(dice, f"{prefix}b{each}", min(dice.choices(names, k=2)), vocabulary, claims=prefix)
+        for each in range(dice.randint(0, 30 if vocabulary.quiet else 12))
+    ]
+    for pod in bound:
+        if dice.random() < 0.08:
+            pod["metadata"]["deletionTimestamp"] = "now"
+    pending = [pending_pod(dice, f"{prefix}p{each}", names, vocabulary, claims=prefix) for each in range(PENDING)]
+    beside = storage(dice, prefix, names) if vocabulary.volumes else []
+    return World((*namespaces(), *beside), tuple(machines), tuple(bound), tuple(pending))
+
+
+def namespaces() -> list[Object]:
+    """Return the namespaces that pods may be in, labelled as the API server labels them."""
+    return [_namespace(name, labels) for name, labels in NAMESPACES.items()]
+
+
+def _namespace(name: str, labels: Mapping[str, str]) -> Object:
+    own = {"kubernetes.io/metadata.name": name}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**labels, **own}}}

@@ -1,0 +1,113 @@
+"""Claims, volumes and classes as tests of the whole process make them, and a provisioner that makes volumes."""
+
+from contextlib import aclosing
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+
+from tests.control_plane.objects import pod_manifest
+from tests.control_plane.rest import ApiError, Object, RestClient
+
+CLAIMS: Final = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES: Final = "/api/v1/persistentvolumes"
+CLASSES: Final = "/apis/storage.k8s.io/v1/storageclasses"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+ZONE: Final = "topology.kubernetes.io/zone"
+PROVISIONERS: Final = {"local": "kubernetes.io/no-provisioner", "made": "test.example/provisioner"}
+
+
+async def add_classes(api: RestClient) -> None:
+    """Create two classes that wait for the first consumer: `local` has static volumes only, `made` is provisioned."""
+    for name, provisioner in PROVISIONERS.items():
+        item = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+        await api.apply(item | {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"})
+
+
+async def clear_storage(api: RestClient) -> None:
+    """Delete claims, volumes and classes, also where no controller takes their finalizers away."""
+    for collection in (CLAIMS, VOLUMES):
+        for item in (await api.get(collection))["items"]:
+            await api.patch(f"{collection}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
+    for collection in (CLAIMS, VOLUMES, CLASSES):
+        await api.delete(collection)
+
+
+def selected_node(claim: Object) -> str | None:
+    """Return the node that was selected for a claim, None if none was."""
+    found: str | None = claim["metadata"].get("annotations", {}).get(SELECTED_NODE)
+    return found
+
+
+def in_zone(zone: str) -> Object:
+    """Return the node affinity of a volume in a zone."""
+    expression = {"key": ZONE, "operator": "In", "values": [zone]}
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+
+
+async def add_volume(api: RestClient, name: str, class_name: str = "local", **spec: Any) -> Object:
+    """Create a volume of 1 GiB."""
+    fields = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "csi": {"driver": "test.example", "volumeHandle": name},
+        "storageClassName": class_name,
+    }
+    item = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": fields | spec}
+    return await api.post(VOLUMES, item)
+
+
+async def add_claim(api: RestClient, name: str, class_name: str = "local", **spec: Any) -> Object:
+    """Create a claim to 1 GiB."""
+    fields = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": class_name,
+    }
+    item = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": fields | spec}
+    return await api.post(CLAIMS, item)
+
+
+def with_claims(name: str, *claims: str) -> Object:
+    """Return a pod that mounts claims."""
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+    return pod_manifest(name, volumes=volumes)
+
+
+async def provision(
+    api: RestClient,
+    refused_node: str = "",
+    *,
+    task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """
+    Make a volume for each claim whose node is selected, as a CSI provisioner does, in the node's zone.
+
+    For a node that is to be refused it asks for another one, by taking the annotation away, and then ends.
+    """
+    listing = await api.get(CLAIMS)
+    task_status.started()
+    for claim in listing["items"]:
+        await _make(api, claim)
+    async with aclosing(api.watch(CLAIMS, listing["metadata"]["resourceVersion"])) as events:
+        async for kind, claim in events:
+            if refused_node and selected_node(claim) == refused_node:
+                path = f"{CLAIMS}/{claim['metadata']['name']}"
+                await api.patch(path, {"metadata": {"annotations": {SELECTED_NODE: None}}})
+                return
+            if kind != "DELETED":
+                await _make(api, claim)
+
+
+async def _make(api: RestClient, claim: Object) -> None:
+    name, node = claim["metadata"]["name"], selected_node(claim)
+    if node is None or claim["spec"].get("volumeName"):
+        return
+    reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name}
+    zone = (await api.get(f"/api/v1/nodes/{node}"))["metadata"]["labels"][ZONE]
+    kept = reference | {"uid": claim["metadata"]["uid"]}
+    try:
+        await add_volume(api, f"made-{name}", "made", claimRef=kept, nodeAffinity=in_zone(zone))
+    except ApiError as error:
+        if error.status != 409:  # made before
+            raise

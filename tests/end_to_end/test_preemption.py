@@ -1,0 +1,156 @@
+"""Preemption on a real API server: who leaves, who is told what, and who gets the room."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from tests.control_plane.fake_kubelet import FakeKubelet
+from tests.control_plane.objects import create_pod, pod_manifest
+from tests.control_plane.rest import Object, RestClient
+from tests.end_to_end.process import SchedulerProcess
+from tests.end_to_end.workload import (
+    PODS,
+    add_nodes,
+    add_priority_classes,
+    condition_of,
+    events_of,
+    ids_of,
+    placed,
+    refused,
+)
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+PRIORITIES = {"low": 10, "middle": 50, "high": 100}
+GRACE = 1
+
+
+@asynccontextmanager
+async def graceful_kubelets(api: RestClient) -> AsyncIterator[None]:
+    """Let bound pods run, and terminating ones for as long as their grace is."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(FakeKubelet(api, obey_grace=True).run)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+def prior(name: str, **rest: Any) -> dict[str, Any]:
+    """Return the part of a pod's spec with priority and a short grace period."""
+    return {"priorityClassName": name, "terminationGracePeriodSeconds": GRACE, **rest}
+
+
+async def running(api: RestClient, name: str, **pod: Any) -> Object:
+    """Create a pod and return it once it runs."""
+    await placed(api, name, **pod)
+    return await api.wait_for(f"{PODS}/{name}", lambda found: found["status"].get("phase") == "Running")
+
+
+async def names(api: RestClient) -> set[str]:
+    """Return the names of all pods that are not terminating."""
+    listing = await api.get(PODS)
+    return {pod["metadata"]["name"] for pod in listing["items"] if "deletionTimestamp" not in pod["metadata"]}
+
+
+def disruption_of(pod: Object) -> Mapping[str, str]:
+    """Return the DisruptionTarget condition."""
+    return next((c for c in pod["status"].get("conditions", []) if c["type"] == "DisruptionTarget"), {})
+
+
+async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """The node with the fewest and lowest victims is emptied; they are told why, and the pod gets all 16 devices."""
+    await add_priority_classes(api, **PRIORITIES)
+    await add_nodes(scheduler, api, dear="trn1.32xlarge", cheap="trn1.32xlarge")
+    async with graceful_kubelets(api):
+        on = {name: {"nodeSelector": {"kubernetes.io/hostname": name}} for name in ("dear", "cheap")}
+        await running(api, "dear-a", neuron=8, **on["dear"], **prior("low"))
+        await running(api, "dear-b", neuron=8, **on["dear"], **prior("middle"))
+        victims = ("cheap-a", "cheap-b", "cheap-c")
+        for name, count in zip(victims, (8, 4, 4), strict=True):
+            await running(api, name, neuron=count, **on["cheap"], **prior("low"))
+        await create_pod(api, pod_manifest("big", neuron=16, **prior("high")))
+        told = await api.wait_for(f"{PODS}/cheap-a", lambda found: "deletionTimestamp" in found["metadata"])
+        assert disruption_of(told)["reason"] == "PreemptionByScheduler"
+        assert disruption_of(told)["message"] == "my-scheduler: preempting to accommodate a higher priority pod"
+        waiting = await api.wait_for(f"{PODS}/big", lambda found: bool(found["status"].get("nominatedNodeName")))
+        assert waiting["status"]["nominatedNodeName"] == "cheap"
+        assert condition_of(waiting)["reason"] == "Unschedulable"
+        assert condition_of(waiting)["message"].startswith("0/2 nodes are available: 2 Insufficient")
+        assert "preemption" not in condition_of(waiting)["message"]
+        big = await placed(api, "big")
+        assert big["spec"]["nodeName"] == "cheap"
+        assert ids_of(big) == tuple(range(16))
+        assert "nominatedNodeName" not in big["status"]
+        assert await names(api) == {"dear-a", "dear-b", "big"}
+    for name in victims:
+        (event,) = await events_of(api, name, "Preempted")
+        assert event["note"] == f"Preempted by pod {big['metadata']['uid']} on node cheap"
+        assert (event["type"], event["action"], event["related"]["name"]) == ("Normal", "Preempting", "big")
+    metrics = await scheduler.metrics()
+    assert metrics["scheduler_preemption_victims_sum"] == 3
+    assert metrics["scheduler_preemption_attempts_total"] >= 1
+
+
+async def test_nobody_leaves_where_no_block_would_come_free(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """One device in each row that may not be touched keeps all rows; the lower pods stay."""
+    await add_priority_classes(api, **PRIORITIES)
+    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
+    for name in ("a", "b", "c", "d"):  # a row each: the other three of the row are taken before the next comes
+        await placed(api, f"high-{name}", neuron=1, **prior("high"))
+        for number in range(3):
+            await placed(api, f"low-{name}{number}", neuron=1, **prior("low"))
+    before = await names(api)
+    condition = await refused(api, "four", neuron=4, **prior("high"))
+    assert condition["message"].startswith("0/1 nodes are available: 1 Insufficient aws.amazon.com/neuron.")
+    assert condition["message"].endswith(
+        " preemption: 0/1 nodes are available: 1 node(s) didn't have a free block of Neuron devices."
+    )
+    assert await names(api) == before | {"four"}
+
+
+async def test_the_room_is_kept_while_the_victims_leave(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """Lower pods that come while the victim takes its time do not get its devices, and nobody else is evicted."""
+    await add_priority_classes(api, **PRIORITIES)
+    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
+    async with graceful_kubelets(api):
+        await running(api, "victim", neuron=16, **prior("low", terminationGracePeriodSeconds=2))
+        await create_pod(api, pod_manifest("half", neuron=8, **prior("high")))
+        await api.wait_for(f"{PODS}/half", lambda found: found["status"].get("nominatedNodeName") == "trn1")
+        for number in range(3):
+            await create_pod(api, pod_manifest(f"late-{number}", neuron=4, **prior("middle")))
+        half = await placed(api, "half")
+        got = set(ids_of(half))
+        first, second = [await placed(api, name) for name in ("late-0", "late-1")]
+        assert not got & set(ids_of(first)) | got & set(ids_of(second))
+        await refused(api, "late-2", saying="No preemption victims found for incoming pod")
+    assert (await scheduler.metrics())["scheduler_preemption_victims_sum"] >= 1
+    assert {"half", "late-0", "late-1", "late-2"} == await names(api)
+
+
+async def test_never_means_never(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """A pod with preemptionPolicy Never waits, and says so."""
+    await add_priority_classes(api, **PRIORITIES)
+    never = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "patient"}}
+    await api.apply(never | {"value": 1000, "preemptionPolicy": "Never"})
+    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
+    await placed(api, "low", neuron=16, **prior("low"))
+    condition = await refused(api, "patient", neuron=16, **prior("patient"))
+    assert condition["message"].endswith(" preemption: not eligible due to preemptionPolicy=Never.")
+    assert await names(api) == {"low", "patient"}
+
+
+async def test_a_budget_turns_the_choice(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """The half whose budget allows no disruption stays, though its pod is of lower priority."""
+    await add_priority_classes(api, **PRIORITIES)
+    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
+    async with graceful_kubelets(api):
+        await running(api, "guarded", neuron=8, labels={"app": "guarded"}, **prior("low"))
+        await running(api, "free", neuron=8, **prior("middle"))
+        selector = {"matchLabels": {"app": "guarded"}}
+        manifest = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guarded"}}
+        await api.post(BUDGETS, manifest | {"spec": {"minAvailable": 1, "selector": selector}})
+        try:
+            await placed(api, "half", neuron=8, **prior("high"))
+            assert await names(api) == {"guarded", "half"}
+        finally:
+            await api.delete(f"{BUDGETS}/guarded")

@@ -1,0 +1,171 @@
+"""Volumes on a real API server: the volume controller binds what is there, a stand-in makes what is not."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.control_plane.objects import create_pod, node_manifest, pod_manifest
+from tests.control_plane.rest import RestClient
+from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.end_to_end import rights
+from tests.end_to_end.claims import (
+    CLAIMS,
+    VOLUMES,
+    ZONE,
+    add_claim,
+    add_classes,
+    add_volume,
+    in_zone,
+    provision,
+    selected_node,
+    with_claims,
+)
+from tests.end_to_end.process import ACQUIRED, BOUND, SchedulerProcess, run_scheduler
+from tests.end_to_end.workload import PODS, placed, refused
+
+pytestmark = pytest.mark.control_plane
+
+ONE_POD = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+
+
+@pytest.fixture(scope="module")
+async def volume_plane() -> AsyncIterator[ControlPlane]:
+    """Run a control plane whose controllers bind volumes, with two classes, and nodes in two zones."""
+    async with run_control_plane(with_controller_manager=True) as plane:
+        await rights.grant(plane.admin)
+        await add_classes(plane.admin)
+        for name, zone in (("a", "x"), ("b", "y")):
+            node = node_manifest(name, "m5.large", labels={ZONE: zone})
+            created = await plane.admin.post("/api/v1/nodes", node)
+            version = {"resourceVersion": created["metadata"]["resourceVersion"]}
+            await plane.admin.patch(f"/api/v1/nodes/{name}", {"metadata": version, "spec": {"taints": None}})
+        yield plane
+
+
+@pytest.fixture(scope="module")
+async def volume_scheduler(
+    volume_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SchedulerProcess]:
+    """Run one scheduler, which must end without an error though a pod may still wait for its volume."""
+    token = await volume_plane.token_for("kube-system", "my-scheduler")
+    path: Path = tmp_path_factory.mktemp("volumes") / "kubeconfig"
+    async with run_scheduler(volume_plane.kubeconfig(path, token=token), "-v=4") as scheduler:
+        await scheduler.line(ACQUIRED)
+        yield scheduler
+        assert await scheduler.stop() == 0
+
+
+@pytest.fixture
+async def volumes(volume_plane: ControlPlane, volume_scheduler: SchedulerProcess) -> RestClient:
+    """Return the administrator's client of a cluster with a scheduler and no pods that hold claims."""
+    await volume_plane.admin.delete(PODS, gracePeriodSeconds=0)
+    await volume_scheduler.until(lambda metrics: metrics['scheduler_cache_size{type="pods"}'] == 0)
+    return volume_plane.admin
+
+
+async def test_a_volume_that_is_there(volumes: RestClient, volume_scheduler: SchedulerProcess) -> None:
+    """The pod goes where the volume is, and the controller binds the claim before the pod is bound."""
+    await add_volume(volumes, "static", nodeAffinity=in_zone("y"))
+    await add_claim(volumes, "static")
+    await create_pod(volumes, with_claims("static", "static"))
+    found = await placed(volumes, "static")
+    assert found["spec"]["nodeName"] == "b"
+    claim = await volumes.get(f"{CLAIMS}/static")
+    assert (claim["status"]["phase"], claim["spec"]["volumeName"]) == ("Bound", "static")
+    assert claim["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] == "yes"
+    volume = await volumes.get(f"{VOLUMES}/static")
+    assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
+    assert volume["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"] == "yes"
+    await volume_scheduler.line("All PVCs for pod are bound", 'pod="default/static"')
+
+
+async def test_a_volume_that_is_made(volumes: RestClient, volume_scheduler: SchedulerProcess) -> None:
+    """The node is selected for the claim; other pods are bound while the pod waits for its volume."""
+    await add_claim(volumes, "dynamic", "made")
+    await create_pod(volumes, with_claims("dynamic", "dynamic"))
+    claim = await volumes.wait_for(f"{CLAIMS}/dynamic", lambda found: selected_node(found) is not None)
+    assert selected_node(claim) == "a"
+    await placed(volumes, "passing", cpu="1m")
+    assert "nodeName" not in (await volumes.get(f"{PODS}/dynamic"))["spec"]
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(provision, volumes)
+        found = await placed(volumes, "dynamic")
+        tasks.cancel_scope.cancel()
+    assert found["spec"]["nodeName"] == "a"
+    await volume_scheduler.line(BOUND, 'pod="default/dynamic"')
+    assert (await volumes.get(f"{CLAIMS}/dynamic"))["spec"]["volumeName"] == "made-dynamic"
+
+
+async def test_a_provisioner_that_wants_another_node(volumes: RestClient, volume_scheduler: SchedulerProcess) -> None:
+    """It takes the annotation away, and the pod is scheduled anew."""
+    await add_claim(volumes, "picky", "made")
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(provision, volumes, "a")
+        await create_pod(volumes, with_claims("picky", "picky"))
+        await volume_scheduler.line('provisioning failed for PVC \\"picky\\"')
+        await tasks.start(provision, volumes)
+        await placed(volumes, "picky")
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_zone_of_a_bound_volume(volumes: RestClient) -> None:
+    """A pod whose claim is bound goes to the volume's zone, or waits with kube-scheduler's words."""
+    await add_volume(volumes, "zonal", nodeAffinity=in_zone("y"), claimRef={"namespace": "default", "name": "zonal"})
+    await add_claim(volumes, "zonal", volumeName="zonal")
+    await volumes.wait_for(f"{CLAIMS}/zonal", lambda found: found["status"].get("phase") == "Bound")
+    await create_pod(volumes, with_claims("zonal", "zonal"))
+    assert (await placed(volumes, "zonal"))["spec"]["nodeName"] == "b"
+    await volumes.patch("/api/v1/nodes/b", {"spec": {"unschedulable": True}})
+    await create_pod(volumes, with_claims("zonal-2", "zonal"))
+    condition = await refused(volumes, "zonal-2")
+    await volumes.patch("/api/v1/nodes/b", {"spec": {"unschedulable": None}})
+    want = "1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) were unschedulable."
+    assert condition["message"].startswith(f"0/2 nodes are available: {want}")
+    assert condition["reason"] == "Unschedulable"
+    assert (await placed(volumes, "zonal-2"))["spec"]["nodeName"] == "b"
+
+
+async def test_a_claim_for_one_pod(volumes: RestClient) -> None:
+    """The second pod waits until the first has gone."""
+    kept = {"namespace": "default", "name": "alone"}
+    await add_volume(volumes, "alone", claimRef=kept, accessModes=["ReadWriteOncePod"])
+    await add_claim(volumes, "alone", volumeName="alone", accessModes=["ReadWriteOncePod"])
+    await create_pod(volumes, with_claims("holder", "alone"))
+    await placed(volumes, "holder")
+    await create_pod(volumes, with_claims("second", "alone"))
+    assert f"2 {ONE_POD}." in (await refused(volumes, "second"))["message"]
+    await volumes.delete(f"{PODS}/holder", gracePeriodSeconds=0)
+    await placed(volumes, "second")
+
+
+async def test_a_claim_that_comes_later(volumes: RestClient) -> None:
+    """The pod is refused by name of the claim, and woken by it; ephemeral volumes have their claims made."""
+    await create_pod(volumes, with_claims("early", "late"))
+    condition = await refused(volumes, "early")
+    assert condition["message"].startswith('0/2 nodes are available: persistentvolumeclaim "late" not found.')
+    assert condition["reason"] == "SchedulerError"
+    await add_volume(volumes, "late")
+    await add_claim(volumes, "late")
+    await placed(volumes, "early")
+    await add_volume(volumes, "scratch", nodeAffinity=in_zone("y"))
+    template = {
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "local",
+        }
+    }
+    volume = {"name": "tmp", "ephemeral": {"volumeClaimTemplate": template}}
+    await create_pod(volumes, pod_manifest("scratch", volumes=[volume]))
+    assert (await placed(volumes, "scratch"))["spec"]["nodeName"] == "b"
+
+
+async def test_a_pod_may_wait_when_the_scheduler_stops(volumes: RestClient) -> None:
+    """Its volume is left to whoever comes next; the fixture asserts that the scheduler ends without an error."""
+    await add_claim(volumes, "never", "made")
+    await create_pod(volumes, with_claims("never", "never"))
+    await volumes.wait_for(f"{CLAIMS}/never", lambda found: selected_node(found) is not None)

@@ -1,0 +1,74 @@
+"""A victim is told why, then deleted, once and only the one that was meant."""
+
+import pytest
+
+from neuron_scheduler.kube.evictor import Evictor
+from neuron_scheduler.model.pod import Pod
+from tests.kube.scripted import Answer, Scripted, answer, refuse, reset, scripted
+
+VICTIM = Pod(uid="u1", namespace="d", name="v", observed_generation=4)
+OTHER_UID = "Precondition failed: UID in precondition: u1, UID in object meta: u2"
+
+
+async def evicted(*script: Answer, may_send: bool = True) -> tuple[bool, Scripted]:
+    """Evict the pod against a script; return the answer and the server with what it saw."""
+    async with scripted(*script) as (server, client):
+        evictor = Evictor(
+            client=client, may_send=lambda: may_send, random=lambda: 0.0, wall_clock=lambda: 1_795_248_000.5
+        )
+        return await evictor.evict(VICTIM, scheduler_name="my-scheduler"), server
+
+
+async def test_the_requests() -> None:
+    """The condition says why, in kube-scheduler's words; the DELETE leaves the grace period to the pod."""
+    done, server = await evicted(answer(), answer())
+    assert done
+    patch, delete = server.seen
+    assert (patch.method, patch.path) == ("PATCH", "/api/v1/namespaces/d/pods/v/status")
+    assert patch.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert patch.json == {
+        "metadata": {"uid": "u1"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "PreemptionByScheduler",
+                    "message": "my-scheduler: preempting to accommodate a higher priority pod",
+                    "lastTransitionTime": "2026-11-21T08:00:00Z",
+                    "observedGeneration": 4,
+                }
+            ]
+        },
+    }
+    assert (delete.method, delete.path) == ("DELETE", "/api/v1/namespaces/d/pods/v")
+    assert delete.json == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u1"}}
+
+
+@pytest.mark.parametrize(
+    ("script", "want", "requests"),
+    [
+        pytest.param([refuse(404)], True, 1, id="gone before the condition"),
+        pytest.param([answer(), refuse(404)], True, 2, id="gone before the deletion"),
+        pytest.param([refuse(409, "Conflict", OTHER_UID)], True, 1, id="another pod of that name"),
+        pytest.param([answer(), refuse(409, "Conflict", OTHER_UID)], True, 2, id="made anew in between"),
+        pytest.param(
+            [refuse(409, "Conflict"), refuse(500), answer(), refuse(503), answer()], True, 5, id="tried again"
+        ),
+        pytest.param([reset, answer(), reset, answer()], True, 4, id="a broken connection"),
+        pytest.param([refuse(500)] * 4, False, 4, id="four tries and no more; nothing is deleted"),
+        pytest.param([answer(), *[refuse(503)] * 4], False, 5, id="four tries to delete"),
+        pytest.param([refuse(403)], False, 1, id="not allowed"),
+    ],
+)
+async def test_what_may_go_wrong(script: list[Answer], want: bool, requests: int) -> None:
+    """A pod that is gone needs no more; what may pass is tried again; anything else is given up."""
+    done, server = await evicted(*script)
+    assert (done, len(server.seen)) == (want, requests)
+
+
+async def test_nothing_is_sent_without_the_lease() -> None:
+    """A replica that may not write does not delete either."""
+    done, server = await evicted(may_send=False)
+    assert not done
+    assert not server.seen

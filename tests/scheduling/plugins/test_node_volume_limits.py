@@ -1,0 +1,153 @@
+"""NodeVolumeLimits: how many volumes a driver attaches."""
+
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.volumes import CSINode, InlineVolume, StorageClass, VolumeAttachment
+from tests.builders import node, pod
+from tests.scheduling.harness import refusal, schedule
+from tests.storage import claim, stored, volume
+
+EBS = "ebs.csi.aws.com"
+PLUGIN = "kubernetes.io/aws-ebs"
+REASON = "node(s) exceed max volume count"
+IN_TREE = StorageClass("uid-gp2", "gp2", PLUGIN, waits=True)
+
+
+def limited(count: int, *, migrated: bool = True, name: str = "n") -> CSINode:
+    """Return what the EBS driver says of a node."""
+    return CSINode(f"uid-{name}", name, {EBS: count}, frozenset({PLUGIN}) if migrated else frozenset())
+
+
+def bound(*names: str) -> list[Any]:
+    """Return claims that are bound to EBS volumes of the same names."""
+    return [
+        each
+        for name in names
+        for each in (
+            claim(name, bound_to=f"pv-{name}"),
+            volume(f"pv-{name}", of=name, driver=EBS, handle=f"vol-{name}"),
+        )
+    ]
+
+
+def attached(name: str, to: str = "n") -> VolumeAttachment:
+    """Return the attachment of the volume of a claim."""
+    return VolumeAttachment(f"uid-va-{name}", f"va-{name}", to, EBS, f"pv-{name}")
+
+
+def uses(cluster: Cluster, *claims: str, name: str = "other", **rest: Any) -> Cluster:
+    """Let a pod on the node use claims."""
+    cluster.put_pod(pod(name, on="n", volume_claims=claims, **rest))
+    return cluster
+
+
+DISK = InlineVolume(PLUGIN, EBS, "vol-inline")
+CASES: dict[str, tuple[list[Any], dict[str, Any], bool]] = {
+    "one of one": ([limited(1), *bound("x")], {"volume_claims": ("x",)}, True),
+    "two of one": ([limited(1), *bound("x", "y")], {"volume_claims": ("x", "y")}, False),
+    "no limit": ([*bound("x", "y")], {"volume_claims": ("x", "y")}, True),
+    "a limit of another driver": (
+        [CSINode("uid-n", "n", {"efs.csi.aws.com": 0}), *bound("x")],
+        {"volume_claims": ("x",)},
+        True,
+    ),
+    "a limit of none": ([limited(0), *bound("x")], {"volume_claims": ("x",)}, False),
+    "an attachment that no pod uses takes room": (
+        [limited(1), *bound("x", "old"), attached("old")],
+        {"volume_claims": ("x",)},
+        False,
+    ),
+    "an attachment of the node next door": (
+        [limited(1), *bound("x", "old"), attached("old", to="m")],
+        {"volume_claims": ("x",)},
+        True,
+    ),
+    "a volume that will be made": ([limited(0), claim("x", class_name="gp3")], {"volume_claims": ("x",)}, False),
+    "a volume that an in-tree class makes": (
+        [limited(0), IN_TREE, claim("x", class_name="gp2")],
+        {"volume_claims": ("x",)},
+        False,
+    ),
+    "an inline disk": ([limited(0)], {"disks": (DISK,)}, False),
+    "an inline disk of a node that says nothing about migration": (
+        [limited(0, migrated=False)],
+        {"disks": (DISK,)},
+        False,
+    ),
+    "a volume of no driver": (
+        [limited(0), claim("x", bound_to="pv"), volume("pv", of="x")],
+        {"volume_claims": ("x",)},
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", CASES)
+def test_an_empty_node(sentence: str) -> None:
+    """What the pod brings must fit the limit."""
+    storage, asked, fits = CASES[sentence]
+    cluster = stored([node("n")], *storage)
+    if fits:
+        assert schedule(cluster, pod(**asked)) == ("n", ())
+    else:
+        assert refusal(cluster, pod(**asked)).text == f"0/1 nodes are available: 1 {REASON}."
+
+
+def test_volumes_of_other_pods() -> None:
+    """Each volume counts once, whoever uses it; what is there already needs no room."""
+    cluster = uses(stored([node("n")], limited(2), *bound("x", "y", "z")), "x", "y")
+    assert refusal(cluster, pod(volume_claims=("z",))).reasons == ((REASON, 1),)
+    assert refusal(cluster, pod(volume_claims=("x", "z"))).plugins == {"NodeVolumeLimits"}
+    assert schedule(cluster, pod("sharing", volume_claims=("x", "y"))) == ("n", ())
+    cluster.remove_pod("uid-sharing")
+    cluster.remove_pod("uid-other")
+    assert schedule(cluster, pod(volume_claims=("x", "z"))) == ("n", ())
+
+
+def test_some_are_there() -> None:
+    """Two of three volumes are there, and room for the third is enough."""
+    cluster = uses(stored([node("n")], limited(3), *bound("x", "y", "z")), "x", "y")
+    assert schedule(cluster, pod(volume_claims=("x", "y", "z"))) == ("n", ())
+
+
+def test_an_attachment_of_a_used_volume_counts_once() -> None:
+    """Attachment and pod mean the same volume."""
+    cluster = uses(stored([node("n")], limited(2), *bound("x", "y"), attached("x")), "x")
+    assert schedule(cluster, pod(volume_claims=("y",))) == ("n", ())
+
+
+def test_changes_are_followed() -> None:
+    """Limits, attachments, volumes and claims may change under a pod."""
+    cluster = uses(stored([node("n")], limited(1), *bound("y")), "x")
+    wanting = pod(volume_claims=("y",))
+    assert schedule(cluster.fork(), wanting) == ("n", ())  # the other's claim is not known
+    for found in bound("x"):
+        cluster.put_storage(found)
+    assert refusal(cluster, wanting).reasons == ((REASON, 1),)
+    cluster.put_storage(limited(2))
+    assert schedule(cluster.fork(), wanting) == ("n", ())
+    for found in bound("z"):
+        cluster.put_storage(found)
+    cluster.put_storage(attached("z"))
+    assert refusal(cluster, wanting).reasons == ((REASON, 1),)
+    cluster.remove_storage(attached("z"))
+    assert schedule(cluster.fork(), wanting) == ("n", ())
+    cluster.put_storage(attached("z"))
+    cluster.remove_storage(bound("z")[1])
+    assert schedule(cluster.fork(), wanting) == ("n", ())
+    cluster.put_storage(limited(1))
+    cluster.remove_storage(limited(1))
+    assert schedule(cluster, wanting) == ("n", ())
+
+
+def test_what_is_known_before_the_node() -> None:
+    """Pods, attachments and limits may be heard of before their node."""
+    cluster = Cluster()
+    for found in (limited(1), *bound("x", "y")):
+        cluster.put_storage(found)
+    uses(cluster, "x")
+    cluster.put_node(node("n"))
+    assert refusal(cluster, pod(volume_claims=("y",))).reasons == ((REASON, 1),)

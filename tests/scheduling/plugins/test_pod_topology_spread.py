@@ -1,0 +1,211 @@
+"""PodTopologySpread: which domains are too full, and which are preferred; expected values from upstream's rules."""
+
+from collections.abc import Iterable
+from math import log
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Owner, Pod
+from neuron_scheduler.model.selectors import Effect, LabelSelector, Operator, Requirement, SpreadConstraint, Taint
+from neuron_scheduler.model.workload import Workload
+from neuron_scheduler.scheduling.plugins import pod_topology_spread
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, refusal, schedule
+
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+CROWDED = "node(s) didn't match pod topology spread constraints"
+NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
+TAINT = Taint("dedicated", Effect.NO_SCHEDULE)
+
+
+def spread(key: str = ZONE_LABEL, *, max_skew: int = 1, hard: bool = True, **rest: Any) -> SpreadConstraint:
+    """Return a constraint on the pods labelled `app: web`."""
+    return SpreadConstraint(key, max_skew, hard=hard, **{"selector": WEB, **rest})
+
+
+def web(*constraints: SpreadConstraint, **rest: Any) -> Pod:
+    """Return a pod labelled `app: web` with these constraints."""
+    return pod(**{"labels": {"app": "web"}, "spread": constraints, **rest})
+
+
+def zones(**zone_of: str) -> list[Node]:
+    """Return nodes in their zones, the older first; an empty zone is none."""
+    return [
+        node(name, created=i, labels={HOSTNAME_LABEL: name, **({ZONE_LABEL: zone} if zone else {})})
+        for i, (name, zone) in enumerate(zone_of.items())
+    ]
+
+
+def pods(on: str, **rest: Any) -> list[Pod]:
+    """Return a web pod on each of the nodes named by a letter."""
+    return [pod(f"{name}{i}", on=name, **{"labels": {"app": "web"}, **rest}) for i, name in enumerate(on)]
+
+
+NODES = zones(a="x", b="x", c="y", d="")
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "want"),
+    [
+        pytest.param(pods("a"), web(spread()), "c", id="the zone with fewer"),
+        pytest.param(pods("ac"), web(spread()), "a", id="equal zones take one more"),
+        pytest.param(pods("aab"), web(spread(max_skew=4)), "a", id="as skewed as allowed"),
+        pytest.param(pods("a"), web(spread(HOSTNAME_LABEL)), "b", id="each node a domain"),
+        pytest.param(pods("aab"), web(spread(), labels={}), "c", id="a pod that its own selector does not match"),
+        pytest.param(pods("ab"), web(spread(max_skew=2), labels={}), "a", id="which then adds nothing to the skew"),
+        pytest.param(pods("a", terminating=True), web(spread()), "a", id="terminating pods are gone"),
+        pytest.param(pods("a", namespace="other"), web(spread()), "a", id="other namespaces are elsewhere"),
+        pytest.param(pods("a", labels={"app": "db"}), web(spread()), "a", id="others do not match"),
+        pytest.param(pods("aaa"), web(spread(selector=LabelSelector())), "a", id="an empty selector counts nobody"),
+        pytest.param(pods("aaa"), web(spread(selector=None)), "a", id="no selector counts nobody"),
+        pytest.param(pods("aacc"), web(spread(), spread(HOSTNAME_LABEL)), "b", id="both constraints must agree"),
+        pytest.param(
+            pods("a"), web(spread(), node_selector={HOSTNAME_LABEL: "a"}), "a", id="only nodes that match count"
+        ),
+        pytest.param(
+            pods("a"),
+            web(spread(), spread("rack", hard=False)),
+            "c",
+            id="soft constraints change no domain of hard ones",
+        ),
+    ],
+)
+def test_filter(there: list[Pod], asked: Pod, want: str) -> None:
+    """The oldest node of a domain that may take one more."""
+    assert schedule(cluster_of(NODES, there), asked) == (want, ())
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "want"),
+    [
+        pytest.param(pods("a"), web(spread("rack")), {NO_LABEL: 4}, id="a key nobody has"),
+        pytest.param(pods("aabbc"), web(spread(), node_selector={ZONE_LABEL: "x"}), None, id="the other zone is out"),
+        pytest.param(
+            pods("a"),
+            web(spread(honor_affinity=False), node_selector={ZONE_LABEL: "x"}),
+            {CROWDED: 2},
+            id="unless affinity is ignored",
+        ),
+        pytest.param(
+            pods("a"), web(spread(min_domains=3), node_selector={HOSTNAME_LABEL: "a"}), {CROWDED: 1}, id="minDomains"
+        ),
+        pytest.param(
+            pods("ac"), web(spread(min_domains=3)), {CROWDED: 3, NO_LABEL: 1}, id="too few domains: the least is 0"
+        ),
+        pytest.param(pods("ac"), web(spread(min_domains=2)), None, id="domains enough"),
+        pytest.param([], web(spread(selector=LabelSelector())), None, id="an empty selector still matches the pod"),
+        pytest.param(
+            pods("a"),
+            web(spread(), spread("rack")),
+            {NO_LABEL: 4},
+            id="a domain without all keys counts for no constraint",
+        ),
+    ],
+)
+def test_reasons(there: list[Pod], asked: Pod, want: dict[str, int] | None) -> None:
+    """Nodes without the key are counted apart; other plugins' reasons are left out."""
+    cluster = cluster_of(NODES, there)
+    if want is None:
+        assert isinstance(schedule(cluster, asked), tuple)
+    else:
+        reasons = dict(refusal(cluster, asked).reasons)
+        assert {reason: count for reason, count in reasons.items() if "topology" in reason} == want
+
+
+def test_taints_count_if_the_constraint_says_so() -> None:
+    """A zone that the pod may not enter holds the other zones down, unless taints are honoured."""
+    nodes = [*zones(a="x"), node("t", labels={ZONE_LABEL: "y"}, taints=(TAINT,), created=1)]
+    for honored, want in ((False, None), (True, ("a", ()))):
+        cluster = cluster_of(nodes, pods("a"))
+        found = schedule(cluster, web(spread(honor_taints=honored)))
+        assert found == want or (want is None and CROWDED in str(found))
+
+
+def test_pods_outside_the_eligible_nodes_do_not_count() -> None:
+    """Two racks of a zone: only the half that the pod's affinity allows is counted, in each domain anew."""
+    nodes = [
+        node(f"{zone}{rack}", labels={ZONE_LABEL: zone, "rack": rack}, created=i)
+        for i, (zone, rack) in enumerate((zone, rack) for zone in "xyz" for rack in "12")
+    ]
+    there = [pod(f"p{i}", labels={"app": "web"}, on=on) for i, on in enumerate(["x2", "x2", "x1", "y2", "z1", "z1"])]
+    assert schedule(cluster_of(nodes, there), web(spread(), node_selector={"rack": "1"})) == ("y1", ())
+    assert schedule(cluster_of(nodes, there), web(spread(), node_selector={"rack": "2"})) == ("z2", ())
+
+
+def test_evicting_pods_gives_no_node_a_label() -> None:
+    """A crowded domain can be helped, a missing label cannot."""
+    cluster = cluster_of(NODES, pods("a"))
+    refusals = pod_topology_spread.filter_nodes(cluster, web(spread()), 0b1111)
+    assert {(r.reason, r.nodes, r.unresolvable) for r in refusals} == {
+        (NO_LABEL, 0b1000, True),
+        (CROWDED, 0b0011, False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "constraints", "want"),
+    [
+        pytest.param("a", [spread(hard=False)], "c", id="the emptier zone"),
+        pytest.param("aabcc", [spread(hard=False)], "c", id="by count, not by node"),
+        pytest.param("ac", [spread(HOSTNAME_LABEL, hard=False)], "b", id="the emptier node"),
+        pytest.param("acc", [spread(hard=False), spread(HOSTNAME_LABEL, hard=False)], "b", id="zone and node together"),
+        pytest.param("aabc", [spread("rack", hard=False)], "a", id="a key nobody has says nothing"),
+        pytest.param("aabbccc", [spread(hard=False, max_skew=5)], "c", id="the skew allowed only waters it down"),
+    ],
+)
+def test_soft(there: str, constraints: Iterable[SpreadConstraint], want: str) -> None:
+    """The fewer matching pods, the better; among equals the oldest node."""
+    assert schedule(cluster_of(zones(a="x", b="x", c="y"), pods(there)), web(*constraints)) == (want, ())
+
+
+def test_a_node_without_a_soft_key_is_the_last_choice() -> None:
+    """Even if it is the oldest and empty."""
+    nodes = [node("old"), node("a", labels={ZONE_LABEL: "x"}, created=1)]
+    assert schedule(cluster_of(nodes, pods("aaa")), web(spread(hard=False)))[0] == "a"
+
+
+SERVICE = Workload("uid-s", "v1", "Service", "default", "web", WEB)
+OWNED = Workload("uid-rs", "apps/v1", "ReplicaSet", "default", "web", WEB)
+
+
+@pytest.mark.parametrize(
+    ("asked", "workload", "want"),
+    [
+        pytest.param(web(), SERVICE, "b", id="a Service"),
+        pytest.param(pod(owner=Owner("apps/v1", "ReplicaSet", "web")), OWNED, "b", id="a ReplicaSet"),
+        pytest.param(web(), None, "a", id="nobody's pod"),
+        pytest.param(web(devices=1), SERVICE, "a", id="a pod with Neuron is packed"),
+        pytest.param(web(spread(max_skew=9)), SERVICE, "a", id="a pod with constraints of its own"),
+    ],
+)
+def test_system_default(asked: Pod, workload: Workload | None, want: str) -> None:
+    """Pods that belong together are spread over nodes and zones."""
+    nodes = [
+        node(name, "trn1.32xlarge", labels={ZONE_LABEL: "x", HOSTNAME_LABEL: name}, created=i)
+        for i, name in enumerate("ab")
+    ]
+    cluster = cluster_of(nodes, pods("a"))
+    if workload is not None:
+        cluster.workloads.put(workload)
+    found = schedule(cluster, asked)
+    assert found[0] == want
+
+
+def test_the_default_does_not_fill_neuron_nodes() -> None:
+    """Spreading that nobody asked for is not worth silicon."""
+    cluster = cluster_of([*zones(a="x"), node("t", "trn1.32xlarge", created=1)], pods("aaa"))
+    cluster.workloads.put(SERVICE)
+    assert schedule(cluster, web()) == ("a", ())
+
+
+def test_weights_are_upstreams_scores_turned_round() -> None:
+    """The highest and lowest score less the node's: counts times ln(domains + 2), in 64ths."""
+    cluster = cluster_of(zones(a="x", b="y", c="z", d=""), pods("abbccc"))
+    sums = dict.fromkeys(range(4), 0)
+    for weight, nodes in pod_topology_spread.wishes(cluster, web(spread(hard=False)), 0b1111):
+        for slot in sums:
+            sums[slot] += weight * (nodes >> slot & 1)
+    unit = round(64 * log(3 + 2))
+    assert sums == {0: 3 * unit, 1: 2 * unit, 2: unit, 3: 0}

@@ -1,0 +1,250 @@
+"""VolumeBinding: where the volumes are, or can be made."""
+
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.model.volumes import ClaimRef, CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from neuron_scheduler.scheduling.volume_plan import volume_plan
+from tests.builders import GI, pod
+from tests.scheduling.harness import refusal, schedule
+from tests.storage import MADE, claim, host, stored, volume, zone, zoned
+
+NODES = zoned(a="x", b="x", c="y")
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+P = pod(volume_claims=("data",))
+EPHEMERAL = pod(volume_claims=("p-tmp",), ephemeral_claims=("p-tmp",))
+IN_Y = StorageClass("uid-zonal", "zonal", "ebs.csi.aws.com", waits=True, allowed_topologies=zone("y"))
+COUNTED = CSIDriver("uid-ebs", "ebs.csi.aws.com", storage_capacity=True)
+
+
+def room(name: str, largest: int | None, zone_name: str = "") -> CSIStorageCapacity:
+    """Return the room of class gp3, in a zone or anywhere."""
+    there = (Requirement("topology.kubernetes.io/zone", Operator.IN, (zone_name,)),) if zone_name else ()
+    return CSIStorageCapacity(name, f"default/{name}", "gp3", LabelSelector(there), largest)
+
+
+PLACED: dict[str, tuple[list[Any], str]] = {
+    "a bound volume without affinity goes anywhere": ([claim(bound_to="pv"), volume(of="data")], "a"),
+    "a bound volume keeps its zone": ([claim(bound_to="pv"), volume(of="data", on=zone("y"))], "c"),
+    "a static volume is only on its host": ([claim(), volume(on=host("b"))], "b"),
+    "a volume kept for the claim is the only one": (
+        [claim(), volume("first", on=host("a")), volume("kept", of="data", on=host("c"))],
+        "c",
+    ),
+    "a volume kept by name, without a uid": (
+        [claim(), volume(on=host("b"), claim=ClaimRef("default/data"))],
+        "b",
+    ),
+    "a class that makes volumes makes them anywhere": ([claim(class_name="gp3")], "a"),
+    "a class that makes volumes in one zone": ([IN_Y, claim(class_name="zonal")], "c"),
+    "a node was selected before": ([claim(class_name="gp3", selected_node="b")], "b"),
+    "where the driver says it has room": (
+        [COUNTED, claim(class_name="gp3", request=2 * GI), room("x", GI, "x"), room("y", 2 * GI, "y")],
+        "c",
+    ),
+    "room on all nodes": ([COUNTED, claim(class_name="gp3"), room("all", GI)], "a"),
+    "a driver that does not tell its room has enough": (
+        [CSIDriver("uid-ebs", "ebs.csi.aws.com"), claim(class_name="gp3")],
+        "a",
+    ),
+    "selectors choose among volumes": (
+        [
+            claim(selector=LabelSelector((Requirement("disk", Operator.IN, ("ssd",)),))),
+            volume("hdd", on=host("a")),
+            volume("ssd", on=host("b"), labels={"disk": "ssd"}),
+        ],
+        "b",
+    ),
+    "an in-tree volume, told in the driver's labels": (
+        [
+            claim(bound_to="pv"),
+            volume(of="data", on=zone("nowhere"), csi_terms=zone("y"), plugin="kubernetes.io/aws-ebs"),
+            CSINode("uid-c", "c", migrated=frozenset({"kubernetes.io/aws-ebs"})),
+        ],
+        "c",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", PLACED)
+def test_placed(sentence: str) -> None:
+    """The pod goes to the first node that its volumes allow."""
+    storage, want = PLACED[sentence]
+    assert schedule(stored(NODES, *storage), P) == (want, ())
+
+
+ALL = "0/3 nodes are available: 3 "
+REFUSED: dict[str, tuple[list[Any], str]] = {
+    "no volume serves the claim": ([claim()], f"{ALL}{BIND_CONFLICT}."),
+    "too small": ([claim(request=2 * GI), volume()], f"{ALL}{BIND_CONFLICT}."),
+    "another mode": ([claim(), volume(volume_mode="Block")], f"{ALL}{BIND_CONFLICT}."),
+    "not available": ([claim(), volume(available=False)], f"{ALL}{BIND_CONFLICT}."),
+    "being deleted": ([claim(), volume(terminating=True)], f"{ALL}{BIND_CONFLICT}."),
+    "other access modes": ([claim(access_modes=("ReadWriteMany",)), volume()], f"{ALL}{BIND_CONFLICT}."),
+    "another class": ([claim(), volume(class_name="gp3")], f"{ALL}{BIND_CONFLICT}."),
+    "other attributes": ([claim(attributes_class="gold"), volume()], f"{ALL}{BIND_CONFLICT}."),
+    "of another claim": ([claim(), volume(of="other")], f"{ALL}{BIND_CONFLICT}."),
+    "kept for a claim of this name that is gone": (
+        [claim(), volume(claim=ClaimRef("default/data", "uid-old"))],
+        f"{ALL}{BIND_CONFLICT}.",
+    ),
+    "the selected node is gone": ([claim(class_name="gp3", selected_node="gone")], f"{ALL}{BIND_CONFLICT}."),
+    "bound elsewhere": ([claim(bound_to="pv"), volume(of="data", on=zone("z"))], f"{ALL}{NODE_CONFLICT}."),
+    "no room": ([COUNTED, claim(class_name="gp3", request=2 * GI), room("all", GI)], f"{ALL}{NO_SPACE}."),
+    "room unknown": ([COUNTED, claim(class_name="gp3"), room("all", None)], f"{ALL}{NO_SPACE}."),
+}
+
+
+@pytest.mark.parametrize("sentence", REFUSED)
+def test_refused(sentence: str) -> None:
+    """Nodes without a volume are refused in kube-scheduler's words, and a new node may help."""
+    storage, want = REFUSED[sentence]
+    found = refusal(stored(NODES, *storage), P)
+    assert found.text == want
+    assert found.plugins == {"VolumeBinding"}
+    assert not found.hopeless
+
+
+HOPELESS: dict[str, tuple[list[Any], Any, str]] = {
+    "a claim that is not there": ([], P, 'persistentvolumeclaim "data" not found'),
+    "an ephemeral claim that is not there yet": (
+        [],
+        EPHEMERAL,
+        'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-tmp"',
+    ),
+    "a lost volume": (
+        [claim(bound_to="pv", lost=True)],
+        P,
+        'persistentvolumeclaim "data" bound to non-existent persistentvolume "pv"',
+    ),
+    "being deleted": ([claim(terminating=True)], P, 'persistentvolumeclaim "data" is being deleted'),
+    "somebody else's ephemeral claim": (
+        [claim("p-tmp", owner="uid-other")],
+        EPHEMERAL,
+        "PVC default/p-tmp was not created for pod default/p (pod is not owner)",
+    ),
+    "an immediate class": ([claim(class_name="efs")], P, "pod has unbound immediate PersistentVolumeClaims"),
+    "a class that is not there": ([claim(class_name="none")], P, "pod has unbound immediate PersistentVolumeClaims"),
+    "on its way to a volume": (
+        [claim(bound_to="pv", bind_completed=False), volume()],
+        P,
+        "pod has unbound immediate PersistentVolumeClaims",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", HOPELESS)
+def test_no_node_helps(sentence: str) -> None:
+    """What is wrong with the claim itself refuses the pod, and no autoscaler is asked."""
+    storage, refused, want = HOPELESS[sentence]
+    found = refusal(stored(NODES, *storage), refused)
+    assert (found.text, found.hopeless) == (f"0/3 nodes are available: {want}.", True)
+
+
+def test_an_ephemeral_claim_of_the_pod_itself() -> None:
+    """The controller's claim is owned by the pod."""
+    storage = [claim("p-tmp", class_name="gp3", owner="uid-p")]
+    assert schedule(stored(NODES, *storage), EPHEMERAL) == ("a", ())
+
+
+def test_a_volume_that_is_gone() -> None:
+    """Of an ephemeral claim, whose volume no other plugin looks at, the nodes are refused for it."""
+    storage = [claim("p-tmp", owner="uid-p", bound_to="pv")]
+    want = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    assert refusal(stored(NODES, *storage), EPHEMERAL).text == f"{ALL}{want}."
+
+
+def test_all_reasons_of_a_node_are_told() -> None:
+    """A node may have the wrong zone for one claim, and no volume for another."""
+    storage: list[Any] = [
+        claim("one", bound_to="pv"),
+        volume(of="one", on=zone("y")),
+        claim("two"),
+        volume("v", on=host("a")),
+    ]
+    found = refusal(stored(NODES, *storage), pod(volume_claims=("one", "two")))
+    assert dict(found.reasons) == {NODE_CONFLICT: 2, BIND_CONFLICT: 2}
+
+
+def competing(*sizes: int, on: dict[str, list[int]]) -> tuple[Cluster, list[Node]]:
+    """Return a cluster with claims of these sizes in Gi, and volumes of these sizes on some nodes."""
+    claims = [claim(f"c{i}", request=size * GI) for i, size in enumerate(sizes)]
+    volumes = [
+        volume(f"{name}-{i}", on=host(name), capacity=size * GI)
+        for name, have in on.items()
+        for i, size in enumerate(have)
+    ]
+    return stored(NODES, *claims, *volumes), NODES
+
+
+def test_claims_compete_for_volumes() -> None:
+    """The smallest claim gets the smallest volume, so that the larger one may still find its own."""
+    cluster, _ = competing(5, 1, on={"a": [5], "b": [2, 2], "c": [9, 4, 7]})
+    two = pod(volume_claims=("c0", "c1"))
+    assert schedule(cluster, two) == ("c", ())
+    plan = volume_plan(cluster, two, "c")
+    assert plan is not None
+    assert [(k.claim.name, k.volume.name, k.volume.claim) for k in plan.keep] == [
+        ("c1", "c-1", ClaimRef("default/c1", "uid-c1")),
+        ("c0", "c-2", ClaimRef("default/c0", "uid-c0")),
+    ]
+
+
+def test_too_many_claims_for_the_volumes() -> None:
+    """One volume serves one claim."""
+    cluster, _ = competing(1, 1, on={"a": [5], "b": [2]})
+    assert refusal(cluster, pod(volume_claims=("c0", "c1"))).text == f"{ALL}{BIND_CONFLICT}."
+
+
+def test_a_claim_without_a_volume_gets_one_made() -> None:
+    """Of a class with both, what is there is taken first, and the node selected for the rest."""
+    there = volume(class_name="gp3", on=host("c"))
+    cluster = stored(NODES, claim("one", class_name="gp3"), claim("two", class_name="gp3", request=9 * GI), there)
+    both = pod(volume_claims=("one", "two"))
+    plan = volume_plan(cluster, both, "c")
+    assert plan is not None
+    assert [keeping.volume.name for keeping in plan.keep] == ["pv"]
+    assert [(c.name, c.selected_node) for c in plan.provision] == [("two", "c")]
+    assert schedule(cluster, both) == ("a", ())
+
+
+def test_what_is_assumed_is_taken() -> None:
+    """A volume that was decided on is nobody else's, until that is taken back or written."""
+    cluster = stored(NODES, claim("one"), claim("two"), volume(on=host("a")))
+    first, second = pod("first", volume_claims=("one",)), pod("second", volume_claims=("two",))
+    plan = volume_plan(cluster, first, "a")
+    assert plan is not None
+    for decided in plan.assumed:
+        cluster.volumes.assume(decided)
+    assert refusal(cluster, second).text == f"{ALL}{BIND_CONFLICT}."
+    assert volume_plan(cluster, first, "a") is not None
+    for decided in plan.assumed:
+        cluster.volumes.restore(decided)
+    assert schedule(cluster, second) == ("a", ())
+
+
+def test_a_new_version_ends_an_assumption() -> None:
+    """What the API server says is newer than what was decided."""
+    cluster = stored(NODES, claim(class_name="gp3"))
+    cluster.volumes.assume(claim(class_name="gp3", selected_node="c"))
+    assert schedule(cluster.fork(), P) == ("c", ())
+    cluster.put_storage(claim(class_name="gp3"))
+    assert schedule(cluster, P) == ("a", ())
+
+
+def test_bound_claims_need_no_plan() -> None:
+    """There is nothing to do for them."""
+    assert volume_plan(stored(NODES, claim(bound_to="pv"), volume(of="data")), P, "a") is None
+
+
+def test_without_the_class_nothing_is_made() -> None:
+    """A class that goes away leaves its claims unbound."""
+    cluster = stored(NODES, claim(class_name="gp3"))
+    cluster.remove_storage(MADE)
+    assert refusal(cluster, P).text == "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."

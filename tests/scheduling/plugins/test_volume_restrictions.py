@@ -1,0 +1,84 @@
+"""VolumeRestrictions: what cannot be shared."""
+
+import pytest
+
+from neuron_scheduler.model.volumes import InlineVolume
+from tests.builders import node, pod
+from tests.scheduling.harness import refusal, schedule
+from tests.storage import claim, stored, volume
+
+NODES = [node("a", created=0), node("b", created=1)]
+ONE_POD = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+MINE = claim(bound_to="pv", access_modes=("ReadWriteOncePod",))
+P = pod(volume_claims=("data",))
+
+
+def test_one_pod_has_the_claim() -> None:
+    """On no node is there another; nobody's new node helps, but the holder's leaving does."""
+    cluster = stored(NODES, MINE, volume(of="data"))
+    cluster.put_pod(pod("holder", on="b", volume_claims=("data",)))
+    found = refusal(cluster, P)
+    assert found.text == f"0/2 nodes are available: 2 {ONE_POD}."
+    assert found.plugins == {"VolumeRestrictions"}
+    assert found.hopeless
+    cluster.remove_pod("uid-holder")
+    assert schedule(cluster, P) == ("a", ())
+
+
+def test_an_assumed_pod_has_the_claim() -> None:
+    """From the decision on, before the server says so."""
+    cluster = stored(NODES, MINE, volume(of="data"))
+    assert schedule(cluster, P) == ("a", ())
+    assert refusal(cluster, pod("q", volume_claims=("data",))).reasons == ((ONE_POD, 2),)
+
+
+def test_other_namespaces_and_modes_share() -> None:
+    """Only this claim, and only this access mode."""
+    cluster = stored(NODES, claim(bound_to="pv"), volume(of="data"))
+    cluster.put_pod(pod("holder", on="b", volume_claims=("data",)))
+    assert schedule(cluster, P) == ("a", ())
+    cluster.put_storage(MINE)
+    cluster.remove_pod("uid-holder")
+    cluster.put_pod(pod("stranger", on="b", namespace="other", volume_claims=("data",)))
+    assert refusal(cluster, pod("q", volume_claims=("data",))).reasons == ((ONE_POD, 2),)  # P has it
+
+
+def ebs(handle: str) -> InlineVolume:
+    """Return an EBS disk."""
+    return InlineVolume("kubernetes.io/aws-ebs", "ebs.csi.aws.com", handle)
+
+
+def gce(handle: str, *, read_only: bool = False) -> InlineVolume:
+    """Return a GCE disk."""
+    return InlineVolume("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", handle, read_only)
+
+
+AZURE = InlineVolume("kubernetes.io/azure-disk", "disk.csi.azure.com", "d")
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "want"),
+    [
+        pytest.param(ebs("v"), ebs("v"), "b", id="an EBS disk is never shared"),
+        pytest.param(ebs("v"), ebs("w"), "a", id="another EBS disk"),
+        pytest.param(ebs("v"), gce("v"), "a", id="another kind of disk"),
+        pytest.param(gce("v"), gce("v", read_only=True), "b", id="somebody writes"),
+        pytest.param(gce("v", read_only=True), gce("v"), "b", id="the pod would write"),
+        pytest.param(gce("v", read_only=True), gce("v", read_only=True), "a", id="all read"),
+        pytest.param(AZURE, AZURE, "a", id="an Azure disk is not looked at"),
+    ],
+)
+def test_disks(there: InlineVolume, asked: InlineVolume, want: str) -> None:
+    """Two pods of one node share a disk only if kube-scheduler lets them."""
+    cluster = stored(NODES, pods=[pod("holder", on="a", disks=(there,))])
+    assert schedule(cluster, pod(disks=(asked,))) == (want, ())
+
+
+def test_no_disk_left() -> None:
+    """The reason is kube-scheduler's, and the holder may leave."""
+    cluster = stored(NODES[:1], pods=[pod("holder", on="a", disks=(ebs("v"),))])
+    found = refusal(cluster, pod(disks=(ebs("v"),)))
+    assert found.text == "0/1 nodes are available: 1 node(s) had no available disk."
+    assert not found.hopeless

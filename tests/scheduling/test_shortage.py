@@ -1,0 +1,172 @@
+"""The sentence after the counts says which of capacity, fragmentation and count it is, with the right numbers."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.topology import largest_free_block, whole_free_devices
+from neuron_scheduler.scheduling.decide import FitError
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, decide, refusal
+
+ROW = (0, 1, 2, 3)
+
+
+def held(on: str, *ids: int) -> Pod:
+    """Return a pod that holds devices."""
+    return pod(f"on-{on}-{ids[0]}", devices=len(ids), on=on, ids=ids)
+
+
+def trn1(name: str = "a", **keywords: object) -> Node:
+    """Return a trn1.32xlarge."""
+    return node(name, "trn1.32xlarge", **keywords)  # type: ignore[arg-type]  # passed on as they are
+
+
+@pytest.mark.parametrize(
+    ("nodes", "bound", "pending", "want"),
+    [
+        pytest.param(
+            [trn1(name) for name in "abcde"],
+            [held(name, *ROW, *range(8, 16)) for name in "abcd"] + [held("e", *range(16))],
+            pod(devices=8),
+            "Fragmentation: 16 Neuron devices free on 4 nodes, largest free block 4, pod needs 8.",
+            id="enough in the fleet, in pieces",
+        ),
+        pytest.param(
+            [node("a", "inf1.6xlarge")],
+            [held("a", 1)],
+            pod(devices=3),
+            "Fragmentation: 3 Neuron devices free on 1 node, largest free block 2, pod needs 3.",
+            id="enough on one node, in pieces",
+        ),
+        pytest.param(
+            [trn1()],
+            [held("a", *ROW)],
+            pod(devices=16),
+            "Capacity: 12 Neuron devices free on 1 node, largest free block 8, pod needs 16.",
+            id="too few",
+        ),
+        pytest.param(
+            [trn1("a"), trn1("b")],
+            [held("a", *range(16)), held("b", *range(16))],
+            pod(devices=4),
+            "Capacity: 0 Neuron devices free on 2 nodes, largest free block 0, pod needs 4.",
+            id="none at all",
+        ),
+        pytest.param(
+            [trn1("a"), trn1("b")],
+            [pod("c", cores=31, on="a", ids=range(31)), held("b", *range(16))],
+            pod(cores=8),
+            "Capacity: 1 Neuron core free on 1 node, largest free block 1, pod needs 8.",
+            id="cores",
+        ),
+        pytest.param(
+            [trn1()],
+            [held("a", *range(8)), pod("c", cores=2, on="a", ids=(16, 17))],
+            pod(devices=(4, 4)),
+            "Capacity: 7 Neuron devices free on 1 node, largest free block 4, pod needs 8 (4 + 4).",
+            id="several containers",
+        ),
+        pytest.param(
+            [trn1("a"), node("b", "inf2.xlarge")],
+            [],
+            pod(devices=20),
+            "Capacity: pod needs 20 Neuron devices, the largest node has 16.",
+            id="no node is that large",
+        ),
+        pytest.param(
+            [trn1("a"), node("b", "inf2.xlarge")],
+            [held("a", *ROW)],
+            pod(devices=16),
+            "Capacity: 12 Neuron devices free on 1 node, largest free block 8, pod needs 16.",
+            id="a node that is too small counts for nothing",
+        ),
+        pytest.param(
+            [trn1("a"), trn1("b")],
+            [held("a", *range(16))],
+            pod(devices=7),
+            "Invalid count: pod needs 7 Neuron devices, trn1.32xlarge serves 1, 4, 8 or 16.",
+            id="no such count",
+        ),
+        pytest.param(
+            [trn1("a"), node("b", "trn2.48xlarge")],
+            [],
+            pod(devices=7),
+            "Invalid count: pod needs 7 Neuron devices, trn1.32xlarge serves 1, 4, 8 or 16;"
+            " trn2.48xlarge serves 1, 4, 8 or 16.",
+            id="on none of two types",
+        ),
+        pytest.param(
+            [trn1("a"), node("b", "inf1.6xlarge")],
+            [held("b", 1, 2)],
+            pod(devices=3),
+            "Capacity: 2 Neuron devices free on 1 node, largest free block 1, pod needs 3.",
+            id="what is free where the count is invalid is no help",
+        ),
+        pytest.param(
+            [trn1("a", unschedulable=True), trn1("b", cpu=1000), trn1("d")],
+            [held("d", *range(12))],
+            pod(devices=16, cpu=2000),
+            "Capacity: 4 Neuron devices free on 1 node, largest free block 4, pod needs 16.",
+            id="only nodes that pass the other filters count",
+        ),
+        pytest.param([trn1(unschedulable=True)], [], pod(devices=7), "", id="nothing passes the other filters"),
+        pytest.param([node("a")], [], pod(devices=1), "", id="no Neuron at all"),
+        pytest.param([node("a", cpu=100)], [], pod(cpu=200), "", id="the pod asks for none"),
+        pytest.param([trn1(neuron_unhealthy=True)], [], pod(devices=4), "", id="unhealthy"),
+        pytest.param([trn1()], [pod("u", devices=1, on="a")], pod(devices=4), "", id="an unknown holder"),
+        pytest.param(
+            [trn1(allocatable={"aws.amazon.com/neurondevice": 16})],
+            [held("a", *range(16))],
+            pod(alias=1),
+            "Capacity: 0 Neuron devices free on 1 node, largest free block 0, pod needs 1."
+            " aws.amazon.com/neurondevice is an old name; ask for aws.amazon.com/neuron.",
+            id="under the old name",
+        ),
+    ],
+)
+def test_the_sentence(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: str) -> None:
+    """Each shortage is told by name and by number, or not at all."""
+    found = refusal(cluster_of(nodes, bound), pending)
+    assert found.hint == want
+    assert found.text.endswith(f". {want}" if want else ".")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
+    """Counted node by node, the free units, the nodes that have some and the largest block are the same."""
+    dice = random.Random(seed)
+    nodes = [
+        trn1(f"n{i}", cpu=dice.choice((1000, 4000)), unschedulable=dice.random() < 0.2)
+        for i in range(dice.randint(1, 9))
+    ]
+    bound = [
+        held(each.name, *sorted(dice.sample(range(16), dice.randint(8, 16)))) for each in nodes if dice.random() < 0.9
+    ]
+    cluster, unit = cluster_of(nodes, bound), dice.choice(list(Unit))
+    size = dice.choice((8, 16))
+    pending = pod(devices=size, cpu=2000) if unit is Unit.DEVICE else pod(cores=size * 2, cpu=2000)
+    found = decide(cluster, pending)
+    if not isinstance(found, FitError):
+        return
+    states = [state for state in cluster.rows() if not state.node.unschedulable and state.free("cpu") >= 2000]
+    free, blocks = [], [0]
+    for state in states:
+        assert state.machine is not None
+        whole = whole_free_devices(state.machine, state.free_cores)
+        free.append(whole if unit is Unit.DEVICE else state.free_cores.bit_count())
+        blocks.append(largest_free_block(state.machine, state.free_cores, unit))
+    if not states:
+        assert found.hint == ""
+        return
+    holding = sum(map(bool, free)) or len(states)
+    total = sum(free)
+    needs = size if unit is Unit.DEVICE else size * 2
+    assert found.hint == (
+        f"{'Capacity' if total < needs else 'Fragmentation'}: {total} Neuron {unit.value}{'s' * (total != 1)} free on"
+        f" {holding} node{'s' * (holding != 1)}, largest free block {max(blocks)}, pod needs {needs}."
+    )

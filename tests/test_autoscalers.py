@@ -1,0 +1,201 @@
+"""
+Karpenter and Cluster Autoscaler buy nodes for the pods that a new node could help, and for no others.
+
+Their predicates stand here, read off their sources, and judge the pod as the API server would have it after our patch.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+
+from neuron_scheduler.herald import Herald
+from neuron_scheduler.kube.conditions import Wanted, encode_patch
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, refusal
+
+Object = Mapping[str, Any]
+TRN1 = {INSTANCE_TYPE_LABEL: "trn1.32xlarge"}
+
+
+def karpenter_provisions(found: Object) -> bool:
+    """
+    Tell whether Karpenter adds a node for the pod.
+
+    `IsProvisionable` in `pkg/utils/pod/scheduling.go` of kubernetes-sigs/karpenter: `FailedToSchedule` (a condition
+    PodScheduled with the reason Unschedulable; its status is not looked at), and not `IsScheduled`, `IsPreempting`
+    (`status.nominatedNodeName`), or owned by a DaemonSet or a Node.
+    """
+    reasons = [each.get("reason") for each in found["status"]["conditions"] if each["type"] == "PodScheduled"]
+    owners = {owner["kind"] for owner in found["metadata"].get("ownerReferences", ())}
+    return (
+        "Unschedulable" in reasons
+        and not found["spec"].get("nodeName")
+        and not found["status"].get("nominatedNodeName")
+        and not owners & {"DaemonSet", "Node"}
+    )
+
+
+def cluster_autoscaler_sees(found: Object) -> bool:
+    """
+    Tell whether Cluster Autoscaler counts the pod as unschedulable.
+
+    `UnschedulablePodLister.List` in `cluster-autoscaler/utils/kubernetes/listers.go` of kubernetes/autoscaler: not
+    bound and not ended (its field selector), and PodScheduled False with the reason Unschedulable.
+    """
+    conditions = [each for each in found["status"]["conditions"] if each["type"] == "PodScheduled"]
+    return (
+        not found["spec"].get("nodeName")
+        and found["status"].get("phase") not in {"Succeeded", "Failed"}
+        and any((each["status"], each.get("reason")) == ("False", "Unschedulable") for each in conditions)
+    )
+
+
+@attrs.define(eq=False)
+class Server:
+    """Stands in for recorder and condition writer: applies to the pod what the writer would send."""
+
+    found: dict[str, Any] = attrs.field(
+        factory=lambda: {"metadata": {}, "spec": {}, "status": {"phase": "Pending", "conditions": []}}
+    )
+
+    def record(self, pod: Pod, **_: object) -> None:
+        """Neither of the two reads Events."""
+
+    def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
+        """Merge the patch as the API server does: conditions by type, null removes."""
+        patch = msgspec.json.decode(encode_patch(pod, Wanted(reason, message, nominated), now=0.0, first=True))
+        status = self.found["status"]
+        conditions = {each["type"]: each for each in status["conditions"]}
+        for each in patch["status"]["conditions"]:
+            conditions[each["type"]] = conditions.get(each["type"], {}) | each
+        status["conditions"] = list(conditions.values())
+        if "nominatedNodeName" in patch["status"]:
+            status["nominatedNodeName"] = patch["status"]["nominatedNodeName"]
+
+    def denominate(self, pod: Pod) -> None:
+        """Let it name no node any more."""
+        assert pod.uid
+        self.found["status"]["nominatedNodeName"] = None
+
+    def forget(self, uid: str) -> None:
+        """Nothing is kept by uid."""
+
+    async def withdraw(self, uid: str) -> None:
+        """Nothing is on its way."""
+
+    @property
+    def seen(self) -> tuple[bool, bool]:
+        """What Karpenter and Cluster Autoscaler make of the pod."""
+        return karpenter_provisions(self.found), cluster_autoscaler_sees(self.found)
+
+
+@pytest.fixture
+def server() -> Server:
+    """Return a server that has the pod, of which nothing is said yet."""
+    return Server()
+
+
+@pytest.fixture
+def herald(server: Server) -> Herald:
+    """Return what tells the server."""
+    return Herald(recorder=server, conditions=server, clock=lambda: 0.0, speaks=lambda: True)
+
+
+def on_types(*names: str) -> dict[str, Any]:
+    """Return a required node affinity for these instance types."""
+    requirement = Requirement(INSTANCE_TYPE_LABEL, Operator.IN, names)
+    return {"required_terms": (NodeSelectorTerm(expressions=(requirement,)),)}
+
+
+def full(name: str = "a") -> tuple[Sequence[Node], Sequence[Pod]]:
+    """Return a trn1.32xlarge and the pod that has all of it."""
+    return [node(name, "trn1.32xlarge")], [pod("all", devices=16, on=name, ids=range(16))]
+
+
+EMPTY: tuple[Sequence[Node], Sequence[Pod]] = ([node("a", "trn1.32xlarge")], [])
+PIECES = (
+    [node("a", "trn1.32xlarge")],
+    [pod(f"p{i}", devices=1, on="a", ids=(i,)) for i in range(0, 16, 4)],
+)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "pending", "bought"),
+    [
+        pytest.param(full(), pod(devices=8), True, id="a full fleet"),
+        pytest.param(([], []), pod(devices=8), True, id="no nodes yet"),
+        pytest.param(full(), pod(devices=8, node_selector=TRN1), True, id="a full fleet of the only type allowed"),
+        pytest.param(PIECES, pod(devices=8), True, id="fragmentation: they see enough devices, and add nothing"),
+        pytest.param(EMPTY, pod(devices=7), True, id="a count that other types serve"),
+        pytest.param(EMPTY, pod(cpu=10**9), True, id="without Neuron: only they know their largest node"),
+        pytest.param(EMPTY, pod(devices=7, node_selector=TRN1), False, id="a count its only type never serves"),
+        pytest.param(
+            EMPTY,
+            pod(devices=7, **on_types("trn1.32xlarge", "trn2.48xlarge")),
+            False,
+            id="a count neither of its types serves",
+        ),
+        pytest.param(
+            EMPTY, pod(devices=7, **on_types("trn1.32xlarge", "trn9.huge")), True, id="a type that nobody knows may do"
+        ),
+        pytest.param(EMPTY, pod(devices=1, cores=2), False, id="devices and cores in one pod"),
+        pytest.param(EMPTY, pod(devices=1, resource_claims=("c",)), False, id="spec.resourceClaims"),
+        pytest.param(EMPTY, pod(devices=17, node_selector=TRN1), False, id="more than its only type has"),
+    ],
+)
+def test_refusals(
+    server: Server, herald: Herald, *, cluster: tuple[Sequence[Node], Sequence[Pod]], pending: Pod, bought: bool
+) -> None:
+    """`Unschedulable` where a new node could help (docs/decisions/0004), `SchedulerError` where none could."""
+    found = refusal(cluster_of(*cluster), pending)
+    herald.unschedulable(pending, found.text, hopeless=found.hopeless)
+    assert server.seen == (bought, bought)
+    (condition,) = server.found["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable" if bought else "SchedulerError")
+    assert condition["message"] == found.text
+
+
+def test_an_error_buys_nothing(server: Server, herald: Herald) -> None:
+    """A Binding that the API server refused is tried again; it is not a lack of nodes."""
+    herald.failed(pod(), "admission webhook denied the request")
+    assert server.seen == (False, False)
+
+
+def test_nothing_said_nothing_bought(server: Server) -> None:
+    """A pod that waits in the queue, gated or not, has no condition of ours."""
+    assert server.seen == (False, False)
+
+
+def test_a_promised_node_is_waited_for(server: Server, herald: Herald) -> None:
+    """While others leave for the pod Karpenter adds nothing; once the promise is void, it does."""
+    pending = pod(devices=8)
+    herald.unschedulable(pending, "0/1 nodes are available: 1 Insufficient cpu.", hopeless=False, nominated="a")
+    assert server.seen == (False, True)  # Cluster Autoscaler sees it, and takes the space on that node into account
+    herald.displaced(pending)
+    assert server.seen == (True, True)
+    herald.unschedulable(pending, "0/1 nodes are available: 1 Insufficient cpu.", hopeless=False, nominated="a")
+    herald.unschedulable(pending, "0/1 nodes are available: 1 Insufficient cpu.", hopeless=False, nominated="")
+    assert server.seen == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        pytest.param({"spec": {"nodeName": "a"}}, (False, False), id="bound"),
+        pytest.param(
+            {"metadata": {"ownerReferences": [{"kind": "DaemonSet"}]}}, (False, True), id="of a DaemonSet: Karpenter's"
+        ),
+    ],
+)
+def test_other_grounds(server: Server, herald: Herald, change: dict[str, Any], seen: tuple[bool, bool]) -> None:
+    """What the two look at beside the condition is not ours to write."""
+    herald.unschedulable(pod(), "0/1 nodes are available: 1 Insufficient cpu.", hopeless=False)
+    assert server.seen == (True, True)
+    server.found |= change
+    assert server.seen == seen

@@ -1,0 +1,327 @@
+"""A configuration file is read strictly, told by its paths, and has the last word after the flags only."""
+
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler import cli, config_file, logs
+from neuron_scheduler.config import Config, ProfileConfig, settings
+from neuron_scheduler.errors import ConfigurationError
+
+OURS = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
+OLD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+# The ConfigMap my-scheduler-config of AWS's documentation ("Neuron Scheduler Extension", EKS).
+AWS = (
+    OLD
+    + """
+profiles: [{schedulerName: my-scheduler}]
+extenders:
+  - urlPrefix: 'http://k8s-neuron-scheduler.kube-system.svc.cluster.local:12345'
+    filterVerb: filter
+    bindVerb: bind
+    enableHTTPS: false
+    nodeCacheCapable: true
+    managedResources:
+      - {name: 'aws.amazon.com/neuron', ignoredByScheduler: false}
+      - {name: 'aws.amazon.com/neuroncore', ignoredByScheduler: false}
+    ignorable: false
+leaderElection: {leaderElect: true, resourceNamespace: kube-system, resourceName: my-scheduler}
+"""
+)
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Return what writes a configuration file and returns its path."""
+
+    def write(text: str) -> str:
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def config_of(path: str, *flags: str) -> Config:
+    """Return what `run --config` and flags make."""
+    return cli._config(cli._parse(["run", f"--config={path}", *flags]))
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("", Config(), id="nothing set"),
+        pytest.param(
+            "profiles: [{schedulerName: a}, {schedulerName: b, preferences: [SmallestBlock, ImageLocality]}]",
+            Config(
+                profiles=(
+                    ProfileConfig(scheduler_name="a"),
+                    ProfileConfig(scheduler_name="b", preferences=("SmallestBlock", "ImageLocality")),
+                )
+            ),
+            id="two profiles, one with its own order",
+        ),
+        pytest.param(
+            "profiles: [{schedulerName: a, unknownAllocations: count-only, preferences: []}]",
+            Config(profiles=(ProfileConfig(scheduler_name="a", unknown_allocations="count-only", preferences=()),)),
+            id="trusting, oldest node first",
+        ),
+        pytest.param(
+            "leaderElection: {leaderElect: false, leaseDuration: 30s, renewDeadline: 1m, resourceName: x}",
+            Config(
+                leader_elect=False,
+                leader_elect_lease_duration=30.0,
+                leader_elect_renew_deadline=60.0,
+                leader_elect_resource_name="x",
+            ),
+            id="Lease",
+        ),
+        pytest.param(
+            "clientConnection: {qps: 50, burst: 7, master: 'http://x'}\npodMaxBackoffSeconds: 60\nverbosity: 4\n"
+            "shutdownGracePeriod: 5s\nloggingFormat: json\nport: 0",
+            Config(
+                kube_api_qps=50.0,
+                kube_api_burst=7,
+                master="http://x",
+                pod_max_backoff_seconds=60.0,
+                v=4,
+                shutdown_grace_period=5.0,
+                logging_format="json",
+                port=0,
+            ),
+            id="the rest",
+        ),
+    ],
+)
+def test_our_own_kind(write: Write, text: str, want: Config) -> None:
+    """Each setting means what its flag means; what is not set has the flag's default."""
+    assert config_of(write(OURS + text)) == want
+
+
+def test_every_setting_has_its_place() -> None:
+    """A new field of Config is given a path in the file; those of a profile stand in the profiles."""
+    assert {field.name for field in settings()} - config_file.PATHS.keys() == {"scheduler_name", "unknown_allocations"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("", "expected apiVersion: neuron-scheduler/v1 and kind: Neuron", id="empty"),
+        pytest.param("- a", "expected apiVersion: neuron-scheduler/v1 and kind: Neuron", id="a list"),
+        pytest.param("kind: Pod\napiVersion: v1", "apiVersion 'v1', kind 'Pod' is not known here; write", id="a pod"),
+        pytest.param(
+            OLD.replace("/v1", "/v1beta2"),
+            "apiVersion 'kubescheduler.config.k8s.io/v1beta2', kind 'KubeSchedulerConfiguration' is not known",
+            id="too old",
+        ),
+        pytest.param("a: [", "did not find expected node content in .* line 2, column 1", id="no YAML"),
+        pytest.param("a: &a [*a]", "apiVersion None, kind None is not known", id="contains itself"),
+        pytest.param(OURS + OURS, "line 3: apiVersion stands there twice", id="a key twice"),
+        pytest.param(f"{OURS}---\n{OURS}", "expected a single document", id="two documents"),
+        pytest.param(OURS + "leaderElecton: {}", "Object contains unknown field `leaderElecton`", id="misspelt"),
+        pytest.param(
+            OURS + "leaderElection: {leaseduration: 3s}",
+            "Object contains unknown field `leaseduration` - at `leaderElection`",
+            id="misspelt below",
+        ),
+        pytest.param(
+            OURS + "leaderElection: {leaseDuration: 15}",
+            "15 is not a duration; write 15s, 1m30s or 500ms - at `leaderElection.leaseDuration`",
+            id="no unit",
+        ),
+        pytest.param(OURS + "verbosity: high", "Expected `int`, got `str` - at `verbosity`", id="no number"),
+        pytest.param(OURS + "port: true", "Expected `int`, got `bool` - at `port`", id="no number but true"),
+        pytest.param(
+            OURS + "profiles: [{schedulerName: a}, {preferences: []}]",
+            r"Object missing required field `schedulerName` - at `profiles\[1\]`",
+            id="no scheduler name",
+        ),
+        pytest.param(
+            OURS + "profiles: [{schedulerName: a, preferences: [ImageLocality, SmalestBlock]}]",
+            r"no preference 'SmalestBlock'; did you mean SmallestBlock\? - at `profiles\[0\].preferences\[1\]`",
+            id="misspelt preference",
+        ),
+        pytest.param(
+            OURS + "profiles: [{schedulerName: a, preferences: [zzz]}]",
+            "there is no preference 'zzz'; there are TaintToleration, .*LeastAllocated",
+            id="unknown preference",
+        ),
+        pytest.param(
+            OURS + "profiles: [{schedulerName: a, preferences: [ImageLocality, ImageLocality]}]",
+            r"preference 'ImageLocality' stands there twice; an order has each once - at `profiles\[0\]`",
+            id="preference twice",
+        ),
+        pytest.param(OURS + "profiles: []", "config.yaml: there is no profile: name at least one", id="no profile"),
+        pytest.param(
+            OURS + "profiles: [{schedulerName: a}, {schedulerName: a}]",
+            "config.yaml: schedulerName 'a' has more than one profile; keep one of them",
+            id="one name twice",
+        ),
+        pytest.param(
+            OURS + "profiles: [{schedulerName: A}]", "config.yaml: schedulerName is 'A'; it must be", id="no such name"
+        ),
+        pytest.param(
+            OURS + "profiles: [{schedulerName: a, unknownAllocations: guess}]",
+            "config.yaml: unknownAllocations of 'a' is 'guess'; it must be pessimistic or count-only",
+            id="policy",
+        ),
+        pytest.param(OURS + "port: 70000", "config.yaml: port is 70000; it must be 0 to 65535", id="out of range"),
+        pytest.param(
+            OURS + "leaderElection: {renewDeadline: 15s}",
+            r"config.yaml: leaderElection.renewDeadline \(15s\) must be below --leader-elect-lease-duration \(15s\)",
+            id="contradicts a default",
+        ),
+        pytest.param(
+            OURS + "clientConnection: {kubeconfig: /no/such}",
+            "config.yaml: clientConnection.kubeconfig: there is no file /no/such",
+            id="no file",
+        ),
+        pytest.param(OLD, "Object missing required field `profiles`", id="old kind: whose pods?"),
+        pytest.param(
+            OLD + "profiles: [{schedulerName: a}]\nverbosity: 4",
+            "Object contains unknown field `verbosity`",
+            id="old kind, new field",
+        ),
+        pytest.param(
+            OLD + "profiles: [{schedulerName: a, plugin: {}}]",
+            r"Object contains unknown field `plugin` - at `profiles\[0\]`",
+            id="old kind, unknown to kube-scheduler as well",
+        ),
+    ],
+)
+def test_mistakes(write: Write, text: str, complaint: str) -> None:
+    """Each mistake is one sentence that says in which file and where in it."""
+    with pytest.raises(ConfigurationError, match=complaint) as refused:
+        config_of(write(text))
+    assert "config.yaml: " in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "changed"),
+    [
+        pytest.param("verbosity: 4", ["--v=2"], {"v": 2}, id="even back to the default"),
+        pytest.param(
+            "leaderElection: {renewDeadline: 15s}",
+            ["--leader-elect-lease-duration=30s"],
+            {"leader_elect_renew_deadline": 15.0, "leader_elect_lease_duration": 30.0},
+            id="together they make sense",
+        ),
+        pytest.param(
+            "profiles: [{schedulerName: a, preferences: []}]",
+            ["--scheduler-name=b", "--unknown-allocations=count-only"],
+            {
+                "scheduler_name": "b",
+                "unknown_allocations": "count-only",
+                "profiles": (ProfileConfig(scheduler_name="b", preferences=(), unknown_allocations="count-only"),),
+            },
+            id="the only profile",
+        ),
+        pytest.param(
+            "profiles: [{schedulerName: a, unknownAllocations: count-only}, {schedulerName: b}]",
+            ["--unknown-allocations=pessimistic"],
+            {"profiles": (ProfileConfig(scheduler_name="a"), ProfileConfig(scheduler_name="b"))},
+            id="all profiles",
+        ),
+    ],
+)
+def test_flags_have_the_last_word(write: Write, text: str, flags: list[str], changed: dict[str, Any]) -> None:
+    """A flag that is given counts, whatever the file says; the rest of the file stays."""
+    assert config_of(write(OURS + text), *flags) == attrs.evolve(Config(), **changed)
+
+
+def test_a_flag_cannot_name_several_schedulers(write: Write) -> None:
+    """One name for two profiles is a contradiction, not a guess."""
+    path = write(OURS + "profiles: [{schedulerName: a}, {schedulerName: b}]")
+    with pytest.raises(ConfigurationError, match=r"--scheduler-name names one scheduler, .* has profiles for 2"):
+        config_of(path, "--scheduler-name=c")
+
+
+def test_a_flag_is_told_as_a_flag(write: Write) -> None:
+    """A mistake on the command line is not blamed on the file."""
+    with pytest.raises(ConfigurationError, match=r"^--port is 70000"):
+        config_of(write(OURS + "verbosity: 4\nport: 1"), "--port=70000")
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> None:
+    """A missing file, or one that is no text, is told by its path."""
+    path = tmp_path / "config.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=f"--config: {path} cannot be read"):
+        config_of(str(path))
+
+
+def test_the_config_of_awss_my_scheduler_is_accepted(write: Write) -> None:
+    """Its names and its Lease count; its extender, which this scheduler replaces, is the one field without effect."""
+    path = write(AWS)
+    assert config_of(path) == Config()
+    assert config_file.read(path).ignored == ("extenders",)
+
+
+def test_the_example_of_the_readme(write: Write) -> None:
+    """What the README shows can be copied."""
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL) if text.startswith(OURS)]
+    assert [profile.scheduler_name for profile in config_of(write(example)).profiles] == [
+        "my-scheduler",
+        "my-batch-scheduler",
+    ]
+
+
+def test_each_ignored_field_is_named(write: Write) -> None:
+    """What of kube-scheduler's kind has no effect is named where it stands; `leases` is what the lock is anyway."""
+    found = config_file.read(
+        write(
+            OLD
+            + "parallelism: 16\nenableProfiling: false\nenableContentionProfiling: false\nextenders: []\n"
+            + "percentageOfNodesToScore: 50\ndelayCacheUntilActive: true\n"
+            + "leaderElection: {resourceLock: leases, leaseDuration: 30s}\n"
+            + "clientConnection: {kubeconfig: /k, qps: 50, burst: 100, contentType: x, acceptContentTypes: y}\n"
+            + "podInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 20\n"
+            + "profiles: [{schedulerName: a, plugins: {}}, {schedulerName: b, pluginConfig: [],"
+            + " percentageOfNodesToScore: 0}]\n"
+        )
+    )
+    assert sorted(found.ignored) == [
+        "clientConnection.acceptContentTypes",
+        "clientConnection.contentType",
+        "delayCacheUntilActive",
+        "enableContentionProfiling",
+        "enableProfiling",
+        "extenders",
+        "parallelism",
+        "percentageOfNodesToScore",
+        "profiles[0].plugins",
+        "profiles[1].percentageOfNodesToScore",
+        "profiles[1].pluginConfig",
+    ]
+    assert found.values == {
+        "kubeconfig": "/k",
+        "kube_api_qps": 50.0,
+        "kube_api_burst": 100,
+        "leader_elect_lease_duration": 30.0,
+        "pod_initial_backoff_seconds": 2.0,
+        "pod_max_backoff_seconds": 20.0,
+        "profiles": (ProfileConfig(scheduler_name="a"), ProfileConfig(scheduler_name="b")),
+    }
+
+
+def test_the_warning_is_one_line(
+    write: Write, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All ignored fields stand in one warning when the process starts."""
+    monkeypatch.setattr(logs, "configure", lambda **_: None)
+    monkeypatch.setattr(cli, "_run", lambda _: 0)
+    assert cli.main(["run", f"--config={write(AWS + 'parallelism: 4')}"]) == 0
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert record.msg == "Fields of the configuration file have no effect here"
+    assert getattr(record, "pairs", {})["fields"] == ["parallelism", "extenders"]

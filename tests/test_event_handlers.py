@@ -1,0 +1,125 @@
+"""What the watch tells goes to the cluster and the queue, and wakes only whom it could help."""
+
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.event_handlers import NodeHandler, PodHandler
+from neuron_scheduler.kube.codec import decode_node
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.scheduling.decide import FitError, schedule_pod
+from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.queue import Place, SchedulingQueue
+from tests.builders import node, pod
+
+BACKOFF = 11.0  # seconds: longer than any backoff, short of the time after which all are tried again
+
+
+@attrs.define(eq=False)
+class World:
+    """Handlers, cluster and queue of two profiles, without a loop."""
+
+    now: float = 0.0
+    cluster: Cluster = attrs.field(factory=Cluster)
+    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    pods: PodHandler = attrs.field(init=False)
+    nodes: NodeHandler = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "metrics": Metrics()}
+        shared |= {"wake": lambda: None, "gone": lambda _: None}
+        self.pods = PodHandler(
+            **shared, scheduler_names={"one", "two"}, clock=lambda: self.now, contested=lambda _, __: None
+        )
+        self.nodes = NodeHandler(**shared)
+
+    def settle(self) -> list[str]:
+        """Try every pod that may be tried, after all backoffs; return their names, and which of them fit."""
+        self.now += BACKOFF
+        tried = []
+        while (queued := self.queue.pop(self.now)) is not None:
+            found = schedule_pod(self.cluster, queued.pod, default_profile(queued.pod.scheduler_name))
+            if isinstance(found, FitError):
+                self.queue.unschedulable(queued, found.plugins, self.now)
+                tried.append(queued.pod.name)
+            else:
+                self.queue.remove(queued.pod.uid)
+                tried.append(f"{queued.pod.name}: placed")
+        return tried
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a world where one pod waits for a label, another for devices, a third for cpu."""
+    world = World()
+    world.nodes.added(node("a", "trn1.32xlarge", cpu=4000))
+    for index in range(4):
+        world.pods.added(pod(f"d{index}", devices=4, on="a", ids=range(index * 4, index * 4 + 4)))
+    world.pods.added(pod("c", cpu=3000, on="a"))
+    world.pods.added(pod("label", scheduler_name="one", node_selector={"team": "blue"}, cpu=1))
+    world.pods.added(pod("devices", scheduler_name="two", devices=8))
+    world.pods.added(pod("cpu", scheduler_name="one", cpu=2000))
+    world.pods.added(pod("theirs", scheduler_name="three", cpu=2000))
+    assert world.settle() == ["label", "devices", "cpu"]
+    return world
+
+
+def test_pods_of_every_profile_are_queued(world: World) -> None:
+    """The names that are served are ours, and no other."""
+    assert world.queue.count(Place.UNSCHEDULABLE) == 3
+    assert {name for _, name in world.queue.refused_by_plugin()} == {"one", "two"}
+
+
+def test_a_heartbeat_wakes_nobody(world: World) -> None:
+    """A kubelet that reports that it lives, or another image, changes nothing that anybody waits for."""
+
+    def reported(at: str, *images: str) -> Node:
+        status = {
+            "allocatable": {"cpu": "4", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": at}],
+            "images": [{"names": [name], "sizeBytes": 5} for name in images],
+        }
+        metadata = {"name": "b", "uid": "b", "resourceVersion": at, "creationTimestamp": "2026-11-21T08:00:00Z"}
+        found = decode_node(msgspec.Raw(msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status})))
+        assert isinstance(found.value, Node)
+        return found.value
+
+    first, second = reported("2026-11-21T08:00:00Z"), reported("2026-11-21T08:05:00Z", "web:1")
+    world.nodes.added(attrs.evolve(first, unschedulable=True))
+    world.settle()
+    world.nodes.updated(attrs.evolve(first, unschedulable=True), attrs.evolve(second, unschedulable=True))
+    assert world.settle() == []
+
+
+def test_a_label_wakes_who_waits_for_it(world: World) -> None:
+    """Another label wakes nobody, the right one the pod that asks for it, and the right one again nobody."""
+    before = node("a", "trn1.32xlarge", cpu=4000, labels={})
+    for labels, want in (({"a": "b"}, []), ({"team": "blue"}, ["label"]), ({"team": "blue", "c": "d"}, [])):
+        after = attrs.evolve(before, labels={**node("a", "trn1.32xlarge").labels, **labels}, unschedulable=True)
+        world.nodes.updated(before, after)
+        tried = world.settle()
+        assert [name for name in tried if name != "cpu"] == want
+        before = after
+
+
+def test_what_a_pod_leaves_wakes_whom_it_suffices(world: World) -> None:
+    """Too little is no help; devices enough are, once, though in pieces; then only a block is."""
+    idle = pod("idle", on="a", cpu=500)
+    world.pods.added(idle)
+    world.pods.deleted(idle)
+    assert world.settle() == []
+    world.pods.deleted(pod("d1", devices=4, on="a"))
+    assert world.settle() == []
+    world.pods.deleted(pod("d2", devices=4, on="a"))
+    assert world.settle() == ["devices"]
+    world.pods.added(idle)
+    world.pods.deleted(idle)
+    assert world.settle() == []
+    world.pods.deleted(pod("d3", devices=4, on="a"))
+    assert world.settle() == ["devices: placed"]
+    world.pods.deleted(pod("c", cpu=3000, on="a"))
+    assert world.settle() == ["cpu: placed"]

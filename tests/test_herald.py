@@ -1,0 +1,125 @@
+"""What owners are told: once when it changes, at most every 30 s when only numbers do, under the pod's own name."""
+
+import attrs
+import pytest
+
+from neuron_scheduler.herald import Herald
+from neuron_scheduler.kube.conditions import shape
+from neuron_scheduler.model.pod import Pod
+from tests.builders import pod
+
+FULL = "0/{n} nodes are available: {n} Insufficient aws.amazon.com/neuron."
+
+
+@attrs.define(eq=False)
+class Told:
+    """Stands in for Events and conditions, and remembers them; its call is the time."""
+
+    now: float = 0.0
+    events: list[tuple[str, str]] = attrs.field(factory=list)
+    conditions: list[tuple[str, str]] = attrs.field(factory=list)
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def record(self, pod: Pod, *, type: str, reason: str, action: str, note: str, related: Pod | None = None) -> None:  # noqa: A002 - the field's name
+        """Remember an Event."""
+        assert type
+        assert action
+        assert related is None
+        self.events.append((f"{pod.name}: {reason}", note))
+
+    def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
+        """Remember a condition."""
+        assert nominated is None
+        self.conditions.append((f"{pod.name}: {reason}", message))
+
+    def denominate(self, pod: Pod) -> None:
+        """Nobody is nominated here."""
+        raise AssertionError(pod.key)
+
+    def forget(self, uid: str) -> None:
+        """Nothing is forgotten."""
+
+    async def withdraw(self, uid: str) -> None:
+        """Nothing is on its way."""
+
+
+@pytest.fixture
+def told() -> Told:
+    """Return who listens."""
+    return Told()
+
+
+@pytest.fixture
+def herald(told: Told) -> Herald:
+    """Return a herald of the leader."""
+    return Herald(recorder=told, conditions=told, clock=told, speaks=lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(FULL.format(n=1), FULL.format(n=12), id="counts"),
+        pytest.param(
+            "0/9 nodes are available: 2 Insufficient cpu, 7 Too many pods.",
+            "0/12 nodes are available: 10 Too many pods, 2 Insufficient cpu.",
+            id="an order that comes from the counts",
+        ),
+        pytest.param(
+            "Capacity: 1 Neuron device free on 1 node, largest free block 1, pod needs 2.",
+            "Capacity: 0 Neuron devices free on 12 nodes, largest free block 0, pod needs 2.",
+            id="plurals",
+        ),
+    ],
+)
+def test_what_differs_in_numbers_only(one: str, other: str) -> None:
+    """Numbers, and what goes with them, leave the shape as it is."""
+    assert shape(one) == shape(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(FULL.format(n=1), "0/1 nodes are available: 1 Insufficient cpu.", id="another reason"),
+        pytest.param(
+            "Capacity: 1 Neuron device free on 1 node, largest free block 1, pod needs 2.",
+            "Fragmentation: 2 Neuron devices free on 1 node, largest free block 1, pod needs 2.",
+            id="capacity, then fragmentation",
+        ),
+    ],
+)
+def test_what_differs_in_more(one: str, other: str) -> None:
+    """A changed reason is another shape."""
+    assert shape(one) != shape(other)
+
+
+def test_numbers_alone_are_told_every_half_minute(told: Told, herald: Herald) -> None:
+    """The condition writer has a pace of its own, so it hears everything; an Event comes when its time has come."""
+    for at in (0, 10, 29.9, 30, 59, 61):
+        told.now = at
+        herald.unschedulable(pod(), FULL.format(n=1 + int(at)), hopeless=False)
+    assert [note for _, note in told.events] == [FULL.format(n=n) for n in (1, 31, 62)]
+    assert len(told.conditions) == 6
+
+
+def test_a_changed_reason_is_told_at_once(told: Told, herald: Herald) -> None:
+    """Other words, or the same for another reason, are news; so is the same for another pod, or one that came back."""
+    herald.unschedulable(pod("a"), "one", hopeless=False)
+    herald.unschedulable(pod("a"), "two", hopeless=False)
+    herald.unschedulable(pod("a"), "two", hopeless=True)
+    herald.unschedulable(pod("b"), "two", hopeless=True)
+    herald.forget("uid-b")
+    herald.unschedulable(pod("b"), "two", hopeless=True)
+    assert (
+        told.events
+        == [("a: FailedScheduling", text) for text in ("one", "two", "two")] + [("b: FailedScheduling", "two")] * 2
+    )
+    assert [reason for reason, _ in told.conditions] == [
+        "a: Unschedulable",
+        "a: Unschedulable",
+        "a: SchedulerError",
+        "b: SchedulerError",
+        "b: SchedulerError",
+    ]

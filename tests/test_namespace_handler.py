@@ -1,0 +1,29 @@
+"""Namespaces as the watch tells of them: what selectors select, and whom a change wakes."""
+
+from neuron_scheduler.cluster.namespaces import NamespaceTable
+from neuron_scheduler.kube.codec import Malformed
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.namespace_handler import NamespaceHandler
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+
+TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
+
+
+def test_the_table_follows_the_watch() -> None:
+    """Each change of labels lets the loop look again; what cannot be read changes nothing."""
+    table, metrics, woken = NamespaceTable(), Metrics(), list[int]()
+    handler = NamespaceHandler(namespaces=table, queue=SchedulingQueue(), metrics=metrics, wake=lambda: woken.append(1))
+    plain, labelled = Namespace("u", "ns"), Namespace("u", "ns", {"team": "a"})
+    handler.added(plain)
+    assert table.selected(TEAM) == set()
+    handler.updated(plain, labelled)
+    unreadable = Malformed("Namespace", "ns", "labels: expected object", "u")
+    handler.malformed(unreadable)
+    handler.mended(unreadable)
+    assert table.selected(TEAM) == {"ns"}
+    assert len(woken) == 2
+    handler.deleted(labelled)
+    assert table.selected(TEAM) == set()
+    assert len(woken) == 2

@@ -1,0 +1,183 @@
+"""What preemption does to the cluster, the queue and the pods' owners, beside and after the requests it sends."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.preemptor import PostFilter, Preemptor
+from neuron_scheduler.scheduling.events import ClusterEvent
+from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.queue import QueuedPod, SchedulingQueue
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, refusal
+from tests.scheduling.queueing import FIT, counts, popped
+
+PROFILE = default_profile("my-scheduler")
+BIG = pod("big", devices=16, priority=9)
+
+
+def half(name: str, first: int, **keywords: object) -> Pod:
+    """Return a pod on one half of the node."""
+    return pod(name, on="n", devices=8, ids=range(first, first + 8), **keywords)  # type: ignore[arg-type]  # as given
+
+
+@attrs.define(eq=False)
+class World:
+    """A node with two halves held, a pending pod, and somebody who is asked to evict."""
+
+    cluster: Cluster
+    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    refusing: set[str] = attrs.field(factory=set)
+    asked: list[str] = attrs.field(factory=list)
+    told: list[tuple[str, str]] = attrs.field(factory=list)
+    may_answer: anyio.Event = attrs.field(factory=anyio.Event)
+    carried_out: anyio.Event = attrs.field(factory=anyio.Event)
+
+    async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
+        """Answer when it is allowed."""
+        assert scheduler_name
+        self.asked.append(victim.name)
+        await self.may_answer.wait()
+        return victim.name not in self.refusing
+
+    def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
+        """Remember what a victim is told."""
+        self.told.append((victim.name, f"{preemptor.name} on {node_name}"))
+
+    def displaced(self, pod: Pod) -> None:
+        """Remember who lost a promise."""
+        self.told.append((pod.name, "displaced"))
+
+    def wake(self) -> None:
+        """Take note that it is over."""
+        self.carried_out.set()
+
+    def pending(self, pending: Pod = BIG) -> QueuedPod:
+        """Queue and pop a pod."""
+        self.queue.add(pending, 0.0)
+        return popped(self.queue, 0.0)
+
+
+@asynccontextmanager
+async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, Preemptor]]:
+    """Run a preemptor for a node with these pods."""
+    world = World(cluster_of([node("n", "trn1.32xlarge")], pods))
+    preemptor = Preemptor(
+        cluster=world.cluster,
+        queue=world.queue,
+        evictor=world,
+        herald=world,
+        metrics=Metrics(),
+        budgets=tuple,
+        clock=lambda: 100.0,
+        wake=world.wake,
+    )
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(preemptor.run)
+            yield world, preemptor
+            world.may_answer.set()
+            preemptor.stop()
+
+
+async def post_filter(world: World, preemptor: Preemptor, queued: QueuedPod) -> PostFilter:
+    """Let a refused pod preempt, and put it back."""
+    after = await preemptor.post_filter(queued, refusal(world.cluster, queued.pod), PROFILE)
+    world.queue.unschedulable(queued, FIT, 0.0, held=after.held)
+    return after
+
+
+async def test_the_pod_is_held_until_all_were_asked() -> None:
+    """The space is promised at once; the pod is tried again when the victims are gone, not before all were asked."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        after = await post_filter(world, preemptor, world.pending())
+        assert after == PostFilter(nominated="n", held=True)
+        assert world.cluster.nomination("uid-big") is not None
+        world.cluster.remove_pod("uid-a")
+        world.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
+        assert world.queue.pop(100.0) is None
+        world.may_answer.set()
+        await world.carried_out.wait()
+        assert sorted(world.asked) == ["a", "b"]
+        assert sorted(world.told) == [("a", "big on n"), ("b", "big on n")]
+        assert popped(world.queue, 100.0).pod.name == "big"
+
+
+async def test_a_victim_that_could_not_be_asked() -> None:
+    """The pod looks anew, and may ask again: nobody waits for a pod that does not leave."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        world.refusing.add("b")
+        await post_filter(world, preemptor, world.pending())
+        world.may_answer.set()
+        await world.carried_out.wait()
+        assert world.told == [("a", "big on n")]
+        again = popped(world.queue, 100.0)
+        world.asked.clear()
+        assert (await post_filter(world, preemptor, again)).nominated == "n"
+
+
+async def test_who_terminates_already_is_not_asked() -> None:
+    """The pod waits for it, that is all."""
+    async with preempting(half("a", 0, terminating=True), half("b", 8, terminating=True)) as (world, preemptor):
+        after = await post_filter(world, preemptor, world.pending())
+        assert after == PostFilter(nominated="n")
+        assert not world.asked
+        assert world.cluster.nomination("uid-big") is not None
+
+
+async def test_a_lower_promise_is_taken_back() -> None:
+    """Who was promised the space before looks for another place at once."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        world.may_answer.set()
+        await post_filter(world, preemptor, world.pending(pod("lesser", devices=8, priority=1)))
+        await world.carried_out.wait()
+        assert counts(world.queue) == {"unschedulable": 1}
+        await post_filter(world, preemptor, world.pending())
+        assert ("lesser", "displaced") in world.told
+        assert world.cluster.nomination("uid-lesser") is None
+        assert popped(world.queue, 200.0).pod.name == "lesser"
+
+
+async def test_a_pod_that_is_gone_preempts_nobody() -> None:
+    """Deleted while the search went on: nobody leaves for it."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        queued = world.pending()
+        world.queue.remove("uid-big")
+        after = await preemptor.post_filter(queued, refusal(world.cluster, BIG), PROFILE)
+        assert after == PostFilter()
+        assert not world.asked
+
+
+async def test_giving_up_takes_the_promise_back() -> None:
+    """No node can be made to fit any more: the status names none, and others may have the space."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        world.may_answer.set()
+        await post_filter(world, preemptor, world.pending())
+        await world.carried_out.wait()
+        for name in ("a", "b"):
+            world.cluster.remove_pod(f"uid-{name}")
+        world.cluster.put_pod(pod("foreign", on="n", devices=16, priority=99))
+        world.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
+        after = await post_filter(world, preemptor, popped(world.queue, 100.0))
+        assert (after.nominated, after.held) == ("", False)
+        assert after.text.startswith("preemption: 0/1 nodes are available: 1 No preemption victims found")
+        assert world.cluster.nomination("uid-big") is None
+
+
+async def test_a_promise_is_adopted_once() -> None:
+    """After a restart the status tells; later, memory is what counts."""
+    async with preempting(half("a", 0, terminating=True, preempted=True)) as (world, preemptor):
+        queued = world.pending(attrs.evolve(BIG, nominated_node_name="n"))
+        preemptor.adopt(queued, PROFILE)
+        promise = world.cluster.nomination("uid-big")
+        assert promise is not None
+        assert promise[1].cores == 0xFFFFFFFF
+        world.cluster.denominate("uid-big")
+        queued.attempts = 2
+        preemptor.adopt(queued, PROFILE)
+        assert world.cluster.nomination("uid-big") is None

@@ -1,0 +1,231 @@
+"""Volumes are bound before their pod: what is written, what is waited for, and what gives up."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.kube.binder import BindOutcome, Fenced, Gone, Refused
+from neuron_scheduler.kube.volume_writer import Failed, HeldBack, WriteOutcome, Written
+from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, Storage
+from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.volume_binder import VolumeBinder
+from tests.builders import pod
+from tests.storage import claim, host, stored, volume, zoned
+
+NODES = zoned(a="x", b="y")
+P = pod(volume_claims=("data",))
+PREFIX = 'running PreBind plugin "VolumeBinding": '
+
+
+@attrs.define(eq=False)
+class FakeWriter:
+    """Answers each write alike, and remembers it."""
+
+    outcome: WriteOutcome = attrs.field(factory=lambda: Written("10"))
+    written: list[tuple[str, str]] = attrs.field(factory=list)
+
+    async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
+        """Remember a volume and its claim."""
+        self.written.append((volume.name, claim.key))
+        return self.outcome
+
+    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
+        """Remember a claim and its node."""
+        self.written.append((claim.key, node_name))
+        return self.outcome
+
+
+@attrs.define(eq=False)
+class Waiting:
+    """A pod whose volumes are being bound."""
+
+    cluster: Cluster
+    binder: VolumeBinder
+    writer: FakeWriter
+    plan: VolumePlan
+    outcome: BindOutcome | str | None = "still waiting"
+
+    async def hear(self, *found: Storage) -> None:
+        """Tell of objects as the informer would, and let the pod look."""
+        for each in found:
+            self.cluster.put_storage(each)
+            self.binder.noticed(each.key if isinstance(each, PersistentVolumeClaim) else each.name)  # type: ignore[union-attr]  # a claim or a volume
+        await anyio.wait_all_tasks_blocked()
+
+    def become(self, outcome: BindOutcome | None) -> None:
+        """Remember what came of it."""
+        self.outcome = outcome
+
+
+@asynccontextmanager
+async def waiting(*storage: Storage, on: str = "a", outcome: WriteOutcome | None = None) -> AsyncIterator[Waiting]:
+    """Reserve the volumes of a pod, carry the plan out, and wait until it rests."""
+    cluster = stored(NODES, *storage)
+    writer = FakeWriter() if outcome is None else FakeWriter(outcome)
+    binder = VolumeBinder(cluster=cluster, writer=writer)
+    cluster.assume(attrs.evolve(P, node_name=on))
+    plan = binder.reserve(P, on)
+    assert plan is not None
+    found = Waiting(cluster, binder, writer, plan)
+
+    async def prepare() -> None:
+        found.become(await binder.prepare(P, plan))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(prepare)
+        await anyio.wait_all_tasks_blocked()
+        yield found
+        tasks.cancel_scope.cancel()
+    assert binder.waiting == 0
+
+
+def kept(version: str = "10", **rest: Any) -> PersistentVolume:
+    """Return the volume with its claim, as of a version."""
+    return volume(of="data", on=host("a"), resource_version=version, **rest)
+
+
+MADE = volume("made", class_name="gp3", of="data", resource_version="12")
+
+
+def selected(version: str = "10", node: str | None = "a", **rest: Any) -> PersistentVolumeClaim:
+    """Return the claim that waits for its volume, as of a version."""
+    return claim(class_name="gp3", selected_node=node, resource_version=version, **rest)
+
+
+async def test_a_volume_that_is_there() -> None:
+    """It is kept for the claim, and the pod waits until the controller has bound both."""
+    async with waiting(claim(), volume(on=host("a"))) as found:
+        assert found.writer.written == [("pv", "default/data")]
+        assert found.outcome == "still waiting"
+        await found.hear(kept())
+        assert found.outcome == "still waiting"
+        await found.hear(claim(bound_to="pv", resource_version="11"))
+        assert found.outcome is None
+
+
+async def test_a_volume_that_is_made() -> None:
+    """The node is selected, and the pod waits for the provisioner's volume."""
+    async with waiting(claim(class_name="gp3")) as found:
+        assert found.writer.written == [("default/data", "a")]
+        await found.hear(selected())
+        await found.hear(selected("11", bound_to="made", bind_completed=False))
+        await found.hear(selected("12", bound_to="made"))
+        assert found.outcome == "still waiting"  # the volume is not known yet: does it fit the node?
+        await found.hear(MADE)
+        assert found.outcome is None
+
+
+async def test_what_is_older_than_the_write_is_not_judged() -> None:
+    """The watch may still tell of what was before."""
+    async with waiting(claim(class_name="gp3")) as found:
+        await found.hear(claim(class_name="gp3", resource_version="9", attributes_class="told before"))
+        assert found.outcome == "still waiting"
+
+
+FAILURES: dict[str, tuple[Callable[[], tuple[Storage, ...]], str]] = {
+    "the provisioner wants another node": (
+        lambda: (selected("11", node=None),),
+        'binding volumes: provisioning failed for PVC "data"',
+    ),
+    "another node was selected": (
+        lambda: (selected("11", node="b"),),
+        'binding volumes: provisioning failed for PVC "data"',
+    ),
+    "the volume is out of reach": (
+        lambda: (attrs.evolve(MADE, required_terms=host("b")), selected("11", bound_to="made")),
+        'binding volumes: pv "made" node affinity doesn\'t match node "a"',
+    ),
+    "the claim was made anew": (
+        lambda: (attrs.evolve(selected("11"), uid="new"),),
+        'binding volumes: persistentvolumeclaim "data" not found',
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", FAILURES)
+async def test_provisioning_gives_up(sentence: str) -> None:
+    """The pod is scheduled anew."""
+    told, want = FAILURES[sentence]
+    async with waiting(claim(class_name="gp3")) as found:
+        await found.hear(*told())
+        assert found.outcome == Refused(0, PREFIX + want, retryable=True)
+
+
+async def test_the_volume_is_taken_back() -> None:
+    """The controller has given the volume up."""
+    async with waiting(claim(), volume(on=host("a"))) as found:
+        await found.hear(volume(on=host("a"), resource_version="11"))
+        assert found.outcome == Refused(0, f'{PREFIX}binding volumes: ClaimRef got reset for pv "pv"', retryable=True)
+
+
+async def test_the_pod_is_deleted() -> None:
+    """Nothing is waited for then."""
+    async with waiting(claim(class_name="gp3")) as found:
+        found.cluster.remove_pod(P.uid)
+        found.binder.noticed(P.uid)
+        await anyio.wait_all_tasks_blocked()
+        assert found.outcome == Gone()
+
+
+async def test_the_node_is_deleted() -> None:
+    """The pod needs another one."""
+    async with waiting(claim(class_name="gp3")) as found:
+        found.cluster.remove_node("a")
+        found.binder.noticed("a")
+        await anyio.wait_all_tasks_blocked()
+        assert found.outcome == Refused(0, f'{PREFIX}binding volumes: node "a" not found', retryable=True)
+
+
+async def test_nobody_binds_the_volume() -> None:
+    """After the time limit the pod is scheduled anew."""
+    cluster = stored(NODES, claim(class_name="gp3"))
+    binder = VolumeBinder(cluster=cluster, writer=FakeWriter(), timeout=0)
+    cluster.assume(attrs.evolve(P, node_name="a"))
+    plan = binder.reserve(P, "a")
+    assert plan is not None
+    want = f"{PREFIX}binding volumes: not all claims were bound within 0 s"
+    assert await binder.prepare(P, plan) == Refused(0, want, retryable=True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "want"),
+    [
+        (Failed("was modified"), Refused(0, f"{PREFIX}was modified", retryable=True)),
+        (HeldBack(), Fenced()),
+    ],
+)
+async def test_a_write_that_fails(outcome: WriteOutcome, want: BindOutcome) -> None:
+    """There is nothing to wait for."""
+    async with waiting(claim(class_name="gp3"), outcome=outcome) as found:
+        assert found.outcome == want
+
+
+async def test_what_is_released_is_free_again() -> None:
+    """Another pod may be given the volume."""
+    async with waiting(claim(), claim("other"), volume(on=host("a"))) as found:
+        assert not list(found.cluster.volumes.unclaimed("local"))
+        found.binder.release(found.plan)
+        assert [free.name for free in found.cluster.volumes.unclaimed("local")] == ["pv"]
+
+
+async def test_a_volume_kept_by_another_pod_of_the_claim() -> None:
+    """The second pod waits for the same volume, with nothing to take."""
+    kept_already = volume(on=host("a"), claim=ClaimRef("default/data", "uid-data"), resource_version="10")
+    async with waiting(claim(), kept_already) as found:
+        assert found.outcome == "still waiting"
+        await found.hear(claim(bound_to="pv", resource_version="11"))
+        assert found.outcome is None
+
+
+def test_nothing_to_do() -> None:
+    """Pods without claims, or with bound ones, need no plan."""
+    cluster = stored(NODES, claim(bound_to="pv"), volume(of="data"))
+    binder = VolumeBinder(cluster=cluster, writer=FakeWriter())
+    assert binder.reserve(P, "a") is None
+    assert binder.reserve(pod(), "a") is None
