@@ -54,16 +54,6 @@ def add(left: Resources, right: Resources) -> Resources:
     return total
 
 
-def subtract(left: Resources, right: Resources) -> Resources:
-    """Return the difference by name; names that reach zero are left out."""
-    rest = dict(left)
-    for name, amount in right.items():
-        rest[name] = rest.get(name, 0) - amount
-        if not rest[name]:
-            del rest[name]
-    return rest
-
-
 def maximum(left: Resources, right: Resources) -> Resources:
     """Return the larger amount by name."""
     most = dict(left)

@@ -12,11 +12,9 @@ from neuron_scheduler.model.resources import (
     NEURON_DEVICE,
     Container,
     Resources,
-    add,
     effective_requests,
     is_extended,
     maximum,
-    subtract,
 )
 
 
@@ -103,12 +101,6 @@ def test_extended_resources_are_told_by_their_names(name: str, want: bool) -> No
 
 amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "x/y"]), st.integers(1, 9))
 some_containers = st.lists(st.builds(Container, st.just("c"), amounts, st.booleans()), max_size=4)
-
-
-@given(left=amounts, right=amounts)
-def test_adding_and_subtracting_is_the_identity(left: Resources, right: Resources) -> None:
-    """A pod that comes and goes leaves no trace, not even a zero."""
-    assert subtract(add(left, right), right) == left
 
 
 @given(left=amounts, right=amounts)
