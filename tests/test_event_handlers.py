@@ -8,7 +8,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
-from neuron_scheduler.kube.codec import decode_node
+from neuron_scheduler.kube.node_codec import decode_node
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.scheduling.decide import FitError, schedule_pod

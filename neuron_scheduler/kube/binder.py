@@ -17,10 +17,10 @@ import attrs
 import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
-from neuron_scheduler.kube import wire
+from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.client import LONGEST_PAUSE, Response
-from neuron_scheduler.kube.codec import NEURON_ALLOCATED, annotations_size
+from neuron_scheduler.kube.pod_codec import NEURON_ALLOCATED, annotations_size
 from neuron_scheduler.kube.transport import BIND_TIMEOUT, Pool
 from neuron_scheduler.model.pod import Pod
 

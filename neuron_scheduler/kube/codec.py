@@ -1,12 +1,12 @@
 """
-API objects as bytes -> `model.Pod` and `model.Node`.
+What every API object is read into, one at a time, and what those of all kinds have in common.
 
-One object at a time: what cannot be read becomes a `Malformed` value with as much of its identity as can be read, so
-that it is counted, logged once, and held against its node. Nothing unreadable ever becomes something free. Knows
-neither sockets nor what the values are used for.
+What cannot be read becomes a `Malformed` value with as much of its identity as can be read, so that it is counted,
+logged once, and held against its node. Nothing unreadable ever becomes something free. Knows neither sockets nor what
+the values are used for; `pod_codec`, `node_codec` and `storage_codec` read one kind each.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
@@ -14,54 +14,17 @@ import attrs
 import msgspec
 
 from neuron_scheduler.kube import wire
-from neuron_scheduler.kube.constraints import constraints, effect, host_ports, images, interned, labels, tolerations
-from neuron_scheduler.model.neuron_request import (
-    MixedNeuronRequestError,
-    NeuronRequest,
-    neuron_container_names,
-    neuron_request,
-)
-from neuron_scheduler.model.node import NEURON_HEALTH, Image, Node
-from neuron_scheduler.model.pod import NO_LABELS, Owner, Pod, PodCondition
+from neuron_scheduler.model.pod import NO_LABELS
 from neuron_scheduler.model.quantity import milli, whole
-from neuron_scheduler.model.resources import (
-    CPU,
-    NEURON_NAMES,
-    NOTHING,
-    Container,
-    Resources,
-    effective_requests,
-    is_extended,
-    maximum,
-)
-from neuron_scheduler.model.selectors import Taint
-
-AWS_NEURON_IDS: Final = "AWS_NEURON_IDS"
-NEURON_ALLOC_TIME: Final = "NEURON_ALLOC_TIME"
-NEURON_ALLOCATED: Final = "NEURON_ALLOCATED"
-NEURON_RESOURCE_TYPE: Final = "NEURON_RESOURCE_TYPE"
-NEURON_CORES: Final = "NEURON_CORES"
-NEURON_DEVS: Final = "NEURON_DEVS"
-OUR_ALLOCATION: Final = "neuron-scheduler/allocation"
-ALLOCATION_KEYS: Final = (
-    AWS_NEURON_IDS,
-    NEURON_ALLOC_TIME,
-    NEURON_ALLOCATED,
-    NEURON_RESOURCE_TYPE,
-    NEURON_CORES,
-    NEURON_DEVS,
-    OUR_ALLOCATION,
-)
-TERMINAL: Final = ("Succeeded", "Failed")
-PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+from neuron_scheduler.model.resources import CPU, NOTHING, Resources
 
 T = TypeVar("T")
 Encoded = bytes | msgspec.Raw
 
-_POD: Final = msgspec.json.Decoder(wire.Pod)
-_NODE: Final = msgspec.json.Decoder(wire.Node)
 _IDENTIFIED: Final = msgspec.json.Decoder(wire.Identified)
-_PLACED: Final = msgspec.json.Decoder(wire.Placed)
+
+interned = lru_cache(maxsize=1 << 16)(str)
+"""Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
 
 
 @attrs.frozen
@@ -99,44 +62,6 @@ class Decoded(Generic[T]):
     value: T | Malformed | None
 
 
-def decode_pod(encoded: Encoded) -> Decoded[Pod]:
-    """Return the pod; never raises."""
-    try:
-        found = _POD.decode(encoded)
-        meta = found.metadata
-        gone = found.status is not None and found.status.phase in TERMINAL
-        value = None if gone else _pod(meta, found.spec, found.status or wire.PodStatus())
-        return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, value)
-    except (msgspec.MsgspecError, ValueError) as error:
-        return _malformed_pod(encoded, str(error))
-
-
-def decode_node(encoded: Encoded) -> Decoded[Node]:
-    """Return the node; one of which only the name can be read takes no new pods (`Node.refusal`). Never raises."""
-    try:
-        found = _NODE.decode(encoded)
-        meta = found.metadata
-        value = _node(meta, found.spec or wire.NodeSpec(), found.status or wire.NodeStatus())
-        return Decoded(meta.name, meta.uid, meta.resource_version, value)
-    except (msgspec.MsgspecError, ValueError) as error:
-        known = identity_of(encoded)
-        if not known.name:
-            return Decoded("", "", known.resource_version, Malformed("Node", "", str(error)))
-        unread = Node(uid=known.uid, name=interned(known.name), refusal=f"node cannot be read: {error}")
-        return Decoded(known.name, known.uid, known.resource_version, unread)
-
-
-def _malformed_pod(encoded: Encoded, reason: str) -> Decoded[Pod]:
-    meta = identity_of(encoded)
-    key = f"{meta.namespace}/{meta.name}" if meta.name else ""
-    try:
-        node_name = _PLACED.decode(encoded).spec.node_name or ""
-    except msgspec.MsgspecError:
-        node_name = ""
-    value = Malformed("Pod", key, reason, meta.uid, interned(node_name))
-    return Decoded(key, meta.uid, meta.resource_version, value)
-
-
 def identity_of(encoded: Encoded) -> wire.Identity:
     """Return what can be read of an object's identity, which may be nothing."""
     try:
@@ -145,106 +70,7 @@ def identity_of(encoded: Encoded) -> wire.Identity:
         return wire.Identity()
 
 
-# -- pods --------------------------------------------------------------------------------------------------------------
-
-
-def _pod(meta: wire.ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
-    containers, init_containers = _containers(spec, status)
-    requests = effective_requests(
-        containers,
-        init_containers=init_containers,
-        pod_level=_amounts(spec.resources.requests) if spec.resources else NOTHING,
-        overhead=_amounts(spec.overhead),
-    )
-    neuron, neuron_names, refusal = _silicon(requests, containers, init_containers)
-    container_images, volume_images = images(spec)
-    created = meta.creation_timestamp
-    return Pod(
-        uid=meta.uid,
-        namespace=interned(meta.namespace),
-        name=meta.name,
-        resource_version=meta.resource_version,
-        created=0.0 if created is None else created.timestamp(),
-        labels=labels(meta.labels),
-        scheduler_name=interned(spec.scheduler_name or "default-scheduler"),
-        node_name=interned(spec.node_name or ""),
-        nominated_node_name=interned(status.nominated_node_name or ""),
-        priority=spec.priority or 0,
-        requests=_shared(tuple(requests.items())),
-        neuron=neuron,
-        neuron_containers=neuron_names,
-        images=container_images,
-        volume_images=volume_images,
-        allocation=_allocation(meta.annotations),
-        annotations_size=annotations_size(meta.annotations or NO_LABELS),
-        refusal=refusal,
-        tolerations=tolerations(spec.tolerations),
-        host_ports=host_ports(spec),
-        constraints=constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS),
-        terminating=meta.deletion_timestamp is not None,
-        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
-        scheduled=_scheduled(status.conditions or ()),
-        observed_generation=meta.generation,
-        owner=_owner(meta.owner_references or ()),
-        never_preempts=spec.preemption_policy == "Never",
-        started=None if status.start_time is None else status.start_time.timestamp(),
-        preempted=any(map(_is_preemption, status.conditions or ())),
-    )
-
-
-def _silicon(
-    requests: Resources, containers: Sequence[Container], init_containers: Sequence[Container]
-) -> tuple[NeuronRequest | None, tuple[str, ...], str]:
-    """Return the request for silicon, the names of its containers, and why the pod is refused (one of the three)."""
-    if not any(name in requests for name in NEURON_NAMES):
-        return None, (), ""
-    try:
-        request = neuron_request(containers, init_containers)
-    except MixedNeuronRequestError as error:
-        return None, (), str(error)
-    return request, neuron_container_names(containers, init_containers), ""
-
-
-def _containers(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[list[Container], list[Container]]:
-    """Return app and init containers; of a bound pod a resize in progress counts with the larger amount."""
-    given: dict[str, wire.ContainerStatus] = {}
-    infeasible = False
-    if spec.node_name:
-        statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-        given = {one.name: one for one in statuses if one.resources is not None}
-        infeasible = any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
-    return (
-        [_container(one, given.get(one.name), infeasible=infeasible) for one in spec.containers or ()],
-        [_container(one, given.get(one.name), infeasible=infeasible) for one in spec.init_containers or ()],
-    )
-
-
-def _container(container: wire.Container, given: wire.ContainerStatus | None, *, infeasible: bool) -> Container:
-    sidecar = container.restart_policy == "Always"
-    requests = _requests(container.resources)
-    if given is not None and given.resources is not None and (sidecar or container.restart_policy is None):
-        actual = maximum(_amounts(given.resources.requests), _amounts(given.allocated_resources))
-        requests = actual if infeasible else maximum(requests, actual)
-    return Container(name=interned(container.name), requests=requests, sidecar=sidecar)
-
-
-def _requests(resources: wire.Resources | None) -> Resources:
-    """Return a container's requests, with the limits of extended resources where only those are given."""
-    if resources is None:
-        return NOTHING
-    requests = resources.requests
-    if resources.limits:
-        only_limits = {
-            name: amount
-            for name, amount in resources.limits.items()
-            if is_extended(name) and (not requests or name not in requests)
-        }
-        if only_limits:
-            requests = {**only_limits, **(requests or {})}
-    return _amounts(requests)
-
-
-def _amounts(quantities: Mapping[str, str | int] | None) -> Resources:
+def amounts(quantities: Mapping[str, str | int] | None) -> Resources:
     """
     Return amounts by resource name without zeros.
 
@@ -253,96 +79,22 @@ def _amounts(quantities: Mapping[str, str | int] | None) -> Resources:
     """
     if not quantities:
         return NOTHING
-    amounts = {}
+    found = {}
     for name, quantity in quantities.items():
         amount = milli(str(quantity)) if name == CPU else whole(str(quantity))
         if amount < 0:
             raise ValueError(f"{name} is negative: {quantity}")
         if amount:
-            amounts[interned(name)] = amount
-    return amounts
-
-
-def _owner(references: Iterable[wire.OwnerReference]) -> Owner | None:
-    return next((_controller(one.api_version, one.kind, one.name) for one in references if one.controller), None)
-
-
-@lru_cache(maxsize=1 << 14)
-def _controller(api_version: str, kind: str, name: str) -> Owner:
-    return Owner(api_version, kind, name)
-
-
-@lru_cache(maxsize=1 << 14)
-def _shared(amounts: tuple[tuple[str, int], ...]) -> Resources:
-    return dict(amounts)
-
-
-def _allocation(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
-    if not annotations:
-        return NO_LABELS
-    return {key: annotations[key] for key in ALLOCATION_KEYS if key in annotations} or NO_LABELS
-
-
-def annotations_size(annotations: Mapping[str, str]) -> int:
-    """Return the bytes of all keys and values together, as the API server counts them (at most 256 KiB)."""
-    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-
-
-def _scheduled(conditions: Iterable[wire.Condition]) -> PodCondition | None:
-    for condition in conditions:
-        if condition.type == "PodScheduled":
-            return _condition(interned(condition.status), interned(condition.reason or ""), condition.message or "")
-    return None
-
-
-def _is_preemption(condition: wire.Condition) -> bool:
-    return (condition.type, condition.status, condition.reason) == ("DisruptionTarget", "True", PREEMPTION_BY_SCHEDULER)
-
-
-@lru_cache(maxsize=1 << 10)
-def _condition(status: str, reason: str, message: str) -> PodCondition:
-    return PodCondition(status, reason, message)
-
-
-# -- nodes -------------------------------------------------------------------------------------------------------------
-
-
-def _node(meta: wire.ObjectMeta, spec: wire.NodeSpec, status: wire.NodeStatus) -> Node:
-    created = meta.creation_timestamp
-    neuron = {name: amount for name, amount in (status.capacity or {}).items() if name in NEURON_NAMES}
-    return Node(
-        uid=meta.uid,
-        name=interned(meta.name),
-        created=0.0 if created is None else created.timestamp(),
-        labels=labels(meta.labels),
-        taints=tuple(_taint(taint.key, taint.value or "", taint.effect) for taint in spec.taints or ()),
-        unschedulable=bool(spec.unschedulable),
-        allocatable=_shared(tuple(_amounts(status.allocatable).items())),
-        capacity=_shared(tuple(_amounts(neuron).items())),
-        images=_images(status.images or ()),
-        neuron_unhealthy=any(c.type == NEURON_HEALTH and c.status == "True" for c in status.conditions or ()),
-    )
-
-
-def _images(found: Iterable[wire.Image]) -> tuple[Image, ...]:
-    return _same_images(tuple(dict.fromkeys(_image(tuple(i.names or ()), i.size_bytes or 0) for i in found)))
-
-
-@lru_cache(maxsize=1 << 15)
-def _image(names: tuple[str, ...], size: int) -> Image:
-    """Return the one object for this image: nodes have thousands in common."""
-    return Image(names, max(0, size))
-
-
-@lru_cache(maxsize=1 << 10)
-def _same_images(found: tuple[Image, ...]) -> tuple[Image, ...]:
-    """Return the one object for this list: nodes of a fleet that run the same are alike."""
+            found[interned(name)] = amount
     return found
 
 
-@lru_cache(maxsize=1 << 12)
-def _taint(key: str, value: str, name: str) -> Taint:
-    found = effect(name)
-    if found is None:
-        raise ValueError(f"taint {key} has the unknown effect {name!r}")
-    return Taint(key=key, effect=found, value=value)
+def labels(found: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return labels whose keys and values are shared with all others."""
+    return {interned(key): interned(value) for key, value in found.items()} if found else NO_LABELS
+
+
+@lru_cache(maxsize=1 << 14)
+def shared(found: tuple[tuple[str, int], ...]) -> Resources:
+    """Return the one mapping of these amounts."""
+    return dict(found)

@@ -11,8 +11,10 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Final
 
-from neuron_scheduler.kube import wire
+from neuron_scheduler.kube import pod_wire as wire
+from neuron_scheduler.kube.codec import interned, labels
 from neuron_scheduler.kube.in_tree import in_tree_disk
+from neuron_scheduler.kube.wire import NodeTerm, Selector
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, NO_LABELS, Constraints, HostPort
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -46,9 +48,6 @@ _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0
 _inline_sources: Final = attrgetter(*_INLINE_VOLUMES)
 _NO_SOURCES: Final = (None,) * len(_INLINE_VOLUMES)
 _SELECTOR_OPERATORS: Final = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
-
-interned = lru_cache(maxsize=1 << 16)(str)
-"""Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
 
 
 def constraints(
@@ -87,11 +86,6 @@ def constraints(
         inline_volumes=inline,
         resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
     )
-
-
-def labels(found: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return labels whose keys and values are shared with all others."""
-    return {interned(key): interned(value) for key, value in found.items()} if found else NO_LABELS
 
 
 def tolerations(found: Iterable[wire.Toleration] | None) -> tuple[Toleration, ...]:
@@ -155,7 +149,7 @@ def _host_port(protocol: str, port: int, ip: str) -> HostPort:
     return HostPort(protocol=protocol, port=port, ip=ip)
 
 
-def node_term(term: wire.NodeTerm) -> NodeSelectorTerm:
+def node_term(term: NodeTerm) -> NodeSelectorTerm:
     """Return the term; what of it cannot be read makes it match nothing."""
     expressions = tuple(_requirement(e.key, e.operator, tuple(e.values or ())) for e in term.match_expressions or ())
     fields = tuple(_field(e.key, e.operator, tuple(e.values or ())) for e in term.match_fields or ())
@@ -230,7 +224,7 @@ def _same_term(found: PodAffinityTerm) -> PodAffinityTerm:
     return found
 
 
-def label_selector(selector: wire.Selector | None) -> LabelSelector | None:
+def label_selector(selector: Selector | None) -> LabelSelector | None:
     """
     Return the label selector, None if there is none.
 

@@ -18,7 +18,7 @@ import msgspec
 from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.client import JSON, STRATEGIC_MERGE_PATCH, Response
-from neuron_scheduler.kube.codec import PREEMPTION_BY_SCHEDULER
+from neuron_scheduler.kube.pod_codec import PREEMPTION_BY_SCHEDULER
 from neuron_scheduler.model.pod import Pod
 
 TRIES: Final = 4

@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 
 from neuron_scheduler.kube import wire
-from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, identity_of
-from neuron_scheduler.kube.constraints import interned, labels
+from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, identity_of, interned, labels
 from neuron_scheduler.kube.informer import Resource
 from neuron_scheduler.model.namespace import Namespace
 

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from neuron_scheduler.kube import storage_wire as wire
-from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, identity_of
-from neuron_scheduler.kube.constraints import interned, label_selector, labels, node_term
+from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, identity_of, interned, labels
+from neuron_scheduler.kube.constraints import label_selector, node_term
 from neuron_scheduler.kube.in_tree import csi_terms, in_tree_disk
 from neuron_scheduler.kube.informer import Resource
 from neuron_scheduler.kube.wire import NodeTerms

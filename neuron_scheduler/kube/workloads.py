@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from neuron_scheduler.kube import wire
-from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, identity_of
-from neuron_scheduler.kube.constraints import interned, label_selector
+from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, identity_of, interned
+from neuron_scheduler.kube.constraints import label_selector
 from neuron_scheduler.kube.informer import Resource
 from neuron_scheduler.model.workload import Workload
 

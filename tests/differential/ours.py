@@ -13,8 +13,10 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
-from neuron_scheduler.kube.codec import Decoded, Malformed, decode_node, decode_pod
+from neuron_scheduler.kube.codec import Decoded, Malformed
 from neuron_scheduler.kube.informer import Resource
+from neuron_scheduler.kube.node_codec import decode_node
+from neuron_scheduler.kube.pod_codec import decode_pod
 from neuron_scheduler.kube.storage_codec import (
     ATTACHMENTS,
     CAPACITIES,

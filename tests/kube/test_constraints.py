@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from neuron_scheduler.kube import wire
+from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.constraints import constraints, image_name, images, tolerations
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints
 from neuron_scheduler.model.selectors import (

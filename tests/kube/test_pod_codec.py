@@ -1,16 +1,15 @@
-"""Objects from the API server become values, or are set aside; nothing unreadable becomes something free."""
+"""Pods from the API server become values, or are set aside; nothing unreadable becomes something free."""
 
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.kube.codec import Decoded, Malformed, decode_node, decode_pod
+from neuron_scheduler.kube.codec import Decoded, Malformed
+from neuron_scheduler.kube.pod_codec import decode_pod
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.node import Image, Node
 from neuron_scheduler.model.pod import HostPort, Owner, Pod, PodCondition
-from neuron_scheduler.model.selectors import Effect, Taint
-from tests.kube.objects import container, encoded, node, pod
+from tests.kube.objects import container, encoded, pod
 
 DEVICE, CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
 
@@ -247,7 +246,6 @@ def test_malformed_pods_keep_their_identity_and_node(sentence: str) -> None:
 def test_noise_never_raises(noise: bytes) -> None:
     """Whatever the bytes are, the answer is a value."""
     assert isinstance(decode_pod(noise).value, Malformed)
-    assert isinstance(decode_node(noise).value, Malformed)
 
 
 def test_equal_strings_are_one_object() -> None:
@@ -258,70 +256,3 @@ def test_equal_strings_are_one_object() -> None:
     assert one.node_name is two.node_name
     assert next(iter(one.labels.values())) is next(iter(two.labels.values()))
     assert one.requests is two.requests
-
-
-def test_a_node() -> None:
-    """Labels, taints, amounts and the health condition are read; heartbeats are not."""
-    status = {
-        "allocatable": {"cpu": "8", DEVICE: "16", "pods": "110"},
-        "capacity": {"cpu": "8", DEVICE: "16", CORE: "32"},
-        "conditions": [{"type": "NeuronHealth", "status": "True"}, {"type": "Ready", "status": "True"}],
-        "images": [
-            {"names": ["web@sha256:0", "web:1"], "sizeBytes": 70},
-            {"names": ["web@sha256:0", "web:1"], "sizeBytes": 70},
-            {"names": None},
-        ],
-    }
-    spec = {
-        "unschedulable": True,
-        "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-11-21T08:00:00Z"}],
-    }
-    found = decode_node(encoded(node(metadata={"labels": {"a": "b"}}, spec=spec, status=status))).value
-
-    assert (
-        Node(
-            uid="uid-n",
-            name="n",
-            labels={"a": "b"},
-            taints=(Taint("k", Effect.NO_SCHEDULE),),
-            unschedulable=True,
-            allocatable={"cpu": 8000, DEVICE: 16, "pods": 110},
-            capacity={DEVICE: 16, CORE: 32},
-            neuron_unhealthy=True,
-            images=(Image(("web@sha256:0", "web:1"), 70), Image((), 0)),
-        )
-        == found
-    )
-
-
-def test_nodes_with_the_same_images_share_them() -> None:
-    """An image is one object wherever it is, and a list too."""
-    status = {"images": [{"names": ["web:1"], "sizeBytes": 7}, {"names": ["db:1"], "sizeBytes": 5}]}
-    one, two = (decode_node(encoded(node(name, status=status))).value for name in "ab")
-    other = decode_node(encoded(node("c", status={"images": status["images"][:1]}))).value
-    assert isinstance(one, Node)
-    assert isinstance(two, Node)
-    assert isinstance(other, Node)
-    assert one.images is two.images
-    assert other.images[0] is one.images[0]
-
-
-@pytest.mark.parametrize(
-    "status",
-    [{"allocatable": {"cpu": "many"}}, {"allocatable": {"cpu": "-1"}}, {"allocatable": 3}, "down"],
-)
-def test_a_malformed_node_takes_no_pods(status: Any) -> None:
-    """A node whose name can be read stays on the books, refused."""
-    decoded = decode_node(encoded(node(status=status)))
-
-    assert isinstance(decoded.value, Node)
-    assert decoded.value.refusal
-    assert (decoded.key, decoded.uid, decoded.resource_version) == ("n", "uid-n", "7")
-
-
-def test_an_unknown_taint_effect_refuses_the_node() -> None:
-    """A taint that nobody understands is not one that everybody tolerates."""
-    found = decode_node(encoded(node(spec={"taints": [{"key": "k", "effect": "Maybe"}]}))).value
-
-    assert isinstance(found, Node)
-    assert "unknown effect" in found.refusal

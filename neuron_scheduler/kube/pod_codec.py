@@ -1,0 +1,209 @@
+"""
+Pods as bytes -> `model.Pod`. What restricts where a pod may go is read by `constraints`.
+
+A pod of which only identity and node can be read is `Malformed`; one whose phase is terminal counts as gone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from neuron_scheduler.kube import pod_wire as wire
+from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, amounts, identity_of, interned, labels, shared
+from neuron_scheduler.kube.constraints import constraints, host_ports, images, tolerations
+from neuron_scheduler.kube.wire import Condition, ObjectMeta, OwnerReference
+from neuron_scheduler.model.neuron_request import (
+    MixedNeuronRequestError,
+    NeuronRequest,
+    neuron_container_names,
+    neuron_request,
+)
+from neuron_scheduler.model.pod import NO_LABELS, Owner, Pod, PodCondition
+from neuron_scheduler.model.resources import (
+    NEURON_NAMES,
+    NOTHING,
+    Container,
+    Resources,
+    effective_requests,
+    is_extended,
+    maximum,
+)
+
+AWS_NEURON_IDS: Final = "AWS_NEURON_IDS"
+NEURON_ALLOC_TIME: Final = "NEURON_ALLOC_TIME"
+NEURON_ALLOCATED: Final = "NEURON_ALLOCATED"
+NEURON_RESOURCE_TYPE: Final = "NEURON_RESOURCE_TYPE"
+NEURON_CORES: Final = "NEURON_CORES"
+NEURON_DEVS: Final = "NEURON_DEVS"
+OUR_ALLOCATION: Final = "neuron-scheduler/allocation"
+ALLOCATION_KEYS: Final = (
+    AWS_NEURON_IDS,
+    NEURON_ALLOC_TIME,
+    NEURON_ALLOCATED,
+    NEURON_RESOURCE_TYPE,
+    NEURON_CORES,
+    NEURON_DEVS,
+    OUR_ALLOCATION,
+)
+TERMINAL: Final = ("Succeeded", "Failed")
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+
+_POD: Final = msgspec.json.Decoder(wire.Pod)
+_PLACED: Final = msgspec.json.Decoder(wire.Placed)
+
+
+def decode_pod(encoded: Encoded) -> Decoded[Pod]:
+    """Return the pod; never raises."""
+    try:
+        found = _POD.decode(encoded)
+        meta = found.metadata
+        gone = found.status is not None and found.status.phase in TERMINAL
+        value = None if gone else _pod(meta, found.spec, found.status or wire.PodStatus())
+        return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, value)
+    except (msgspec.MsgspecError, ValueError) as error:
+        return _malformed_pod(encoded, str(error))
+
+
+def _malformed_pod(encoded: Encoded, reason: str) -> Decoded[Pod]:
+    meta = identity_of(encoded)
+    key = f"{meta.namespace}/{meta.name}" if meta.name else ""
+    try:
+        node_name = _PLACED.decode(encoded).spec.node_name or ""
+    except msgspec.MsgspecError:
+        node_name = ""
+    value = Malformed("Pod", key, reason, meta.uid, interned(node_name))
+    return Decoded(key, meta.uid, meta.resource_version, value)
+
+
+def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
+    containers, init_containers = _containers(spec, status)
+    requests = effective_requests(
+        containers,
+        init_containers=init_containers,
+        pod_level=amounts(spec.resources.requests) if spec.resources else NOTHING,
+        overhead=amounts(spec.overhead),
+    )
+    neuron, neuron_names, refusal = _silicon(requests, containers, init_containers)
+    container_images, volume_images = images(spec)
+    created = meta.creation_timestamp
+    return Pod(
+        uid=meta.uid,
+        namespace=interned(meta.namespace),
+        name=meta.name,
+        resource_version=meta.resource_version,
+        created=0.0 if created is None else created.timestamp(),
+        labels=labels(meta.labels),
+        scheduler_name=interned(spec.scheduler_name or "default-scheduler"),
+        node_name=interned(spec.node_name or ""),
+        nominated_node_name=interned(status.nominated_node_name or ""),
+        priority=spec.priority or 0,
+        requests=shared(tuple(requests.items())),
+        neuron=neuron,
+        neuron_containers=neuron_names,
+        images=container_images,
+        volume_images=volume_images,
+        allocation=_allocation(meta.annotations),
+        annotations_size=annotations_size(meta.annotations or NO_LABELS),
+        refusal=refusal,
+        tolerations=tolerations(spec.tolerations),
+        host_ports=host_ports(spec),
+        constraints=constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS),
+        terminating=meta.deletion_timestamp is not None,
+        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        scheduled=_scheduled(status.conditions or ()),
+        observed_generation=meta.generation,
+        owner=_owner(meta.owner_references or ()),
+        never_preempts=spec.preemption_policy == "Never",
+        started=None if status.start_time is None else status.start_time.timestamp(),
+        preempted=any(map(_is_preemption, status.conditions or ())),
+    )
+
+
+def _silicon(
+    requests: Resources, containers: Sequence[Container], init_containers: Sequence[Container]
+) -> tuple[NeuronRequest | None, tuple[str, ...], str]:
+    """Return the request for silicon, the names of its containers, and why the pod is refused (one of the three)."""
+    if not any(name in requests for name in NEURON_NAMES):
+        return None, (), ""
+    try:
+        request = neuron_request(containers, init_containers)
+    except MixedNeuronRequestError as error:
+        return None, (), str(error)
+    return request, neuron_container_names(containers, init_containers), ""
+
+
+def _containers(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[list[Container], list[Container]]:
+    """Return app and init containers; of a bound pod a resize in progress counts with the larger amount."""
+    given: dict[str, wire.ContainerStatus] = {}
+    infeasible = False
+    if spec.node_name:
+        statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+        given = {one.name: one for one in statuses if one.resources is not None}
+        infeasible = any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
+    return (
+        [_container(one, given.get(one.name), infeasible=infeasible) for one in spec.containers or ()],
+        [_container(one, given.get(one.name), infeasible=infeasible) for one in spec.init_containers or ()],
+    )
+
+
+def _container(container: wire.Container, given: wire.ContainerStatus | None, *, infeasible: bool) -> Container:
+    sidecar = container.restart_policy == "Always"
+    requests = _requests(container.resources)
+    if given is not None and given.resources is not None and (sidecar or container.restart_policy is None):
+        actual = maximum(amounts(given.resources.requests), amounts(given.allocated_resources))
+        requests = actual if infeasible else maximum(requests, actual)
+    return Container(name=interned(container.name), requests=requests, sidecar=sidecar)
+
+
+def _requests(resources: wire.Resources | None) -> Resources:
+    """Return a container's requests, with the limits of extended resources where only those are given."""
+    if resources is None:
+        return NOTHING
+    requests = resources.requests
+    if resources.limits:
+        only_limits = {
+            name: amount
+            for name, amount in resources.limits.items()
+            if is_extended(name) and (not requests or name not in requests)
+        }
+        if only_limits:
+            requests = {**only_limits, **(requests or {})}
+    return amounts(requests)
+
+
+def _owner(references: Iterable[OwnerReference]) -> Owner | None:
+    return next((_controller(one.api_version, one.kind, one.name) for one in references if one.controller), None)
+
+
+@lru_cache(maxsize=1 << 14)
+def _controller(api_version: str, kind: str, name: str) -> Owner:
+    return Owner(api_version, kind, name)
+
+
+def _allocation(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
+    if not annotations:
+        return NO_LABELS
+    return {key: annotations[key] for key in ALLOCATION_KEYS if key in annotations} or NO_LABELS
+
+
+def annotations_size(annotations: Mapping[str, str]) -> int:
+    """Return the bytes of all keys and values together, as the API server counts them (at most 256 KiB)."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+
+
+def _scheduled(conditions: Iterable[Condition]) -> PodCondition | None:
+    for condition in conditions:
+        if condition.type == "PodScheduled":
+            return _condition(interned(condition.status), interned(condition.reason or ""), condition.message or "")
+    return None
+
+
+def _is_preemption(condition: Condition) -> bool:
+    return (condition.type, condition.status, condition.reason) == ("DisruptionTarget", "True", PREEMPTION_BY_SCHEDULER)
+
+
+@lru_cache(maxsize=1 << 10)
+def _condition(status: str, reason: str, message: str) -> PodCondition:
+    return PodCondition(status, reason, message)
