@@ -2,7 +2,7 @@
 The command line: arguments become a `Config`, and the way the process ends becomes an exit code.
 
 Flags are `Config`'s fields under kube-scheduler's names; `--config` names a file that sets the same. Whatever is wrong
-with either is one sentence on stderr. Decides nothing else: `app.py` builds and runs the scheduler, `sandbox/demo.py`
+with either is one sentence on stderr. Decides nothing else: `app.py` runs the scheduler, `sandbox/demo.py`
 the demonstration.
 """
 

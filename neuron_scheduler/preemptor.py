@@ -28,7 +28,8 @@ from neuron_scheduler.scheduling.decide import FitError
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, confirmed, rebuilt, search
 from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.queue import QueuedPod, SchedulingQueue
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import QueuedPod
 
 log = logs.logger(__name__)
 

@@ -27,7 +27,8 @@ from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.queue import QueuedPod, SchedulingQueue
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
 
 log = logs.logger(__name__)

@@ -23,7 +23,8 @@ MAY_IMPORT: Final = {
     "config": {"errors"},
     "config_file": {"config", "errors", "scheduling"},
     SERVICE: DOMAIN | LEAVES | {"kube", SERVICE},
-    "app": DOMAIN | LEAVES | {"kube", "config", SERVICE},
+    "wiring": DOMAIN | LEAVES | {"kube", "config", SERVICE},
+    "app": DOMAIN | LEAVES | {"kube", "config", "wiring", SERVICE},
     "sandbox": {"model", "neuron", "app", "config"} | LEAVES,  # imagined: it shares no code with what talks to it
     "cli": {"app", "config", "config_file", "sandbox"} | LEAVES,
     "__main__": {"cli"},

@@ -13,7 +13,8 @@ from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.scheduling.decide import FitError, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.queue import Place, SchedulingQueue
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import Place
 from tests.builders import node, pod
 
 BACKOFF = 11.0  # seconds: longer than any backoff, short of the time after which all are tried again

@@ -12,7 +12,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.preemptor import PostFilter, Preemptor
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.queue import QueuedPod, SchedulingQueue
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, refusal
 from tests.scheduling.queueing import FIT, counts, popped

@@ -10,7 +10,6 @@ waiting pod once (`noted`). What happens while a long decision is being made is 
 others are being asked to leave is held until all of them have been asked.
 """
 
-import enum
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,47 +21,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.noted import Group, Noted, group_of
+from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod, bears_on_scheduling
 
 _FLUSH_PERIOD = 30.0
-
-
-class Place(enum.Enum):
-    """Where a pod waits; the values are the labels of `scheduler_pending_pods`."""
-
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
-    IN_FLIGHT = "in_flight"
-
-
-@attrs.define(eq=False)
-class QueuedPod:
-    """
-    A waiting pod and its history.
-
-    Attributes:
-        since: when it last came into the queue; ties of equal priority are served in this order.
-        first_active: when it could first have been scheduled, gated time left out.
-        attempts: scheduling attempts so far.
-        refusals, errors: what its backoff is counted from; a refusal forgets the errors.
-        group: who refused it last, and what it has in common with others in that.
-        held: nothing wakes it before its release.
-        missed: something that could have helped, or a change of its own, came while it was in flight or held.
-        ticket: heap entries that carry another number are stale.
-    """
-
-    pod: Pod
-    since: float
-    place: Place = Place.GATED
-    first_active: float | None = None
-    attempts: int = 0
-    refusals: int = 0
-    errors: int = 0
-    group: Group = attrs.field(factory=Group)
-    held: bool = False
-    missed: bool = False
-    ticket: int = 0
 
 
 def _unheard(_queue: str, _event: str) -> None:
@@ -132,10 +93,10 @@ class SchedulingQueue:
         if queued.place is Place.GATED and not pod.gates:
             queued.since = now
             self._activate(queued, now, "SchedulingGatesEliminated")
-        elif queued.place is Place.UNSCHEDULABLE and _bears_on_scheduling(before, pod):
+        elif queued.place is Place.UNSCHEDULABLE and bears_on_scheduling(before, pod):
             self._wake(queued, now, "PodUpdate")
         elif queued.place is Place.IN_FLIGHT:
-            queued.missed |= _bears_on_scheduling(before, pod)
+            queued.missed |= bears_on_scheduling(before, pod)
         elif queued.place is Place.ACTIVE and before.priority != pod.priority:
             self._activate(queued, now, "PodUpdate")
 
@@ -321,18 +282,3 @@ class SchedulingQueue:
         *_, ticket, uid = entry
         queued = self._pods.get(uid)
         return queued if queued is not None and queued.ticket == ticket else None
-
-
-def _bears_on_scheduling(before: Pod, after: Pod) -> bool:
-    """Tell whether anything but status and metadata that no plugin reads has changed."""
-    return before != attrs.evolve(
-        after,
-        resource_version=before.resource_version,
-        allocation=before.allocation,
-        annotations_size=before.annotations_size,
-        scheduled=before.scheduled,
-        nominated_node_name=before.nominated_node_name,
-        observed_generation=before.observed_generation,
-        started=before.started,
-        preempted=before.preempted,
-    )

@@ -3,7 +3,8 @@
 import pytest
 
 from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.queue import QueuedPod, SchedulingQueue
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from tests.builders import pod
 from tests.scheduling.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of, refuse_all
 

@@ -12,7 +12,8 @@ from neuron_scheduler.model.volumes import (
     VolumeAttachment,
 )
 from neuron_scheduler.scheduling.events import MAY_HELP, ClusterEvent
-from neuron_scheduler.scheduling.queue import Place, SchedulingQueue
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.scheduling.storage_events import StorageEvent, added, deleted, updated
 from tests.builders import pod
 from tests.storage import MADE, claim, volume, zone

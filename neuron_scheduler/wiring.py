@@ -1,0 +1,214 @@
+"""
+What the scheduler is made of: every part built from the settings and given the others it talks to.
+
+Nothing runs here, and nothing is sent: that begins with `app`.
+"""
+
+import time
+from typing import Any
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.config import Config
+from neuron_scheduler.disruption_budgets import DisruptionBudgets
+from neuron_scheduler.event_handlers import NodeHandler, PodHandler
+from neuron_scheduler.herald import Herald
+from neuron_scheduler.kube.binder import Binder
+from neuron_scheduler.kube.client import Client
+from neuron_scheduler.kube.conditions import ConditionWriter
+from neuron_scheduler.kube.disruption import BUDGETS
+from neuron_scheduler.kube.events import EventRecorder
+from neuron_scheduler.kube.evictor import Evictor
+from neuron_scheduler.kube.informer import NODES, PODS, Informer
+from neuron_scheduler.kube.lease import LeaseClient
+from neuron_scheduler.kube.namespaces import NAMESPACES
+from neuron_scheduler.kube.storage_codec import STORAGE
+from neuron_scheduler.kube.volume_writer import VolumeWriter
+from neuron_scheduler.kube.workloads import WORKLOADS
+from neuron_scheduler.leader import Leader
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.namespace_handler import NamespaceHandler
+from neuron_scheduler.preemptor import Preemptor
+from neuron_scheduler.scheduler import Scheduler
+from neuron_scheduler.scheduling.profile import PREFERENCES, Profile, default_profile
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.storage_handler import StorageHandler
+from neuron_scheduler.volume_binder import VolumeBinder
+from neuron_scheduler.workload_handlers import WorkloadHandler
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Parts:
+    """
+    The parts that are run, asked or ended.
+
+    Attributes:
+        nodes, others, pods: the informers; pods are listed last, when what they refer to is known.
+        leader: None without leader election.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    scheduler: Scheduler
+    binder: Binder
+    recorder: EventRecorder
+    conditions: ConditionWriter
+    nodes: Informer[Node]
+    others: tuple[Informer[Any], ...]
+    pods: Informer[Pod]
+    leader: Leader | None
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """All of them, in the order in which they list."""
+        return (self.nodes, *self.others, self.pods)
+
+
+def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
+    """Build all parts from the settings."""
+    leader = _leader(config, client) if config.leader_elect else None
+    may_bind = leader.may_bind if leader is not None else _always
+    cluster = Cluster()
+    queue = SchedulingQueue(
+        initial_backoff=config.pod_initial_backoff_seconds,
+        max_backoff=config.pod_max_backoff_seconds,
+        max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
+        entered=metrics.queued,
+    )
+    binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout)
+    profiles = _profiles(config)
+    recorder = EventRecorder(client=client, controllers=tuple(profiles), on_dropped=metrics.event_dropped)
+    conditions = ConditionWriter(client=client)
+    herald = Herald(recorder=recorder, conditions=conditions, clock=time.monotonic, speaks=may_bind)
+    volumes = VolumeBinder(cluster=cluster, writer=VolumeWriter(client=client, may_send=may_bind))
+    budgets = DisruptionBudgets(metrics=metrics)
+    preemptor = Preemptor(
+        cluster=cluster,
+        queue=queue,
+        evictor=Evictor(client=client, may_send=may_bind),
+        herald=herald,
+        metrics=metrics,
+        budgets=budgets.all,
+        clock=time.monotonic,
+        wake=lambda: scheduler.wake(),  # noqa: PLW0108 - there is no scheduler yet
+    )
+    scheduler = Scheduler(
+        cluster=cluster,
+        queue=queue,
+        profiles=profiles,
+        binder=binder,
+        volumes=volumes,
+        preemptor=preemptor,
+        herald=herald,
+        metrics=metrics,
+        clock=time.monotonic,
+        wall_clock=time.time_ns,
+        may_bind=may_bind,
+        identity=leader.identity if leader is not None else "",
+        bind_concurrency=config.bind_concurrency,
+    )
+    return Parts(
+        cluster=cluster,
+        queue=queue,
+        scheduler=scheduler,
+        binder=binder,
+        recorder=recorder,
+        conditions=conditions,
+        nodes=Informer(
+            client=client,
+            resource=NODES,
+            handler=NodeHandler(
+                cluster=cluster, queue=queue, metrics=metrics, wake=scheduler.wake, gone=volumes.noticed
+            ),
+        ),
+        others=(
+            Informer(client=client, resource=BUDGETS, handler=budgets),
+            _namespaces(client, scheduler),
+            *_workloads(client, scheduler),
+            *_storage(client, scheduler, volumes),
+        ),
+        pods=Informer(client=client, resource=PODS, handler=_pod_handler(scheduler, herald, volumes)),
+        leader=leader,
+    )
+
+
+def _pod_handler(scheduler: Scheduler, herald: Herald, volumes: VolumeBinder) -> PodHandler:
+    def gone(uid: str) -> None:
+        herald.forget(uid)
+        volumes.noticed(uid)
+
+    return PodHandler(
+        cluster=scheduler.cluster,
+        queue=scheduler.queue,
+        metrics=scheduler.metrics,
+        scheduler_names=scheduler.profiles.keys(),
+        clock=scheduler.clock,
+        wake=scheduler.wake,
+        gone=gone,
+        contested=herald.contested,
+    )
+
+
+def _namespaces(client: Client, scheduler: Scheduler) -> Informer[Any]:
+    handler = NamespaceHandler(
+        namespaces=scheduler.cluster.namespaces,
+        queue=scheduler.queue,
+        metrics=scheduler.metrics,
+        wake=scheduler.wake,
+    )
+    return Informer(client=client, resource=NAMESPACES, handler=handler)
+
+
+def _workloads(client: Client, scheduler: Scheduler) -> tuple[Informer[Any], ...]:
+    workloads, metrics = scheduler.cluster.workloads, scheduler.metrics
+    return tuple(
+        Informer(
+            client=client,
+            resource=resource,
+            handler=WorkloadHandler(workloads=workloads, metrics=metrics, resource=resource.path.rpartition("/")[2]),
+        )
+        for resource in WORKLOADS
+    )
+
+
+def _storage(client: Client, scheduler: Scheduler, volumes: VolumeBinder) -> tuple[Informer[Any], ...]:
+    handler = StorageHandler(
+        cluster=scheduler.cluster,
+        queue=scheduler.queue,
+        metrics=scheduler.metrics,
+        wake=scheduler.wake,
+        noticed=volumes.noticed,
+    )
+    return tuple(Informer(client=client, resource=resource, handler=handler) for resource in STORAGE)
+
+
+def _profiles(config: Config) -> dict[str, Profile]:
+    return {
+        profile.scheduler_name: default_profile(
+            profile.scheduler_name,
+            trusting=profile.unknown_allocations == "count-only",
+            preferences=PREFERENCES if profile.preferences is None else profile.preferences,
+        )
+        for profile in config.profiles
+    }
+
+
+def _leader(config: Config, client: Client) -> Leader:
+    leases = LeaseClient(
+        client=client,
+        namespace=config.leader_elect_resource_namespace,
+        name=config.leader_elect_resource_name,
+    )
+    return Leader(
+        leases=leases,
+        lease_duration=config.leader_elect_lease_duration,
+        renew_deadline=config.leader_elect_renew_deadline,
+        retry_period=config.leader_elect_retry_period,
+    )
+
+
+def _always() -> bool:
+    return True
