@@ -92,7 +92,7 @@ def test_slots_do_not_grow_for_ever(remove: bool) -> None:
             cluster.remove_node("n")
         cluster.put_node(node("n", uid=str(generation), created=generation))
         assert order(cluster) == ["stays", "n"]
-        assert len(cluster._slots) < 100
+        assert len(cluster._table.slots) < 100
 
 
 def _cpu(state: NodeState) -> int:
@@ -275,7 +275,7 @@ def test_pods_that_come_and_go_cost_node_indexes_nothing() -> None:
     cluster.node_postings(_name)
     cluster.column(_cpu)
     cluster.put_pod(pod("p", cpu=1000, on="n"))
-    assert (len(cluster._of_nodes._log), len(cluster._of_rows._log)) == (0, 1)
+    assert (len(cluster._table.of_nodes._log), len(cluster._table.of_rows._log)) == (0, 1)
 
 
 def test_what_no_index_reads_is_not_logged() -> None:
@@ -285,7 +285,7 @@ def test_what_no_index_reads_is_not_logged() -> None:
     cluster.column(_cpu)
     cluster.put_pod(pod("p", cpu=1000, labels={"a": "b"}, on="n"))
     cluster.put_node(trn1())
-    assert (len(cluster._of_nodes._log), len(cluster._of_rows._log)) == (0, 0)
+    assert (len(cluster._table.of_nodes._log), len(cluster._table.of_rows._log)) == (0, 0)
     tenant = cluster.tenant("uid-p")
     assert tenant is not None
     assert tenant.pod.labels == {"a": "b"}

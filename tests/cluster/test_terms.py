@@ -83,8 +83,8 @@ def test_borne_terms_agree_with_counting(seed: int) -> None:
             _what_if(dice, cluster, nodes, bound, team)
     for uid in list(bound):
         cluster.remove_pod(uid)
-    assert not cluster._terms._bearers
-    assert not any(cluster._terms._directories.values())
+    assert not cluster._table.terms._bearers
+    assert not any(cluster._table.terms._directories.values())
 
 
 def _change(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod]) -> None:

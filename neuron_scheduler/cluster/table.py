@@ -1,0 +1,206 @@
+"""
+The table of nodes: a row for each, in a slot, and everything that is kept beside the rows and follows them.
+
+Slots are given in the order of (creationTimestamp, name, uid), so that every replica and every restart breaks ties
+alike. A node that arrives out of that order, or too many holes, make the numbering stale: whoever asks next gets the
+table renumbered, with no indexes (a new *epoch*). Slots and node sets must therefore not outlive an `await`.
+
+Pods whose node is not there (yet, or any more) stay on the books in *headless* rows, which have a name but no slot.
+"""
+
+from collections.abc import Mapping
+from typing import Self
+
+import attrs
+
+from neuron_scheduler.cluster.images import ImageTable
+from neuron_scheduler.cluster.indexes import Indexes
+from neuron_scheduler.cluster.labels import label
+from neuron_scheduler.cluster.node_state import NO_TENANTS, NodeState, Tenant
+from neuron_scheduler.cluster.nodeset import NodeSet, from_slots
+from neuron_scheduler.cluster.pods import PodTable
+from neuron_scheduler.cluster.rollup import Domains
+from neuron_scheduler.cluster.terms import TermTable
+from neuron_scheduler.model.node import Node
+
+_MOST_HOLES = 64  # beyond as many as there are nodes
+
+
+@attrs.define(eq=False)
+class NodeTable:
+    """
+    Rows by slot and by name.
+
+    Attributes:
+        slots: the row in each slot, None where there is a hole.
+        nodes: their nodes alone.
+        slot_of: the slot of each node, by name.
+        live: the slots that are no holes.
+        of_nodes: indexes of what only the nodes' own objects decide.
+        of_rows: indexes of rows.
+        pods: the pods on the nodes, by label.
+        terms: the (anti-)affinity terms that they bear.
+        images: what the nodes have pulled.
+    """
+
+    slots: list[NodeState | None] = attrs.field(factory=list)
+    nodes: list[Node | None] = attrs.field(factory=list)
+    slot_of: dict[str, int] = attrs.field(factory=dict)
+    live: NodeSet = 0
+    of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
+    of_rows: Indexes[NodeState] = attrs.field(factory=Indexes[NodeState])
+    pods: PodTable = attrs.field(factory=PodTable)
+    terms: TermTable = attrs.field(factory=TermTable)
+    images: ImageTable = attrs.field(factory=ImageTable)
+    _headless: dict[str, NodeState] = attrs.field(factory=dict)
+    _labels_epoch: int = 0
+    _stale: bool = False
+
+    @property
+    def current(self) -> Self:
+        """The table itself, after renumbering where that is due: to be taken before anything is asked by slot."""
+        if self._stale:
+            self._renumber()
+        return self
+
+    def row(self, slot: int) -> NodeState:
+        """Return the row in a live slot."""
+        state = self.slots[slot]
+        if state is None:
+            raise LookupError(f"slot {slot} is empty")
+        return state
+
+    def state_of(self, name: str) -> NodeState:
+        """Return the row of a name, an empty one if neither a node nor a pod has named it."""
+        slot = self.slot_of.get(name)
+        if slot is not None:
+            return self.row(slot)
+        return self._headless.get(name) or NodeState(Node(uid="", name=name))
+
+    def domains(self, key: str) -> Domains:
+        """Return the domains that a label makes of the nodes."""
+        return Domains(key, self.of_nodes.postings(label(key), self.nodes), self.nodes, self._labels_epoch)
+
+    def put(self, state: NodeState) -> None:
+        """Take the new row of a node that exists, made anew or not, or of one that comes into being."""
+        name = state.node.name
+        slot = self.slot_of.get(name)
+        if slot is not None and _age(self.row(slot)) == _age(state):
+            self.replace(slot, state)
+            return
+        if slot is not None:  # deleted and made anew while nobody looked, or its age is told otherwise now
+            self._vacate(slot)
+        self._headless.pop(name, None)
+        self._insert(state)
+
+    def put_tenants(self, state: NodeState) -> None:
+        """Take a row whose pods have changed, whether its node exists or not."""
+        name = state.node.name
+        slot = self.slot_of.get(name)
+        if slot is not None:
+            self.replace(slot, state)
+        elif state.tenants:
+            self._headless[name] = state
+        else:
+            self._headless.pop(name, None)
+
+    def remove(self, name: str) -> None:
+        """Take a node out; its pods stay on the books."""
+        slot = self.slot_of.get(name)
+        if slot is None:
+            return
+        state = self.row(slot)
+        self._vacate(slot)
+        if state.tenants:
+            self._headless[name] = state
+
+    def replace(self, slot: int, state: NodeState | None) -> None:
+        """Put a row in a slot in place of what is there, and let everything follow."""
+        old = self.slots[slot]
+        self.slots[slot] = state
+        node = self.nodes[slot] = None if state is None else state.node
+        node_before = None if old is None else old.node
+        self._move_images(slot, node_before, node)
+        if self._stale or state is old:
+            return
+        if node is not node_before and node != node_before:
+            self.of_nodes.record(slot, node_before, node)
+            if node is None or node_before is None or node.labels != node_before.labels:
+                self._labels_epoch += 1
+        self._move_pods(slot, old.tenants if old else NO_TENANTS, state.tenants if state else NO_TENANTS)
+        if state != old:
+            self.of_rows.record(slot, old, state)
+
+    def fork(self) -> Self:
+        """Return an independent copy: rows and planes are shared values, what is copied is lists of references."""
+        if self._stale:
+            self._renumber()
+        return type(self)(
+            slots=list(self.slots),
+            nodes=list(self.nodes),
+            slot_of=dict(self.slot_of),
+            live=self.live,
+            of_nodes=self.of_nodes.fork(),
+            of_rows=self.of_rows.fork(),
+            pods=self.pods.fork(),
+            terms=self.terms.fork(),
+            images=self.images.fork(),
+            headless=dict(self._headless),
+            labels_epoch=self._labels_epoch,
+        )
+
+    def _insert(self, state: NodeState) -> None:
+        last = next((other for other in reversed(self.slots) if other is not None), None)
+        self._stale |= last is not None and _age(state) < _age(last)
+        slot = len(self.slots)
+        self.slots.append(None)
+        self.nodes.append(None)
+        self.slot_of[state.node.name] = slot
+        self.live |= 1 << slot
+        self.replace(slot, state)
+
+    def _vacate(self, slot: int) -> None:
+        del self.slot_of[self.row(slot).node.name]
+        self.live &= ~(1 << slot)
+        self.replace(slot, None)
+        holes = len(self.slots) - len(self.slot_of)
+        self._stale |= holes > len(self.slot_of) + _MOST_HOLES
+
+    def _move_images(self, slot: int, old: Node | None, new: Node | None) -> None:
+        """Let the image table follow a row's node."""
+        name = new.name if new is not None else old.name if old is not None else ""
+        self.images.replace(name, slot, old.images if old else (), new.images if new else ())
+
+    def _move_pods(self, slot: int, old: Mapping[str, Tenant], new: Mapping[str, Tenant]) -> None:
+        """Let the pod table follow a row's tenants."""
+        if old is new:
+            return
+        for uid, tenant in old.items():
+            if uid not in new:
+                self.pods.remove(uid)
+                self.terms.replace(slot, tenant.pod, None)
+        for uid, tenant in new.items():
+            before = old.get(uid)
+            if before is not tenant:
+                self.pods.put(tenant.pod, slot)
+                self.terms.replace(slot, before.pod if before else None, tenant.pod)
+
+    def _renumber(self) -> None:
+        states = sorted((state for state in self.slots if state is not None), key=_age)
+        self.slots = list(states)
+        self.nodes = [state.node for state in states]
+        self.slot_of = {state.node.name: slot for slot, state in enumerate(states)}
+        self.live = from_slots(range(len(states)), len(states))
+        self._labels_epoch += 1
+        self.images.renumber()
+        self.pods = PodTable()
+        self.terms = TermTable()
+        for slot, state in enumerate(states):
+            self._move_pods(slot, NO_TENANTS, state.tenants)
+        self.of_nodes = Indexes()
+        self.of_rows = Indexes()
+        self._stale = False
+
+
+def _age(state: NodeState) -> tuple[float, str, str]:
+    return (state.node.created, state.node.name, state.node.uid)
