@@ -6,7 +6,8 @@ the same volume. After the writes it is others' turn, the controller's that bind
 pod waits, for up to ten minutes, for the watch to tell; nothing is polled, and no other pod waits with it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Set as AbstractSet
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -19,7 +20,7 @@ from neuron_scheduler.kube.volume_writer import Failed, HeldBack, WriteOutcome, 
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.scheduling.static_volumes import mountable
-from neuron_scheduler.scheduling.volume_plan import VolumePlan, volume_plan
+from neuron_scheduler.scheduling.volume_plan import Keeping, VolumePlan, volume_plan
 
 log = logs.logger(__name__)
 
@@ -83,18 +84,9 @@ class VolumeBinder:
 
         Cancelling it leaves what was written; whoever schedules the pod next finds it.
         """
-        versions: dict[str, int] = {}
-        for name, outcome in [
-            *[(k.volume.name, await self.writer.keep(k.volume, k.claim)) for k in plan.keep],
-            *[(c.key, await self.writer.select_node(c, plan.node_name)) for c in plan.provision],
-        ]:
-            match outcome:
-                case Written(resource_version=version):
-                    versions[name] = _number(version)
-                case Failed(message=message):
-                    return _refused(message)
-                case HeldBack():
-                    return Fenced()
+        versions = await self._write(plan)
+        if not isinstance(versions, dict):
+            return versions
         with anyio.move_on_after(self.timeout):
             self.waiting += 1
             try:
@@ -103,7 +95,24 @@ class VolumeBinder:
                 self.waiting -= 1
         return _refused(f"binding volumes: not all claims were bound within {self.timeout:g} s")
 
-    async def _bound(self, pod: Pod, plan: VolumePlan, versions: dict[str, int]) -> BindOutcome | None:
+    async def _write(self, plan: VolumePlan) -> dict[str, int] | BindOutcome:
+        """Write until a write fails, so that no claim is tied to a node in vain; return the versions by name."""
+        versions: dict[str, int] = {}
+        writes = (
+            *((k.volume.name, partial(self.writer.keep, k.volume, k.claim)) for k in plan.keep),
+            *((c.key, partial(self.writer.select_node, c, plan.node_name)) for c in plan.provision),
+        )
+        for name, write in writes:
+            match await write():
+                case Written(resource_version=version):
+                    versions[name] = _number(version)
+                case Failed(message=message):
+                    return _refused(message)
+                case HeldBack():
+                    return Fenced()
+        return versions
+
+    async def _bound(self, pod: Pod, plan: VolumePlan, versions: Mapping[str, int]) -> BindOutcome | None:
         """Look whenever something is told about what is waited for, until it is settled."""
         while True:
             if self.cluster.node_of(pod.uid) is None:
@@ -114,9 +123,9 @@ class VolumeBinder:
             if not needed:
                 log.info("All PVCs for pod are bound", v=2, pod=pod.key, node=plan.node_name)
                 return None
-            await self._told((*needed, pod.uid, plan.node_name))
+            await self._told(needed | {pod.uid, plan.node_name})
 
-    async def _told(self, names: Iterable[str]) -> None:
+    async def _told(self, names: AbstractSet[str]) -> None:
         wake = anyio.Event()
         for name in names:
             self._wakes.setdefault(name, set()).add(wake)
@@ -128,69 +137,65 @@ class VolumeBinder:
                 if not self._wakes[name]:
                     del self._wakes[name]
 
-    def _missing(self, plan: VolumePlan, versions: dict[str, int]) -> list[str] | _Problem:
+    def _missing(self, plan: VolumePlan, versions: Mapping[str, int]) -> set[str] | _Problem:
         """Return the names of what must change first, nothing if all is bound (`checkBindings`)."""
-        volumes, missing = self.cluster.volumes, []
         if self.cluster.node(plan.node_name) is None:
             return _Problem(f'node "{plan.node_name}" not found')
-        for keeping in plan.keep:
-            name, key = keeping.volume.name, keeping.claim.key
-            volume, claim = volumes.stored_volumes.get(name), volumes.stored_claims.get(key)
-            problem = self._kept_wrong(plan, volume, claim, versions[name], name=name)
-            if problem is not None:
-                return problem
-            if volume is None or claim is None or _number(volume.resource_version) < versions[name]:
-                missing.append(name)
-            elif not claim.fully_bound:
-                missing += [name, key]
-        for decided in plan.provision:
-            claim = volumes.stored_claims.get(decided.key)
-            found = self._provisioned(plan, decided, claim, versions[decided.key])
+        missing: set[str] = set()
+        for found in (
+            *(self._kept(plan, keeping, versions[keeping.volume.name]) for keeping in plan.keep),
+            *(self._provisioned(plan, claim, versions[claim.key]) for claim in plan.provision),
+        ):
             if isinstance(found, _Problem):
                 return found
-            missing += found
+            missing |= found
         return missing
 
-    def _kept_wrong(
-        self,
-        plan: VolumePlan,
-        volume: PersistentVolume | None,
-        claim: PersistentVolumeClaim | None,
-        version: int,
-        *,
-        name: str,
-    ) -> _Problem | None:
-        """Return why a volume that is kept for a claim will not be bound to it."""
-        if volume is None or claim is None:
-            return _Problem(f"persistentvolume {name!r} or its claim is gone")
-        if _number(volume.resource_version) < version:
-            return None  # not yet what was written
+    def _kept(self, plan: VolumePlan, keeping: Keeping, version: int) -> set[str] | _Problem:
+        """Return what must change before a claim is bound to the volume that is kept for it."""
+        volumes, name, key = self.cluster.volumes, keeping.volume.name, keeping.claim.key
+        volume, claim = volumes.stored_volumes.get(name), volumes.stored_claims.get(key)
+        if volume is None:
+            return _Problem(f'persistentvolume "{name}" not found')
+        if claim is None or claim.uid != keeping.claim.uid:
+            return _Problem(f'persistentvolumeclaim "{keeping.claim.name}" not found')
+        older = _number(volume.resource_version) < version
+        problem = None if older else self._kept_wrong(plan, volume, claim)
+        return problem or (set() if claim.fully_bound and not older else {name, key})
+
+    def _kept_wrong(self, plan: VolumePlan, volume: PersistentVolume, claim: PersistentVolumeClaim) -> _Problem | None:
+        """Return why a volume that was kept for a claim will not be bound to it."""
         if not self._fits(plan, volume):
-            return _Problem(f'pv "{name}" node affinity doesn\'t match node "{plan.node_name}"')
-        if volume.claim is None or not volume.claim.uid:
-            return _Problem(f'ClaimRef got reset for pv "{name}"')
+            return _unfit(volume, plan)
+        if volume.claim is None or not volume.claim.uid or not volume.is_kept_for(claim):
+            return _Problem(f'ClaimRef got reset for pv "{volume.name}"')
+        if claim.volume_name not in ("", volume.name):
+            return _Problem(f'persistentvolumeclaim "{claim.name}" was bound to another pv, "{claim.volume_name}"')
         return None
 
-    def _provisioned(
-        self, plan: VolumePlan, decided: PersistentVolumeClaim, claim: PersistentVolumeClaim | None, version: int
-    ) -> list[str] | _Problem:
+    def _provisioned(self, plan: VolumePlan, decided: PersistentVolumeClaim, version: int) -> set[str] | _Problem:
         """Return what must change before the claim is bound to a volume that was made for it."""
+        claim = self.cluster.volumes.stored_claims.get(decided.key)
         if claim is None or claim.uid != decided.uid:
             return _Problem(f'persistentvolumeclaim "{decided.name}" not found')
         if _number(claim.resource_version) < version:
-            return [claim.key]
+            return {claim.key}
         if claim.selected_node != plan.node_name:
             return _Problem(f'provisioning failed for PVC "{claim.name}"')
         volume = self.cluster.volumes.stored_volumes.get(claim.volume_name)
         if volume is not None and not self._fits(plan, volume):
-            return _Problem(f'pv "{volume.name}" node affinity doesn\'t match node "{plan.node_name}"')
+            return _unfit(volume, plan)
         if volume is None or not claim.fully_bound:
-            return [claim.key, claim.volume_name]
-        return []
+            return {claim.key, claim.volume_name}
+        return set()
 
     def _fits(self, plan: VolumePlan, volume: PersistentVolume) -> bool:
         slot = self.cluster.slot(plan.node_name)
         return slot is not None and bool(mountable(self.cluster, volume, 1 << slot))
+
+
+def _unfit(volume: PersistentVolume, plan: VolumePlan) -> _Problem:
+    return _Problem(f'pv "{volume.name}" node affinity doesn\'t match node "{plan.node_name}"')
 
 
 def _refused(message: str) -> Refused:

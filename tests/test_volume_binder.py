@@ -12,6 +12,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.kube.volume_writer import Failed, HeldBack, WriteOutcome, Written
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, Storage
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
 from neuron_scheduler.volume_binder import VolumeBinder
@@ -64,18 +65,20 @@ class Waiting:
 
 
 @asynccontextmanager
-async def waiting(*storage: Storage, on: str = "a", outcome: WriteOutcome | None = None) -> AsyncIterator[Waiting]:
+async def waiting(
+    *storage: Storage, on: str = "a", of: Pod = P, outcome: WriteOutcome | None = None
+) -> AsyncIterator[Waiting]:
     """Reserve the volumes of a pod, carry the plan out, and wait until it rests."""
     cluster = stored(NODES, *storage)
     writer = FakeWriter() if outcome is None else FakeWriter(outcome)
     binder = VolumeBinder(cluster=cluster, writer=writer)
-    cluster.assume(attrs.evolve(P, node_name=on))
-    plan = binder.reserve(P, on)
+    cluster.assume(attrs.evolve(of, node_name=on))
+    plan = binder.reserve(of, on)
     assert plan is not None
     found = Waiting(cluster, binder, writer, plan)
 
     async def prepare() -> None:
-        found.become(await binder.prepare(P, plan))
+        found.become(await binder.prepare(of, plan))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(prepare)
@@ -121,6 +124,17 @@ async def test_a_volume_that_is_made() -> None:
         assert found.outcome is None
 
 
+async def test_two_volumes_that_are_made() -> None:
+    """Each look may tell of one of them only; the pod waits for both."""
+    both = attrs.evolve(P, constraints=attrs.evolve(P.constraints, volume_claims=("data", "logs")))
+    async with waiting(claim(class_name="gp3"), claim("logs", class_name="gp3"), of=both) as found:
+        await found.hear(selected(), selected(name="logs"))
+        await found.hear(selected("12", bound_to="made"), MADE)
+        assert found.outcome == "still waiting"
+        await found.hear(selected("12", name="logs", bound_to="more"), attrs.evolve(MADE, name="more"))
+        assert found.outcome is None
+
+
 async def test_what_is_older_than_the_write_is_not_judged() -> None:
     """The watch may still tell of what was before."""
     async with waiting(claim(class_name="gp3")) as found:
@@ -141,7 +155,7 @@ FAILURES: dict[str, tuple[Callable[[], tuple[Storage, ...]], str]] = {
         lambda: (attrs.evolve(MADE, required_terms=host("b")), selected("11", bound_to="made")),
         'binding volumes: pv "made" node affinity doesn\'t match node "a"',
     ),
-    "the claim was made anew": (
+    "a claim was made anew": (
         lambda: (attrs.evolve(selected("11"), uid="new"),),
         'binding volumes: persistentvolumeclaim "data" not found',
     ),
@@ -157,11 +171,49 @@ async def test_provisioning_gives_up(sentence: str) -> None:
         assert found.outcome == Refused(0, PREFIX + want, retryable=True)
 
 
-async def test_the_volume_is_taken_back() -> None:
-    """The controller has given the volume up."""
+KEEPING_FAILURES: dict[str, tuple[tuple[Storage, ...], str]] = {
+    "the controller has given the volume up": (
+        (volume(on=host("a"), resource_version="11"),),
+        'ClaimRef got reset for pv "pv"',
+    ),
+    "the volume is another claim's now": (
+        (volume(on=host("a"), of="other", resource_version="11"),),
+        'ClaimRef got reset for pv "pv"',
+    ),
+    "the claim was made anew": (
+        (kept(), attrs.evolve(claim(resource_version="11"), uid="new")),
+        'persistentvolumeclaim "data" not found',
+    ),
+    "the claim was bound to another volume": (
+        (kept(), claim(bound_to="elsewhere", resource_version="11")),
+        'persistentvolumeclaim "data" was bound to another pv, "elsewhere"',
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", KEEPING_FAILURES)
+async def test_keeping_gives_up(sentence: str) -> None:
+    """The pod is scheduled anew."""
+    told, want = KEEPING_FAILURES[sentence]
     async with waiting(claim(), volume(on=host("a"))) as found:
-        await found.hear(volume(on=host("a"), resource_version="11"))
-        assert found.outcome == Refused(0, f'{PREFIX}binding volumes: ClaimRef got reset for pv "pv"', retryable=True)
+        await found.hear(*told)
+        assert found.outcome == Refused(0, f"{PREFIX}binding volumes: {want}", retryable=True)
+
+
+@pytest.mark.parametrize(
+    ("lost", "want"),
+    [
+        (volume(on=host("a")), 'persistentvolume "pv" not found'),
+        (claim(), 'persistentvolumeclaim "data" not found'),
+    ],
+)
+async def test_what_was_kept_is_deleted(lost: PersistentVolume | PersistentVolumeClaim, want: str) -> None:
+    """The pod is scheduled anew, and its owner is told what is gone."""
+    async with waiting(claim(), volume(on=host("a"))) as found:
+        found.cluster.remove_storage(lost)
+        found.binder.noticed(lost.key if isinstance(lost, PersistentVolumeClaim) else lost.name)
+        await anyio.wait_all_tasks_blocked()
+        assert found.outcome == Refused(0, f"{PREFIX}binding volumes: {want}", retryable=True)
 
 
 async def test_the_pod_is_deleted() -> None:
@@ -204,6 +256,14 @@ async def test_a_write_that_fails(outcome: WriteOutcome, want: BindOutcome) -> N
     """There is nothing to wait for."""
     async with waiting(claim(class_name="gp3"), outcome=outcome) as found:
         assert found.outcome == want
+
+
+async def test_a_write_after_one_that_failed() -> None:
+    """No claim is tied to a node that the pod will perhaps not get."""
+    both = attrs.evolve(P, constraints=attrs.evolve(P.constraints, volume_claims=("data", "logs")))
+    local, logs = volume(on=host("a")), claim("logs", class_name="gp3")
+    async with waiting(claim(), local, logs, of=both, outcome=Failed("was modified")) as found:
+        assert found.writer.written == [("pv", "default/data")]
 
 
 async def test_what_is_released_is_free_again() -> None:

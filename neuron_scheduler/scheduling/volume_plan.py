@@ -17,17 +17,10 @@ from neuron_scheduler.scheduling.static_volumes import assigned
 
 @attrs.frozen
 class Keeping:
-    """
-    A volume that is kept for a claim from now on.
-
-    Attributes:
-        volume: with the claim in it.
-        before: as it was decided upon.
-    """
+    """A volume that is kept for a claim from now on; it has the claim in it."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume
-    before: PersistentVolume
 
 
 @attrs.frozen
@@ -61,5 +54,5 @@ def volume_plan(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None
             provision.append(attrs.evolve(claim, selected_node=node_name))
         else:
             kept = attrs.evolve(volume, claim=ClaimRef(claim.key, claim.uid))
-            keep.append(Keeping(claim, kept, volume))
+            keep.append(Keeping(claim, kept))
     return VolumePlan(node_name, tuple(keep), tuple(provision))
