@@ -134,7 +134,10 @@ class Cluster:
 
     def put_node(self, node: Node) -> NodeState:
         """Add a node or take its new state, and return its row."""
-        new = self._resettled(self._table.state_of(node.name), node)
+        before = self._table.state_of(node.name)
+        if self.node(node.name) is None:  # in no index so far: nobody told when a claim of its pods changed
+            before = self._with_volumes_anew(before)
+        new = self._resettled(before, node)
         self._table.put(new)
         return new
 
@@ -334,12 +337,14 @@ class Cluster:
             return
         holders = self.postings(claims_on)
         for slot in {slot for key in touched.claims for slot in holders.slots(key)}:
-            state = self._table.row(slot)
-            for uid, tenant in state.tenants.items():
-                again = self._with_volumes(tenant)
-                if again is not tenant:
-                    state = with_tenant(without_tenant(state, uid), again)
-            self._table.replace(slot, state)
+            self._table.replace(slot, self._with_volumes_anew(self._table.row(slot)))
+
+    def _with_volumes_anew(self, state: NodeState) -> NodeState:
+        for uid, tenant in state.tenants.items():
+            again = self._with_volumes(tenant)
+            if again is not tenant:
+                state = with_tenant(without_tenant(state, uid), again)
+        return state
 
     def _resettled(self, before: NodeState, node: Node) -> NodeState:
         storage = self.volumes.storage_of(node.name)

@@ -266,4 +266,4 @@ def _volumes(
                 inline.append(volume.name)
             else:
                 disks.append(disk)
-    return tuple(claims), tuple(ephemeral), tuple(disks), tuple(inline)
+    return tuple(dict.fromkeys(claims)), tuple(ephemeral), tuple(disks), tuple(inline)

@@ -2,7 +2,7 @@
 Volumes of in-tree plugins as the CSI drivers know them that took the plugins' place.
 
 Upstream: `csi-translation-lib/plugins`. Only what scheduling reads: driver, handle, and in whose labels the zone is
-told. A plugin that is not here (iSCSI, RBD, ...) has no driver in its place.
+told. A plugin that is not here (iSCSI, RBD, Photon) has no driver in its place.
 """
 
 from collections.abc import Iterable, Mapping

@@ -238,11 +238,12 @@ def test_images() -> None:
 
 
 def test_volumes() -> None:
-    """Claims, ephemeral volumes and tying inline volumes are named, disks as CSI knows them; all else is free."""
+    """Claims are named once each, and what ties a pod inline; disks as CSI knows them; all else is free."""
     free = ["hostPath", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "csi", "nfs", "image"]
     found = read(
         volumes=[
             {"name": "data", "persistentVolumeClaim": {"claimName": "pvc"}},
+            {"name": "again", "persistentVolumeClaim": {"claimName": "pvc", "readOnly": True}},
             {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
             {"name": "ebs", "awsElasticBlockStore": {"volumeID": "aws://eu-west-1a/vol-1", "readOnly": True}},
             {"name": "gce", "gcePersistentDisk": {"pdName": "pd", "readOnly": True}},

@@ -1,8 +1,8 @@
 """
 VolumeRestrictions: a ReadWriteOncePod claim has one pod in the cluster, a disk that cannot be shared one on the node.
 
-Upstream: `plugins/volumerestrictions/volume_restrictions.go`. In-tree disks that no CSI driver serves (iSCSI, RBD, ...)
-are refused: whether two pods may share one is not looked into here.
+Upstream: `plugins/volumerestrictions/volume_restrictions.go`. In-tree disks that no CSI driver serves (iSCSI, RBD,
+Photon) are refused: whether two pods may share one is not looked into here.
 """
 
 from collections.abc import Sequence

@@ -143,11 +143,13 @@ def test_changes_are_followed() -> None:
     assert schedule(cluster, wanting) == ("n", ())
 
 
-def test_what_is_known_before_the_node() -> None:
-    """Pods, attachments and limits may be heard of before their node."""
-    cluster = Cluster()
+@pytest.mark.parametrize("pod_first", [True, False])
+def test_what_is_known_before_the_node(pod_first: bool) -> None:
+    """Pods, claims, attachments and limits may be heard of before their node, in any order."""
+    cluster = uses(Cluster(), "x") if pod_first else Cluster()
     for found in (limited(1), *bound("x", "y")):
         cluster.put_storage(found)
-    uses(cluster, "x")
+    if not pod_first:
+        uses(cluster, "x")
     cluster.put_node(node("n"))
     assert refusal(cluster, pod(volume_claims=("y",))).reasons == ((REASON, 1),)
