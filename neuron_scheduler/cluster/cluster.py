@@ -126,6 +126,11 @@ class Cluster:
             return None
         return next(((name, each) for each in state.nominated if each.pod.uid == uid), None)
 
+    @property
+    def has_nominations(self) -> bool:
+        """Whether space is promised to any pending pod."""
+        return bool(self._nominated)
+
     def is_assumed(self, uid: str) -> bool:
         """Tell whether a pod is assumed and not yet confirmed."""
         return uid in self._assumed
@@ -260,6 +265,10 @@ class Cluster:
         table = self._table.current
         for term, bearers in table.terms.meaning(bearing, pod, self.namespaces.labels(pod.namespace)):
             yield term, bearers.totals(table.domains(term.topology_key), len(table.slots))
+
+    def bears(self, *bearings: Bearing) -> bool:
+        """Tell whether any pod here bears a term in one of these ways."""
+        return self._table.terms.bears(*bearings)
 
     def images(self, name: str) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes that images of a name have, the largest first, with the nodes where it is that large."""

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from neuron_scheduler.cluster.nodeset import NodeSet, from_slots
+from neuron_scheduler.cluster.nodeset import NodeSet, from_slots, less
 
 
 @attrs.define(eq=False)
@@ -94,7 +94,7 @@ class Column:
         """Return `top` less the number for each of `among`, none of which is above `top`; 0 elsewhere."""
         width = max(top.bit_length(), len(self._planes))
         planes = [*self._planes, *[0] * (width - len(self._planes))]
-        rest = Column([among & ~plane for plane in planes])  # 2^width - 1 less the number
+        rest = Column([less(among, plane) for plane in planes])  # 2^width - 1 less the number
         rest.add(top + 1, among)
         return type(self)(rest._planes[:width])  # modulo 2^width
 
@@ -120,6 +120,28 @@ class Column:
             reached = planes[k] & reached if bound >> k & 1 else planes[k] | reached
         return reached
 
+    def reaching(self, bound: int, among: NodeSet) -> NodeSet:
+        """
+        Return those of `among` whose number is `bound` or more, for a bound above 0.
+
+        Most have far more than is asked for: where the planes above the bound settle it, the others are not looked at.
+        """
+        if bound <= 0:
+            raise ValueError("nothing is asked of a bound that every number reaches")
+        planes, width = self._planes, bound.bit_length()
+        above = reduce(or_, planes[width:], 0)
+        if above & among == among:
+            return among
+        if width > len(planes):
+            return 0
+        j = (bound & -bound).bit_length()
+        reached = planes[j - 1]
+        bound >>= j
+        for plane in planes[j:width]:
+            reached = plane & reached if bound & 1 else plane | reached
+            bound >>= 1
+        return (above | reached) & among
+
     def highest(self, among: NodeSet) -> NodeSet:
         """Return those of `among` whose number is the highest."""
         for plane in reversed(self._planes):
@@ -129,7 +151,7 @@ class Column:
     def lowest(self, among: NodeSet) -> NodeSet:
         """Return those of `among` whose number is the lowest."""
         for plane in reversed(self._planes):
-            among = among & ~plane or among
+            among = less(among, plane) or among
         return among
 
     def maximum(self, among: NodeSet) -> int:
@@ -145,7 +167,7 @@ class Column:
         """Return the lowest number of `among`; 0 if there is none."""
         number = 0
         for j in range(len(self._planes) - 1, -1, -1):
-            rest = among & ~self._planes[j]
+            rest = less(among, self._planes[j])
             if rest or not among:
                 among = rest
             else:

@@ -1,8 +1,8 @@
 """
 A set of nodes as one integer: bit *i* stands for the node in slot *i*.
 
-Intersection, union and difference are `&`, `|` and `& ~` of Python's integers; a complement is ANDed with the live
-slots before it means anything. What integers do not offer stands here.
+Intersection and union are `&` and `|` of Python's integers; a complement is ANDed with the live slots before it means
+anything. What integers do not offer, or not as fast, stands here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,6 +16,11 @@ def from_slots(slots: Iterable[int], size: int) -> NodeSet:
     for slot in slots:
         bits[slot >> 3] |= 1 << (slot & 7)
     return int.from_bytes(bits, "little")
+
+
+def less(nodes: NodeSet, others: NodeSet) -> NodeSet:
+    """Return the nodes that are not among the others; `nodes & ~others` takes three times as long (signs, copies)."""
+    return nodes ^ (nodes & others)
 
 
 def lowest_slot(nodes: NodeSet) -> int:

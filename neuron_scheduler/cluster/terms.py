@@ -111,6 +111,10 @@ class TermTable:
         for bearing, term in _borne(before):
             self._discard(bearing, term, slot)
 
+    def bears(self, *bearings: Bearing) -> bool:
+        """Tell whether any term is borne in one of these ways."""
+        return any(self._directories[bearing] for bearing in bearings)
+
     def meaning(
         self, bearing: Bearing, pod: Pod, namespace_labels: Mapping[str, str]
     ) -> Iterator[tuple[PodAffinityTerm, _Bearers]]:

@@ -10,17 +10,17 @@ A pure function of cluster, pod and profile: same input, same answer, on any rep
 `FitError`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.nodeset import NodeSet, lowest_slot, slots_of
+from neuron_scheduler.cluster.nodeset import NodeSet, less, lowest_slot, slots_of
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.topology import Placement, place
-from neuron_scheduler.scheduling.filtering import Promised, accepted, counted, promised, refusals_of
-from neuron_scheduler.scheduling.framework import PodRefusal, Refusal
+from neuron_scheduler.scheduling.filtering import Promised, accepted, counted, fitting, promised, refusals_of
+from neuron_scheduler.scheduling.framework import PodRefusal, Prefer, Refusal
 from neuron_scheduler.scheduling.outlook import new_node_could_help
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 from neuron_scheduler.scheduling.profile import Profile
@@ -86,40 +86,49 @@ def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | Fit
 
     A node that was promised to the pod is asked first, and alone, as others left for it (`evaluateNominatedNode`).
     """
-    for pre_filter in profile.pre_filters:
-        pod_refusal = pre_filter(cluster, pod)
+    for pre_filter in profile.plan(pod).pre_filters:
+        pod_refusal = pre_filter.refuse(cluster, pod)
         if pod_refusal is not None:
             return _refused_pod(cluster, pod_refusal)
     nomination = cluster.nomination(pod.uid)
     slot = cluster.slot(nomination[0]) if nomination is not None else None
+    if slot is None:
+        return _choose(cluster, pod, profile, cluster.live)
     with cluster.unpromised(pod.uid):
-        decision = None if slot is None else _choose(cluster, pod, profile, 1 << slot)
+        decision = _choose(cluster, pod, profile, 1 << slot)
         return decision if isinstance(decision, Decision) else _choose(cluster, pod, profile, cluster.live)
 
 
 def _choose(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Decision | FitError:
     """Return the best of the nodes, with the pods that were promised space there kept in mind."""
-    evaluated = among.bit_count()
-    candidates, refusals = accepted(cluster, pod, profile, among)
+    candidates = fitting(cluster, pod, profile, among)
     view = cluster.seen(Promised(pod.priority)) if promised(cluster, pod.priority) else cluster
+    preferences = profile.plan(pod).preferences
+    too_late: list[Refusal] = []
     while candidates:
-        feasible = candidates.bit_count()
-        best = candidates
-        for prefer in profile.preferences:
-            if not best & (best - 1):
-                break  # one node left: nothing to prefer
-            best = prefer(view, pod, best)
-        slot = lowest_slot(best)
+        slot = lowest_slot(_best(view, pod, preferences, candidates))
         late = refusals_of(cluster, slot, pod, profile) if view is not cluster else ()
         if not late:
             state = view.row(slot)
             placement = None
             if pod.neuron is not None and state.machine is not None:
                 placement = place(state.machine, state.free_cores, pod.neuron)
-            return Decision(state.node.name, placement, evaluated=evaluated, feasible=feasible)
-        refusals += late
-        candidates &= ~(1 << slot)
-    return _no_fit(cluster, pod, profile, refusals)
+            evaluated = cluster.node_count if among == cluster.live else among.bit_count()
+            return Decision(state.node.name, placement, evaluated=evaluated, feasible=candidates.bit_count())
+        too_late += late
+        candidates = less(candidates, 1 << slot)
+    return _no_fit(cluster, pod, profile, accepted(cluster, pod, profile, among)[1] + too_late)
+
+
+def _best(view: Cluster, pod: Pod, preferences: Iterable[Prefer], candidates: NodeSet) -> NodeSet:
+    """Return the candidates that no other is preferred to."""
+    best = candidates
+    for prefer in preferences:
+        preferred = prefer(view, pod, best)
+        if preferred is not best and not preferred & (preferred - 1):
+            return preferred  # one node left: nothing to prefer
+        best = preferred
+    return best
 
 
 def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[tuple[str, ...], dict[str, str]]:

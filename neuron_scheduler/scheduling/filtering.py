@@ -6,16 +6,16 @@ is promised to a pod of equal or higher priority must do both ways: the pod may 
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.framework import Refusal
+from neuron_scheduler.scheduling.framework import Accept, Refusal
 from neuron_scheduler.scheduling.profile import Profile
 
 Filtered = tuple[NodeSet, list[Refusal]]
@@ -41,6 +41,8 @@ def _promises(state: NodeState) -> Values:
 
 def promised(cluster: Cluster, priority: int) -> NodeSet:
     """Return the nodes on which space is promised to a pod of this priority or a higher one."""
+    if not cluster.has_nominations:
+        return 0
     promises = cluster.postings(_promises)
     if not promises.keyed:
         return 0
@@ -52,14 +54,33 @@ def walk(
 ) -> Filtered:
     """Ask each filter about the nodes that all before it accepted; what the `overlooking` plugins say is not heard."""
     refusals: list[Refusal] = []
-    for filter_nodes in profile.filters:
-        for refusal in filter_nodes(cluster, pod, among):
+    for plugin in profile.plan(pod).filters:
+        for refusal in plugin.refuse(cluster, pod, among):
             if refusal.nodes and refusal.plugin not in overlooking:
                 refusals.append(refusal)
-                among &= ~refusal.nodes
+                among = less(among, refusal.nodes)
         if not among:
             break
     return among, refusals
+
+
+def fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
+    """Return the nodes that `accepted` returns, without the reasons of the others: that is known for much less."""
+    accepts = profile.plan(pod).accepts
+    among = _passing(cluster, pod, accepts, among)
+    doubtful = promised(cluster, pod.priority) & among
+    if not doubtful:
+        return among
+    still = _passing(cluster.seen(Promised(pod.priority)), pod, accepts, doubtful)
+    return less(among, doubtful) | still
+
+
+def _passing(cluster: Cluster, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
+    for accept in accepts:
+        among = accept(cluster, pod, among)
+        if not among:
+            break
+    return among
 
 
 def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Filtered:

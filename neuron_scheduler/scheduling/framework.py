@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.model.pod import Pod
 
 
@@ -45,8 +45,54 @@ class PodRefusal:
     hopeless: bool = False
 
 
-PreFilter = Callable[[Cluster, Pod], PodRefusal | None]
-Filter = Callable[[Cluster, Pod, NodeSet], Sequence[Refusal]]
-Preference = Callable[[Cluster, Pod, NodeSet], NodeSet]
+Refuse = Callable[[Cluster, Pod, NodeSet], Sequence[Refusal]]
+Accept = Callable[[Cluster, Pod, NodeSet], NodeSet]
+Prefer = Callable[[Cluster, Pod, NodeSet], NodeSet]
 
 NONE_REFUSED: Sequence[Refusal] = ()
+
+
+@attrs.frozen
+class Filter:
+    """
+    A plugin's say on which nodes a pod may get.
+
+    Attributes:
+        refuse: which of some nodes it refuses, and why.
+        accept: which it accepts, where that is known for less than the reasons; the two must agree.
+        heeds: names of what in a pod gives it something to do, of which one suffices; empty if any pod does.
+    """
+
+    refuse: Refuse
+    accept: Accept | None = None
+    heeds: tuple[str, ...] = ()
+
+    def __call__(self, cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+        """Return which of the nodes are refused, and why."""
+        return self.refuse(cluster, pod, among)
+
+    @property
+    def accepting(self) -> Accept:
+        """Which of some nodes are accepted."""
+        return self.accept or self._rest
+
+    def _rest(self, cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+        for refusal in self.refuse(cluster, pod, among):
+            among = less(among, refusal.nodes)
+        return among
+
+
+@attrs.frozen
+class PreFilter:
+    """A plugin's say on whether a pod can get any node at all; `heeds` as in `Filter`."""
+
+    refuse: Callable[[Cluster, Pod], PodRefusal | None]
+    heeds: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Preference:
+    """A plugin's say on which of several nodes are best; `heeds` as in `Filter`."""
+
+    prefer: Prefer
+    heeds: tuple[str, ...] = ()

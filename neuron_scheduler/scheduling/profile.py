@@ -3,14 +3,19 @@ A profile: which plugins run for the pods of one scheduler name, and in which or
 
 Filters run in kube-scheduler's order, so that a node is counted under the reason kube-scheduler would give.
 Preferences are lexicographic: each narrows the best of the ones before it, so the choice can be explained.
+
+Most pods leave out most of what a spec can say, and a plugin that heeds only what is left out is not asked at all:
+which plugins remain for a kind of pod is worked out once.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter, ne
 
 import attrs
 
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling import wishes
-from neuron_scheduler.scheduling.framework import Filter, Preference, PreFilter
+from neuron_scheduler.scheduling.framework import Accept, Filter, Prefer, Preference, PreFilter
 from neuron_scheduler.scheduling.plugins import (
     dynamic_resources,
     image_locality,
@@ -29,6 +34,31 @@ from neuron_scheduler.scheduling.plugins import (
     volume_zone,
 )
 
+_CLAIMS = ("constraints.volume_claims",)
+_VOLUMES = ("constraints.volume_claims", "constraints.disks", "constraints.inline_volumes")
+_NAMES = ("constraints.required_terms",)
+_NODES = ("constraints.node_selector", "constraints.required_terms")
+_SILICON = ("neuron",)
+
+HEEDED = (
+    *("refusal", "node_name", "neuron", "host_ports", "images", "volume_images", "constraints.resource_claims"),
+    *("constraints.spread", "constraints.node_selector", "constraints.required_terms"),
+    *_VOLUMES,
+)
+_told = attrgetter(*HEEDED)
+_NOTHING_TOLD = _told(Pod(uid="", namespace="", name=""))
+_MOST_PLANS = 1024
+
+
+@attrs.frozen
+class Plan:
+    """The plugins that have something to do for one kind of pod, in order."""
+
+    pre_filters: tuple[PreFilter, ...]
+    filters: tuple[Filter, ...]
+    accepts: tuple[Accept, ...]
+    preferences: tuple[Prefer, ...]
+
 
 @attrs.frozen
 class Profile:
@@ -38,18 +68,40 @@ class Profile:
     pre_filters: tuple[PreFilter, ...]
     filters: tuple[Filter, ...]
     preferences: tuple[Preference, ...]
+    _plans: dict[tuple[bool, ...], Plan] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+
+    def plan(self, pod: Pod) -> Plan:
+        """Return the plugins that have something to do for a pod."""
+        told = tuple(map(ne, _told(pod), _NOTHING_TOLD))
+        found = self._plans.get(told)
+        if found is None:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            found = self._plans[told] = self._planned(frozenset(n for n, t in zip(HEEDED, told, strict=True) if t))
+        return found
+
+    def _planned(self, told: frozenset[str]) -> Plan:
+        filters = tuple(each for each in self.filters if not each.heeds or told.intersection(each.heeds))
+        return Plan(
+            pre_filters=tuple(each for each in self.pre_filters if told.intersection(each.heeds)),
+            filters=filters,
+            accepts=tuple(each.accepting for each in filters),
+            preferences=tuple(
+                each.prefer for each in self.preferences if not each.heeds or told.intersection(each.heeds)
+            ),
+        )
 
 
 def _preferences(*, trusting: bool) -> dict[str, Preference]:
     """Return every preference by the name it has in a configuration file, the most important first."""
     return {
-        "TaintToleration": taint_toleration.prefer,
-        "WeightedTerms": wishes.prefer,
-        "AvoidNeuronNodes": neuron_topology.prefer_without_neuron,
-        "DefaultTopologySpread": pod_topology_spread.prefer_by_default,
-        "SmallestBlock": neuron_topology.SmallestBlock(trusting),
-        "LeastAllocated": node_resources_fit.prefer_least_allocated,
-        "ImageLocality": image_locality.prefer,
+        "TaintToleration": Preference(taint_toleration.prefer),
+        "WeightedTerms": Preference(wishes.prefer),
+        "AvoidNeuronNodes": Preference(neuron_topology.prefer_without_neuron),
+        "DefaultTopologySpread": Preference(pod_topology_spread.prefer_by_default),
+        "SmallestBlock": Preference(neuron_topology.SmallestBlock(trusting), heeds=_SILICON),
+        "LeastAllocated": Preference(node_resources_fit.prefer_least_allocated),
+        "ImageLocality": Preference(image_locality.prefer, heeds=("images", "volume_images")),
     }
 
 
@@ -68,32 +120,33 @@ def default_profile(
         preferences: out of `PREFERENCES`, the most important first; what is not named has no say.
     """
     by_name = _preferences(trusting=trusting)
+    free_block = neuron_topology.FreeBlock(trusting)
     return Profile(
         scheduler_name=scheduler_name,
         pre_filters=(
-            neuron_topology.pre_filter,
-            node_affinity.pre_filter,
-            volume_restrictions.pre_filter,
-            volume_binding.pre_filter,
-            volume_zone.pre_filter,
-            dynamic_resources.pre_filter,
+            PreFilter(neuron_topology.pre_filter, heeds=("refusal",)),
+            PreFilter(node_affinity.pre_filter, heeds=_NAMES),
+            PreFilter(volume_restrictions.pre_filter, heeds=_VOLUMES),
+            PreFilter(volume_binding.pre_filter, heeds=_CLAIMS),
+            PreFilter(volume_zone.pre_filter, heeds=_CLAIMS),
+            PreFilter(dynamic_resources.pre_filter, heeds=("constraints.resource_claims",)),
         ),
         filters=(
-            node_affinity.filter_names,
-            node_unschedulable.filter_nodes,
-            node_name.filter_nodes,
-            taint_toleration.filter_nodes,
-            node_affinity.filter_nodes,
-            node_ports.filter_nodes,
-            neuron_topology.filter_counts,
-            node_resources_fit.filter_nodes,
-            neuron_topology.FreeBlock(trusting),
-            volume_restrictions.filter_nodes,
-            node_volume_limits.filter_nodes,
-            volume_binding.filter_nodes,
-            volume_zone.filter_nodes,
-            pod_topology_spread.filter_nodes,
-            inter_pod_affinity.filter_nodes,
+            Filter(node_affinity.filter_names, heeds=_NAMES),
+            Filter(node_unschedulable.filter_nodes),
+            Filter(node_name.filter_nodes, heeds=("node_name",)),
+            Filter(taint_toleration.filter_nodes),
+            Filter(node_affinity.filter_nodes, node_affinity.fitting_nodes, heeds=_NODES),
+            Filter(node_ports.filter_nodes, heeds=("host_ports",)),
+            Filter(neuron_topology.filter_counts, neuron_topology.legal_nodes, heeds=_SILICON),
+            Filter(node_resources_fit.filter_nodes, node_resources_fit.fitting_nodes),
+            Filter(free_block, free_block.nodes, heeds=_SILICON),
+            Filter(volume_restrictions.filter_nodes, heeds=_VOLUMES),
+            Filter(node_volume_limits.filter_nodes, heeds=_VOLUMES),
+            Filter(volume_binding.filter_nodes, heeds=_CLAIMS),
+            Filter(volume_zone.filter_nodes, heeds=_CLAIMS),
+            Filter(pod_topology_spread.filter_nodes, heeds=("constraints.spread",)),
+            Filter(inter_pod_affinity.filter_nodes),
         ),
         preferences=tuple(by_name[name] for name in preferences),
     )

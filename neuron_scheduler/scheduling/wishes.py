@@ -9,6 +9,7 @@ against nodes is yielded as a weight for the others of `among`.
 
 from collections.abc import Callable, Iterable
 from math import prod
+from operator import attrgetter
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
@@ -25,8 +26,14 @@ OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.wishes,)
 """Sources in which a node's share is how far it is above the lowest sum, over the highest less the lowest."""
 
 
+_own = attrgetter("preferred_terms", "spread", "preferred_affinity", "preferred_anti_affinity")
+"""What of a pod's constraints is a wish, hard spreading along with the soft."""
+
+
 def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with the highest sum of shares."""
+    if not (any(_own(pod.constraints)) or cluster.bears(*inter_pod_affinity.WISHED)):
+        return among
     sums: list[tuple[Column, int]] = []
     for source in (*OF_HIGHEST, *OF_SPAN):
         column = Column()

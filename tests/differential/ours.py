@@ -29,7 +29,7 @@ from neuron_scheduler.kube.storage_codec import (
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.decide import Decision, schedule_pod
-from neuron_scheduler.scheduling.framework import Refusal
+from neuron_scheduler.scheduling.framework import Filter, Refusal
 from neuron_scheduler.scheduling.profile import default_profile
 from tests.differential.vocabulary import Object
 from tests.differential.world import FEASIBLE, Answer, World
@@ -81,7 +81,7 @@ def answer(cluster: Cluster, manifest: Object) -> Answer:
     if pod is None:
         raise AssertionError("a pending pod has not ended")
     last = LastFilter()
-    found = schedule_pod(cluster, pod, attrs.evolve(PROFILE, filters=(*PROFILE.filters, last)))
+    found = schedule_pod(cluster, pod, attrs.evolve(PROFILE, filters=(*PROFILE.filters, Filter(last))))
     if isinstance(found, Decision):
         raise TypeError("the last filter refuses everything")
     return Answer(last.names, found.text)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.labels import label
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.terms import Bearing
 from neuron_scheduler.model.pod import Pod
@@ -23,6 +23,9 @@ NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_APART = "node(s) didn't match pod anti-affinity rules"
 KEPT_AWAY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
+WISHED = (Bearing.AFFINITY, Bearing.PREFERRED_AFFINITY, Bearing.PREFERRED_ANTI_AFFINITY)
+"""The terms of placed pods that make a node better or worse for those whom they mean."""
+
 HARD_POD_AFFINITY_WEIGHT = 1
 """What a placed pod's required affinity term that means the incoming pod is worth (`hardPodAffinityWeight`)."""
 
@@ -33,15 +36,15 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     near, apart = pod.constraints.affinity, pod.constraints.anti_affinity
     if near:
         fitting = _near(cluster, pod, near)
-        refusals.append(Refusal(NAME, NOT_NEAR, among & ~fitting, unresolvable=True))
+        refusals.append(Refusal(NAME, NOT_NEAR, less(among, fitting), unresolvable=True))
         among &= fitting
     if apart:
         crowded = _union(totals for term in apart for totals in _matching_pods(cluster, term))
         refusals.append(Refusal(NAME, NOT_APART, among & crowded))
-        among &= ~crowded
-    refusals.append(
-        Refusal(NAME, KEPT_AWAY, among & _union(totals for _, totals in cluster.borne(Bearing.ANTI_AFFINITY, pod)))
-    )
+        among = less(among, crowded)
+    if cluster.bears(Bearing.ANTI_AFFINITY):
+        kept_away = _union(totals for _, totals in cluster.borne(Bearing.ANTI_AFFINITY, pod))
+        refusals.append(Refusal(NAME, KEPT_AWAY, among & kept_away))
     return refusals
 
 
@@ -128,4 +131,4 @@ def _times(weight: int, totals: Column) -> Iterator[tuple[int, NodeSet]]:
 def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield what ranks nodes as if the weight were taken away for each pod: it is given to the others."""
     for number, nodes in totals.weights():
-        yield weight * number, among & ~nodes
+        yield weight * number, less(among, nodes)

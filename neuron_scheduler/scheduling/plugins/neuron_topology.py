@@ -16,18 +16,17 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Postings, Values
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
-from neuron_scheduler.neuron.catalog import Machine, machine_of
+from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.node_resources_fit import (
     EIGHTHS,
-    allocatable_of,
     free_eighths,
     insufficient,
 )
@@ -64,6 +63,24 @@ class BlockLevel:
 
 
 block_level = lru_cache(maxsize=1024)(BlockLevel)
+
+
+@attrs.frozen(cache_hash=True)
+class IllegalCount:
+    """Index definition: nodes that have as much as a request is for, and never serve it, by the reason."""
+
+    request: NeuronRequest
+
+    def __call__(self, node: Node) -> Values:
+        """Return why the node does not serve the request, or nothing if it does or is too small."""
+        machine = machine_of(node)
+        if machine is None or node.allocatable.get(self.request.resource, 0) < self.request.total:
+            return ()
+        sentence = illegal_count(machine, self.request)
+        return () if sentence is None else (sentence,)
+
+
+illegal_counts = lru_cache(maxsize=1024)(IllegalCount)
 
 
 def _is_safe(state: NodeState, request: NeuronRequest) -> bool:
@@ -144,14 +161,16 @@ def filter_counts(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusa
     request = pod.neuron
     if request is None:
         return NONE_REFUSED
-    nodes_of = machines(cluster)
-    refusals = []
-    for machine in cast(Sequence[Machine], nodes_of.values):
-        sentence = illegal_count(machine, request)
-        if sentence is not None:
-            large_enough = cluster.node_column(allocatable_of(request.resource)).at_least(request.total)
-            refusals.append(Refusal(NAME, sentence, nodes_of.get(machine) & large_enough & among, unresolvable=True))
-    return refusals
+    illegal = cluster.node_postings(illegal_counts(request))
+    return [
+        Refusal(NAME, cast(str, sentence), illegal.get(sentence) & among, unresolvable=True)
+        for sentence in illegal.values
+    ]
+
+
+def legal_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes whose type supports the count."""
+    return among if pod.neuron is None else less(among, cluster.node_postings(illegal_counts(pod.neuron)).keyed)
 
 
 @attrs.frozen
@@ -160,23 +179,30 @@ class FreeBlock:
 
     trusting: bool = False
 
+    def nodes(self, cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+        """Return the nodes with a free block for the request."""
+        if pod.neuron is None:
+            return among
+        with_block = cluster.postings(block_level(pod.neuron, self.trusting)).keyed & among
+        return less(with_block, cluster.node_postings(_unhealthy).keyed)
+
     def __call__(self, cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Refuse nodes without a free block for the request, and say which of capacity and fragmentation it is."""
         request = pod.neuron
         if request is None:
             return NONE_REFUSED
         unhealthy = cluster.node_postings(_unhealthy).keyed & among
-        lacking = among & ~unhealthy & ~cluster.postings(block_level(request, self.trusting)).keyed
+        lacking = less(among, unhealthy | cluster.postings(block_level(request, self.trusting)).keyed)
         if not (unhealthy or lacking):
             return NONE_REFUSED
         free = free_units(cluster, request.unit)
-        exhausted = lacking & ~free.at_least(request.total)
-        doubtful = 0 if self.trusting else cluster.postings(_has_unknown).keyed & lacking & ~exhausted
+        exhausted = less(lacking, free.reaching(request.total, lacking))
+        doubtful = 0 if self.trusting else cluster.postings(_has_unknown).keyed & less(lacking, exhausted)
         return [
             Refusal(NAME, UNHEALTHY, unhealthy, unresolvable=True),
             Refusal(NAME, insufficient(request.resource), exhausted),
             Refusal(NAME, UNKNOWN, doubtful),
-            Refusal(NAME, NO_BLOCK[request.unit], lacking & ~exhausted & ~doubtful),
+            Refusal(NAME, NO_BLOCK[request.unit], less(lacking, exhausted | doubtful)),
         ]
 
 
@@ -195,7 +221,7 @@ class SmallestBlock:
             best for level in sorted(cast(Sequence[int], levels.values)) if (best := levels.get(level) & among)
         )
         if pod.neuron.is_one_unit:
-            among = among & ~cluster.postings(_has_in_between).keyed or among
+            among = less(among, cluster.postings(_has_in_between).keyed) or among
         return cluster.column(_imbalance).lowest(among)
 
 
@@ -203,4 +229,4 @@ def prefer_without_neuron(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet
     """Keep pods that ask for no Neuron off nodes that have it, where there is a choice."""
     if pod.neuron is not None:
         return among
-    return among & ~cluster.node_postings(_machine).keyed or among
+    return less(among, cluster.node_postings(_machine).keyed) or among

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.labels import label
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
@@ -37,13 +37,13 @@ def filter_names(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     names = _required_names(pod)
     if names is None:
         return NONE_REFUSED
-    return [Refusal(NAME, NOT_NAMED, among & ~_named(cluster, names), unresolvable=True)]
+    return [Refusal(NAME, NOT_NAMED, less(among, _named(cluster, names)), unresolvable=True)]
 
 
 def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes that do not match the node selector and at least one required term."""
     fitting = fitting_nodes(cluster, pod, among)
-    return NONE_REFUSED if fitting == among else [Refusal(NAME, REASON, among & ~fitting, unresolvable=True)]
+    return NONE_REFUSED if fitting == among else [Refusal(NAME, REASON, less(among, fitting), unresolvable=True)]
 
 
 def fitting_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
@@ -77,7 +77,7 @@ def _matching(cluster: Cluster, term: NodeSelectorTerm, among: NodeSet) -> NodeS
         among &= _satisfying(cluster, expression, among)
     for field in term.fields:
         named = _named(cluster, field.values)
-        among &= named if field.operator is Operator.IN else ~named
+        among = among & named if field.operator is Operator.IN else less(among, named)
     return among
 
 
@@ -87,11 +87,11 @@ def _satisfying(cluster: Cluster, requirement: Requirement, among: NodeSet) -> N
         case Operator.IN:
             return postings.any_of(requirement.values)
         case Operator.NOT_IN:
-            return among & ~postings.any_of(requirement.values)
+            return less(among, postings.any_of(requirement.values))
         case Operator.EXISTS:
             return postings.keyed
         case Operator.DOES_NOT_EXIST:
-            return among & ~postings.keyed
+            return less(among, postings.keyed)
         case Operator.GT | Operator.LT:
             return postings.any_of(value for value in postings.values if requirement.accepts_number(str(value)))
 

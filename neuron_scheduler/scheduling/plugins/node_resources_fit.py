@@ -12,7 +12,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
@@ -58,19 +58,28 @@ def insufficient(resource: str) -> str:
 def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes where a request exceeds what is free, each resource with a reason of its own."""
     refusals = []
-    full = among & ~cluster.column(free_of(PODS)).at_least(1)
+    full = less(among, cluster.column(free_of(PODS)).positive)
     if full:
         refusals.append(Refusal(NAME, TOO_MANY_PODS, full))
     for resource, amount in pod.requests.items():
         if amount <= 0:
             continue
-        lacking = among & ~cluster.column(free_of(resource)).at_least(amount)
+        lacking = less(among, cluster.column(free_of(resource)).reaching(amount, among))
         if lacking:
-            never = lacking & ~cluster.node_column(allocatable_of(resource)).at_least(amount)
+            never = less(lacking, cluster.node_column(allocatable_of(resource)).reaching(amount, lacking))
             reason = insufficient(resource)
             refusals.append(Refusal(NAME, reason, never, unresolvable=True))
-            refusals.append(Refusal(NAME, reason, lacking & ~never))
+            refusals.append(Refusal(NAME, reason, less(lacking, never)))
     return refusals
+
+
+def fitting_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes on which everything that the pod requests is free."""
+    among &= cluster.column(free_of(PODS)).positive
+    for resource, amount in pod.requests.items():
+        if amount > 0:
+            among = cluster.column(free_of(resource)).reaching(amount, among)
+    return among
 
 
 def free_eighths(state: NodeState, *resources: str) -> int:
