@@ -171,6 +171,7 @@ class App:
             unknown_holders=inventory.unknown_holders(cluster),
             conflicting_cores=inventory.contested_cores(cluster),
             binds_in_flight=binder.in_flight,
+            waiting_for_volumes=self.parts.volumes.waiting,
             binds_unknown=binder.unknown,
             free_devices=inventory.free_devices(cluster),
             largest_free_block=inventory.largest_free_blocks(cluster),

@@ -16,7 +16,7 @@ import anyio
 import attrs
 
 from neuron_scheduler import __version__, logs
-from neuron_scheduler.config import Config, boolean, duration, flag, settings
+from neuron_scheduler.config import OF_A_PROFILE, Config, boolean, duration, flag, settings
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _overridden(file: "ConfigFile", given: Mapping[str, Any]) -> dict[str, Any]:
         ConfigurationError: a flag names one scheduler where the file lists several.
     """
     values = {**file.values, **given}
-    changes = {name: given[name] for name in ("scheduler_name", "unknown_allocations") if name in given}
+    changes = {name: given[name] for name in OF_A_PROFILE if name in given}
     profiles = file.values.get("profiles", ())
     if "scheduler_name" in changes and len(profiles) > 1:
         raise ConfigurationError(

@@ -22,6 +22,9 @@ SHORTEST_BIND_TIMEOUT: Final = 0.5
 JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
 LOGGING_FORMATS: Final = ("text", "json")
 UNKNOWN_ALLOCATIONS: Final = ("pessimistic", "count-only")
+VOLUME_BIND_TIMEOUT: Final = 600.0
+OF_A_PROFILE: Final = ("scheduler_name", "unknown_allocations", "volume_bind_timeout")
+"""Flags that say how the pods of one scheduler name are served."""
 
 _DURATION_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -68,17 +71,18 @@ class ProfileConfig:
     Attributes:
         scheduler_name: the pods' `spec.schedulerName`.
         preferences: names of the preferences, the most important first; None for the default order.
-        unknown_allocations: as in `Config`.
+        unknown_allocations, volume_bind_timeout: as in `Config`.
     """
 
     scheduler_name: str
     preferences: tuple[str, ...] | None = None
     unknown_allocations: str = "pessimistic"
+    volume_bind_timeout: float = VOLUME_BIND_TIMEOUT
 
 
 def _only_profile(config: "Config") -> tuple[ProfileConfig, ...]:
     """Return the profile that the flags describe, for a configuration that lists none."""
-    return (ProfileConfig(scheduler_name=config.scheduler_name, unknown_allocations=config.unknown_allocations),)
+    return (ProfileConfig(**{name: getattr(config, name) for name in OF_A_PROFILE}),)
 
 
 @attrs.frozen(kw_only=True)
@@ -89,8 +93,8 @@ class Config:
     Durations are seconds. The defaults are kube-scheduler's unless the field's comment says why not.
 
     Attributes:
-        profiles: all scheduler names that are served; `scheduler_name` and `unknown_allocations` describe the only one
-            where none is listed.
+        profiles: all scheduler names that are served; the fields in `OF_A_PROFILE` describe the only one where none is
+            listed.
 
     Raises:
         ConfigurationError: a value is out of range, or two contradict each other.
@@ -165,6 +169,12 @@ class Config:
         " count-only: only its number is subtracted; RISK: two pods may be given the same cores.",
         metavar="POLICY",
     )
+    volume_bind_timeout: float = _setting(
+        VOLUME_BIND_TIMEOUT,
+        "A pod whose volumes are not bound this long after it got its node is scheduled anew.",
+        parse=duration,
+        metavar="DURATION",
+    )
     # Beyond this the API server gets slower rather than faster (measured on one server with etcd beside it).
     bind_concurrency: int = _setting(48, "Bindings on their way at once.", parse=int, metavar="N")
     # Below the 30 s that Kubernetes gives a pod by default.
@@ -227,6 +237,7 @@ class Config:
             ("pod_initial_backoff_seconds", 0.001, 86400),
             ("pod_max_backoff_seconds", 0.001, 86400),
             ("pod_max_in_unschedulable_pods_duration", 1, 86400),
+            ("volume_bind_timeout", 0, 86400),
             ("bind_concurrency", 1, 1024),
             ("shutdown_grace_period", 0, 3600),
         ):
@@ -258,6 +269,11 @@ class Config:
                 raise ConfigurationError(
                     f"unknownAllocations of {profile.scheduler_name!r} is {profile.unknown_allocations!r};"
                     f" it must be {' or '.join(UNKNOWN_ALLOCATIONS)}"
+                )
+            if not 0 <= profile.volume_bind_timeout <= 86400:
+                raise ConfigurationError(
+                    f"volumeBindTimeout of {profile.scheduler_name!r} is {profile.volume_bind_timeout:g}s;"
+                    " it must be 0s to 24h"
                 )
 
     def _check_lease(self) -> None:

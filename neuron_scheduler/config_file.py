@@ -11,14 +11,14 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import attrs
 import msgspec
 import yaml
 from msgspec import UNSET, UnsetType
 
-from neuron_scheduler.config import ProfileConfig, duration, flag
+from neuron_scheduler.config import VOLUME_BIND_TIMEOUT, ProfileConfig, duration, flag
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.scheduling.profile import PREFERENCES
 
@@ -51,7 +51,7 @@ PATHS: Final[Mapping[str, str]] = {
     "bind_concurrency": "bindConcurrency",
     "shutdown_grace_period": "shutdownGracePeriod",
 }
-"""Where each field of `Config` stands in the file; `scheduler_name` and `unknown_allocations` stand in the profiles."""
+"""Where each field of `Config` stands in the file, but for `OF_A_PROFILE`, which stand in the profiles."""
 
 IGNORED: Final = (
     "parallelism",
@@ -65,9 +65,12 @@ IGNORED: Final = (
     "clientConnection.acceptContentTypes",
     "profiles[].percentageOfNodesToScore",
     "profiles[].plugins",
-    "profiles[].pluginConfig",
 )
-"""Fields of kube-scheduler's own kind that mean nothing here (`staging/src/k8s.io/kube-scheduler/config/v1`)."""
+"""
+Fields of kube-scheduler's own kind that mean nothing here (`staging/src/k8s.io/kube-scheduler/config/v1`).
+
+Neither does `pluginConfig`, but for `bindTimeoutSeconds` of VolumeBinding.
+"""
 
 _FLAG: Final = re.compile(r"--([a-z][a-z-]*)")
 
@@ -110,6 +113,7 @@ class _Profile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     scheduler_name: str
     preferences: list[_PreferenceName] | None = None
     unknown_allocations: str = "pessimistic"
+    volume_bind_timeout: _Seconds = _Seconds(VOLUME_BIND_TIMEOUT)
 
     def __post_init__(self) -> None:
         names = self.preferences or []
@@ -118,8 +122,20 @@ class _Profile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
             raise ValueError(f"preference {twice!r} stands there twice; an order has each once")
 
 
+class _VolumeBindingArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    api_version: str = OLD_API_VERSION
+    kind: Literal["VolumeBindingArgs"] = "VolumeBindingArgs"
+    bind_timeout_seconds: Annotated[int, msgspec.Meta(ge=0, le=86400)] = int(VOLUME_BIND_TIMEOUT)
+
+
+class _VolumeBinding(msgspec.Struct, forbid_unknown_fields=True):
+    name: Literal["VolumeBinding"]
+    args: _VolumeBindingArgs = msgspec.field(default_factory=_VolumeBindingArgs)
+
+
 class _OldProfile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     scheduler_name: str
+    plugin_config: list[_VolumeBinding] = []
 
 
 class _Configuration(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -225,12 +241,18 @@ def _values(configuration: _Configuration | _OldConfiguration) -> Iterator[tuple
 
 def _profile(profile: _Profile | _OldProfile) -> ProfileConfig:
     if isinstance(profile, _OldProfile):
-        return ProfileConfig(scheduler_name=profile.scheduler_name)
+        return ProfileConfig(
+            scheduler_name=profile.scheduler_name,
+            volume_bind_timeout=next(
+                (float(plugin.args.bind_timeout_seconds) for plugin in profile.plugin_config), VOLUME_BIND_TIMEOUT
+            ),
+        )
     names = profile.preferences
     return ProfileConfig(
         scheduler_name=profile.scheduler_name,
         preferences=None if names is None else tuple(map(str, names)),
         unknown_allocations=profile.unknown_allocations,
+        volume_bind_timeout=float(profile.volume_bind_timeout),
     )
 
 
@@ -261,6 +283,25 @@ def _taken_out(found: dict[str, Any]) -> Iterator[str]:
         for where, fields in parents[parent]:
             if isinstance(fields, dict) and name in fields and (fields.pop(name), name) != ("leases", "resourceLock"):
                 yield f"{where}{name}"
+    for where, profile in parents["profiles[]"]:
+        if isinstance(profile, dict):
+            yield from (f"{where}pluginConfig{path}" for path in _plugins_taken_out(profile))
+
+
+def _plugins_taken_out(profile: dict[str, Any]) -> Iterator[str]:
+    """Remove from `pluginConfig` all but what VolumeBinding's says of the time it may take."""
+    plugins = profile.get("pluginConfig")
+    if not isinstance(plugins, list):
+        return
+    profile["pluginConfig"] = kept = []
+    for i, plugin in enumerate(plugins):
+        name = plugin.get("name") if isinstance(plugin, dict) else None
+        if isinstance(name, str) and name != "VolumeBinding":
+            yield f"[{i}] ({name})"
+        else:
+            kept.append(plugin)
+            if isinstance(plugin, dict) and isinstance(plugin.get("args"), dict) and plugin["args"].pop("shape", None):
+                yield f"[{i}].args.shape"
 
 
 def _require_single_keys(root: yaml.Node | None) -> None:

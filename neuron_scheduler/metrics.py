@@ -49,6 +49,7 @@ class State:
         conflicting_cores: cores claimed by more than one pod.
         binds_in_flight: Bindings sent and not yet answered.
         binds_unknown: Bindings whose outcome is unknown and that are being sent again.
+        waiting_for_volumes: pods that have a node and wait for their volumes to be bound.
         free_devices: wholly free devices by instance type.
         largest_free_block: devices in the largest free block of one node, by instance type.
     """
@@ -61,6 +62,7 @@ class State:
     conflicting_cores: int = 0
     binds_in_flight: int = 0
     binds_unknown: int = 0
+    waiting_for_volumes: int = 0
     free_devices: Mapping[str, int] = NONE
     largest_free_block: Mapping[str, int] = NONE
 
@@ -86,6 +88,8 @@ class Metrics:
     _sli_seconds: Callable[[str], Histogram] = attrs.field(init=False)
     _incoming: Callable[[str, str], Counter] = attrs.field(init=False)
     _requests: Callable[[str, str], Counter] = attrs.field(init=False)
+    _pre_bind_seconds: Callable[[str, str], Histogram] = attrs.field(init=False)
+    _volume_errors: Counter = attrs.field(init=False)
     _preemption_attempts: Counter = attrs.field(init=False)
     _preemption_victims: Histogram = attrs.field(init=False)
     _malformed: Callable[[str], Counter] = attrs.field(init=False)
@@ -95,6 +99,7 @@ class Metrics:
         # A `_created` series beside every counter would double the exposition for nothing.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves this one function untyped
         self._declare_scheduling()
+        self._declare_volumes()
         self._declare_conversation()
         self._registry.register(_StateCollector(self))
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -156,6 +161,22 @@ class Metrics:
             registry=self._registry,
         )
 
+    def _declare_volumes(self) -> None:
+        extension_point = Histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Latency of a pod's extension point: of PreBind, where its volumes are written and waited for.",
+            ("extension_point", "status", "profile"),
+            buckets=_exponential(0.0001, 2, 12),
+            registry=self._registry,
+        )
+        self._pre_bind_seconds = cache(lambda status, profile: extension_point.labels("PreBind", status, profile))
+        self._volume_errors = Counter(
+            "scheduler_volume_scheduling_stage_error",
+            "Volume scheduling stage error count.",
+            ("operation",),
+            registry=self._registry,
+        ).labels("bind")
+
     def _declare_conversation(self) -> None:
         requests = Counter(
             "rest_client_requests",
@@ -203,6 +224,12 @@ class Metrics:
     def queued(self, queue: str, event: str) -> None:
         """Count a pod that enters a queue because of an event (`PodAdd`, `ScheduleAttemptFailure`, `NodeAdd`, ...)."""
         self._incoming(queue, event).inc()
+
+    def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
+        """Count a pod whose volumes were bound before it, or could not be, after so long."""
+        self._pre_bind_seconds("Error" if failed else "Success", profile).observe(seconds)
+        if failed:
+            self._volume_errors.inc()
 
     def preemption_attempted(self) -> None:
         """Count a search for pods to preempt, whatever it found."""
@@ -265,6 +292,7 @@ class _StateCollector:
             ("conflicting_cores", "Neuron cores claimed by more than one pod.", state.conflicting_cores),
             ("binds_in_flight", "Bindings sent and not yet answered.", state.binds_in_flight),
             ("binds_unknown", "Bindings whose outcome is unknown and that are sent again.", state.binds_unknown),
+            ("waiting_for_volumes", "Pods that wait for their volumes to be bound.", state.waiting_for_volumes),
         ):
             yield GaugeMetricFamily(f"neuron_scheduler_{name}", text, value=number)
         for name, text, numbers in (

@@ -3,10 +3,11 @@ From the decision to the Binding: what a pod's volumes need, written and waited 
 
 Upstream: `Reserve` and `PreBind` of `plugins/volumebinding`. The decision is assumed at once, so that no other pod gets
 the same volume. After the writes it is others' turn, the controller's that binds volumes and a provisioner's, and the
-pod waits, for up to ten minutes, for the watch to tell; nothing is polled, and no other pod waits with it.
+pod waits, for ten minutes if nobody says otherwise, for the watch to tell; nothing is polled, and no other pod waits
+with it.
 """
 
-from collections.abc import Mapping, Set as AbstractSet
+from collections.abc import Callable, Mapping, Set as AbstractSet
 from functools import partial
 from typing import Protocol
 
@@ -24,7 +25,6 @@ from neuron_scheduler.scheduling.volume_plan import Keeping, VolumePlan, volume_
 
 log = logs.logger(__name__)
 
-BIND_TIMEOUT = 600.0
 PREFIX = 'running PreBind plugin "VolumeBinding": '
 
 
@@ -36,6 +36,13 @@ class VolumeWriter(Protocol):
 
     async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
         """Ask the claim's provisioner for a volume on a node."""
+
+
+class Metrics(Protocol):
+    """Counts how long it takes."""
+
+    def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
+        """Count a pod whose volumes were bound, or could not be."""
 
 
 @attrs.frozen
@@ -51,13 +58,15 @@ class VolumeBinder:
     Binds volumes.
 
     Attributes:
-        timeout: seconds to wait for controllers and provisioners (`bindTimeoutSeconds`).
+        timeouts: seconds to wait for controllers and provisioners (`bindTimeoutSeconds`), by the pods' scheduler name.
         waiting: pods that wait for their volumes.
     """
 
     cluster: Cluster
     writer: VolumeWriter
-    timeout: float = BIND_TIMEOUT
+    metrics: Metrics
+    timeouts: Mapping[str, float]
+    clock: Callable[[], float]
     waiting: int = attrs.field(default=0, init=False)
     _wakes: dict[str, set[anyio.Event]] = attrs.field(factory=dict, init=False)
 
@@ -84,16 +93,23 @@ class VolumeBinder:
 
         Cancelling it leaves what was written; whoever schedules the pod next finds it.
         """
-        versions = await self._write(plan)
+        started = self.clock()
+        outcome = await self._written_and_bound(pod, plan)
+        if outcome is None or isinstance(outcome, Refused):
+            self.metrics.volumes_bound(pod.scheduler_name, self.clock() - started, failed=outcome is not None)
+        return outcome
+
+    async def _written_and_bound(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
+        versions, timeout = await self._write(plan), self.timeouts[pod.scheduler_name]
         if not isinstance(versions, dict):
             return versions
-        with anyio.move_on_after(self.timeout):
+        with anyio.move_on_after(timeout):
             self.waiting += 1
             try:
                 return await self._bound(pod, plan, versions)
             finally:
                 self.waiting -= 1
-        return _refused(f"binding volumes: not all claims were bound within {self.timeout:g} s")
+        return _refused(f"binding volumes: not all claims were bound within {timeout:g} s")
 
     async def _write(self, plan: VolumePlan) -> dict[str, int] | BindOutcome:
         """Write until a write fails, so that no claim is tied to a node in vain; return the versions by name."""

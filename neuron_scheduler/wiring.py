@@ -54,6 +54,7 @@ class Parts:
     queue: SchedulingQueue
     scheduler: Scheduler
     binder: Binder
+    volumes: VolumeBinder
     recorder: EventRecorder
     conditions: ConditionWriter
     nodes: Informer[Node]
@@ -83,7 +84,13 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     recorder = EventRecorder(client=client, controllers=tuple(profiles), on_dropped=metrics.event_dropped)
     conditions = ConditionWriter(client=client)
     herald = Herald(recorder=recorder, conditions=conditions, clock=time.monotonic, speaks=may_bind)
-    volumes = VolumeBinder(cluster=cluster, writer=VolumeWriter(client=client, may_send=may_bind))
+    volumes = VolumeBinder(
+        cluster=cluster,
+        writer=VolumeWriter(client=client, may_send=may_bind),
+        metrics=metrics,
+        timeouts={profile.scheduler_name: profile.volume_bind_timeout for profile in config.profiles},
+        clock=time.monotonic,
+    )
     budgets = DisruptionBudgets(metrics=metrics)
     preemptor = Preemptor(
         cluster=cluster,
@@ -115,6 +122,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         queue=queue,
         scheduler=scheduler,
         binder=binder,
+        volumes=volumes,
         recorder=recorder,
         conditions=conditions,
         nodes=Informer(

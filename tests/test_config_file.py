@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from neuron_scheduler import cli, config_file, logs
-from neuron_scheduler.config import Config, ProfileConfig, settings
+from neuron_scheduler.config import OF_A_PROFILE, Config, ProfileConfig, settings
 from neuron_scheduler.errors import ConfigurationError
 
 OURS = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
@@ -74,6 +74,16 @@ def config_of(path: str, *flags: str) -> Config:
             id="trusting, oldest node first",
         ),
         pytest.param(
+            "profiles: [{schedulerName: a, volumeBindTimeout: 1m}, {schedulerName: b}]",
+            Config(
+                profiles=(
+                    ProfileConfig(scheduler_name="a", volume_bind_timeout=60.0),
+                    ProfileConfig(scheduler_name="b"),
+                )
+            ),
+            id="volumes of one scheduler's pods are made fast",
+        ),
+        pytest.param(
             "leaderElection: {leaderElect: false, leaseDuration: 30s, renewDeadline: 1m, resourceName: x}",
             Config(
                 leader_elect=False,
@@ -107,7 +117,7 @@ def test_our_own_kind(write: Write, text: str, want: Config) -> None:
 
 def test_every_setting_has_its_place() -> None:
     """A new field of Config is given a path in the file; those of a profile stand in the profiles."""
-    assert {field.name for field in settings()} - config_file.PATHS.keys() == {"scheduler_name", "unknown_allocations"}
+    assert {field.name for field in settings()} - config_file.PATHS.keys() == set(OF_A_PROFILE)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +182,22 @@ def test_every_setting_has_its_place() -> None:
             "config.yaml: unknownAllocations of 'a' is 'guess'; it must be pessimistic or count-only",
             id="policy",
         ),
+        pytest.param(
+            OURS + "profiles: [{schedulerName: a, volumeBindTimeout: 25h}]",
+            "config.yaml: volumeBindTimeout of 'a' is 90000s; it must be 0s to 24h",
+            id="a day and more for volumes",
+        ),
+        pytest.param(
+            OLD + "profiles: [{schedulerName: a, pluginConfig: [{name: VolumeBinding, args: {bindTimeout: 1}}]}]",
+            r"Object contains unknown field `bindTimeout` - at `profiles\[0\].pluginConfig\[0\].args`",
+            id="old kind, misspelt argument",
+        ),
+        pytest.param(
+            OLD
+            + "profiles: [{schedulerName: a, pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: -1}}]}]",
+            r"Expected `int` >= 0 - at `profiles\[0\].pluginConfig\[0\].args.bindTimeoutSeconds`",
+            id="old kind, no time at all",
+        ),
         pytest.param(OURS + "port: 70000", "config.yaml: port is 70000; it must be 0 to 65535", id="out of range"),
         pytest.param(
             OURS + "leaderElection: {renewDeadline: 15s}",
@@ -230,6 +256,15 @@ def test_mistakes(write: Write, text: str, complaint: str) -> None:
             {"profiles": (ProfileConfig(scheduler_name="a"), ProfileConfig(scheduler_name="b"))},
             id="all profiles",
         ),
+        pytest.param(
+            "profiles: [{schedulerName: a, volumeBindTimeout: 1m}]",
+            ["--volume-bind-timeout=30s"],
+            {
+                "volume_bind_timeout": 30.0,
+                "profiles": (ProfileConfig(scheduler_name="a", volume_bind_timeout=30.0),),
+            },
+            id="time for volumes",
+        ),
     ],
 )
 def test_flags_have_the_last_word(write: Write, text: str, flags: list[str], changed: dict[str, Any]) -> None:
@@ -287,8 +322,10 @@ def test_each_ignored_field_is_named(write: Write) -> None:
             + "leaderElection: {resourceLock: leases, leaseDuration: 30s}\n"
             + "clientConnection: {kubeconfig: /k, qps: 50, burst: 100, contentType: x, acceptContentTypes: y}\n"
             + "podInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 20\n"
-            + "profiles: [{schedulerName: a, plugins: {}}, {schedulerName: b, pluginConfig: [],"
-            + " percentageOfNodesToScore: 0}]\n"
+            + "profiles: [{schedulerName: a, plugins: {}}, {schedulerName: b,"
+            + " percentageOfNodesToScore: 0, pluginConfig: [{name: DefaultPreemption, args: {}},"
+            + " {name: VolumeBinding, args: {kind: VolumeBindingArgs, bindTimeoutSeconds: 60, shape: [{score: 1}]}}"
+            + "]}]\n"
         )
     )
     assert sorted(found.ignored) == [
@@ -302,7 +339,8 @@ def test_each_ignored_field_is_named(write: Write) -> None:
         "percentageOfNodesToScore",
         "profiles[0].plugins",
         "profiles[1].percentageOfNodesToScore",
-        "profiles[1].pluginConfig",
+        "profiles[1].pluginConfig[0] (DefaultPreemption)",
+        "profiles[1].pluginConfig[1].args.shape",
     ]
     assert found.values == {
         "kubeconfig": "/k",
@@ -311,7 +349,10 @@ def test_each_ignored_field_is_named(write: Write) -> None:
         "leader_elect_lease_duration": 30.0,
         "pod_initial_backoff_seconds": 2.0,
         "pod_max_backoff_seconds": 20.0,
-        "profiles": (ProfileConfig(scheduler_name="a"), ProfileConfig(scheduler_name="b")),
+        "profiles": (
+            ProfileConfig(scheduler_name="a"),
+            ProfileConfig(scheduler_name="b", volume_bind_timeout=60.0),
+        ),
     }
 
 

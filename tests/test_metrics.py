@@ -37,6 +37,18 @@ def test_a_scheduled_pod_is_told_apart_by_its_attempts(attempts: int, label: str
     assert seen["scheduler_pod_scheduling_attempts_sum"] == attempts
 
 
+def test_binding_volumes_is_counted_and_timed() -> None:
+    """It is all that happens at the extension point PreBind."""
+    metrics = Metrics()
+    metrics.volumes_bound("p", 0.00015, failed=False)
+    metrics.volumes_bound("p", 600.0, failed=True)
+    seen = samples(metrics)
+    name, labels = "scheduler_framework_extension_point_duration_seconds", 'extension_point="PreBind"'
+    assert seen[f'{name}_bucket{{{labels},le="0.0002",profile="p",status="Success"}}'] == 1
+    assert seen[f'{name}_sum{{{labels},profile="p",status="Error"}}'] == 600
+    assert seen['scheduler_volume_scheduling_stage_error_total{operation="bind"}'] == 1
+
+
 def test_the_rest_of_what_is_counted() -> None:
     """Each method adds one to its counter."""
     metrics = Metrics(api_host="127.0.0.1:6443")
@@ -66,6 +78,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
             conflicting_cores=8,
             binds_in_flight=9,
             binds_unknown=10,
+            waiting_for_volumes=12,
             free_devices={"trn1.32xlarge": 11},
             largest_free_block={"trn1.32xlarge": 8},
         )
@@ -80,6 +93,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
         "neuron_scheduler_unknown_holders": 7,
         "neuron_scheduler_conflicting_cores": 8,
         "neuron_scheduler_binds_in_flight": 9,
+        "neuron_scheduler_waiting_for_volumes": 12,
         "neuron_scheduler_binds_unknown": 10,
         'neuron_scheduler_free_devices{instance_type="trn1.32xlarge"}': 11,
         'neuron_scheduler_largest_free_block{instance_type="trn1.32xlarge"}': 8,

@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
 from typing import Any
 
 import anyio
@@ -43,6 +45,30 @@ class FakeWriter:
 
 
 @attrs.define(eq=False)
+class FakeMetrics:
+    """Remembers whose volumes failed to be bound."""
+
+    counted: list[tuple[str, float, bool]] = attrs.field(factory=list)
+
+    def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
+        """Remember it."""
+        self.counted.append((profile, seconds, failed))
+
+
+def binder_of(
+    cluster: Cluster, writer: FakeWriter, *, timeout: float = 600, metrics: FakeMetrics | None = None
+) -> VolumeBinder:
+    """Return a binder whose clock goes a second further each time it is looked at."""
+    return VolumeBinder(
+        cluster=cluster,
+        writer=writer,
+        metrics=FakeMetrics() if metrics is None else metrics,
+        timeouts={P.scheduler_name: timeout},
+        clock=partial(next, count(0.0)),
+    )
+
+
+@attrs.define(eq=False)
 class Waiting:
     """A pod whose volumes are being bound."""
 
@@ -71,7 +97,7 @@ async def waiting(
     """Reserve the volumes of a pod, carry the plan out, and wait until it rests."""
     cluster = stored(NODES, *storage)
     writer = FakeWriter() if outcome is None else FakeWriter(outcome)
-    binder = VolumeBinder(cluster=cluster, writer=writer)
+    binder = binder_of(cluster, writer)
     cluster.assume(attrs.evolve(of, node_name=on))
     plan = binder.reserve(of, on)
     assert plan is not None
@@ -235,14 +261,16 @@ async def test_the_node_is_deleted() -> None:
 
 
 async def test_nobody_binds_the_volume() -> None:
-    """After the time limit the pod is scheduled anew."""
+    """After the time limit of its profile the pod is scheduled anew, and it is counted."""
+    metrics = FakeMetrics()
     cluster = stored(NODES, claim(class_name="gp3"))
-    binder = VolumeBinder(cluster=cluster, writer=FakeWriter(), timeout=0)
+    binder = binder_of(cluster, FakeWriter(), timeout=0, metrics=metrics)
     cluster.assume(attrs.evolve(P, node_name="a"))
     plan = binder.reserve(P, "a")
     assert plan is not None
     want = f"{PREFIX}binding volumes: not all claims were bound within 0 s"
     assert await binder.prepare(P, plan) == Refused(0, want, retryable=True)
+    assert metrics.counted == [(P.scheduler_name, 1.0, True)]
 
 
 @pytest.mark.parametrize(
@@ -286,6 +314,6 @@ async def test_a_volume_kept_by_another_pod_of_the_claim() -> None:
 def test_nothing_to_do() -> None:
     """Pods without claims, or with bound ones, need no plan."""
     cluster = stored(NODES, claim(bound_to="pv"), volume(of="data"))
-    binder = VolumeBinder(cluster=cluster, writer=FakeWriter())
+    binder = binder_of(cluster, FakeWriter())
     assert binder.reserve(P, "a") is None
     assert binder.reserve(pod(), "a") is None

@@ -100,6 +100,19 @@ async def test_a_volume_that_is_made(volumes: RestClient, volume_scheduler: Sche
     assert (await volumes.get(f"{CLAIMS}/dynamic"))["spec"]["volumeName"] == "made-dynamic"
 
 
+async def test_two_volumes_that_are_made(volumes: RestClient) -> None:
+    """As of a StatefulSet with two claim templates: the pod waits for both, one after the other."""
+    for name in ("data", "logs"):
+        await add_claim(volumes, name, "made")
+    await create_pod(volumes, with_claims("both", "data", "logs"))
+    for name in ("data", "logs"):
+        await volumes.wait_for(f"{CLAIMS}/{name}", lambda found: selected_node(found) is not None)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(provision, volumes)
+        await placed(volumes, "both")
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_provisioner_that_wants_another_node(volumes: RestClient, volume_scheduler: SchedulerProcess) -> None:
     """It takes the annotation away, and the pod is scheduled anew."""
     await add_claim(volumes, "picky", "made")
