@@ -105,14 +105,14 @@ class NodeTable:
             self._headless.pop(name, None)
 
     def remove(self, name: str) -> None:
-        """Take a node out; its pods stay on the books."""
+        """Take a node out; its pods stay on the books, what was promised on it is void."""
         slot = self.slot_of.get(name)
         if slot is None:
             return
         state = self.row(slot)
         self._vacate(slot)
         if state.tenants:
-            self._headless[name] = state
+            self._headless[name] = attrs.evolve(state, nominated=())
 
     def replace(self, slot: int, state: NodeState | None) -> None:
         """Put a row in a slot in place of what is there, and let everything follow."""

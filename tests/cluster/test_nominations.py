@@ -47,6 +47,16 @@ def test_a_placed_pod_needs_no_promise() -> None:
     assert not any(row.nominated for row in cluster.rows())
 
 
+def test_a_node_that_goes_takes_its_promises_with_it() -> None:
+    """Its pods stay on the books; a promise would come back with the node, and nobody could take it back any more."""
+    cluster = two_nodes()
+    cluster.nominate("a", Nomination(pod("p", cpu=500, priority=3)))
+    cluster.remove_node("a")
+    cluster.put_node(node("a", cpu=4000))
+    assert cluster.nomination("uid-p") is None
+    assert not any(row.nominated for row in cluster.rows())
+
+
 def test_promises_hold_against_equals_and_lower() -> None:
     """As a set of nodes, and as rows seen through the lens; what was promised to a pod is free for itself."""
     cluster = two_nodes()
