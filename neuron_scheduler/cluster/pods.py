@@ -55,11 +55,10 @@ class _Count:
 
 @attrs.define(eq=False)
 class _Rolled:
-    """A rollup, its position in the log, and the state of the nodes' labels that it was built on."""
+    """A rollup and its position in the log; what nodes do it follows by itself."""
 
     rollup: Rollup
     position: int
-    epoch: int
 
 
 @attrs.define(eq=False)
@@ -130,13 +129,14 @@ class PodTable:
             return counts.masked(keyed) if counts.positive & ~keyed else counts
         key = (definition, domains.key)
         rolled = self._rollups.get(key)
-        if rolled is not None and rolled.position == self._end and rolled.epoch == domains.epoch:
+        followed = rolled is not None and rolled.rollup.follow(domains)
+        if rolled is not None and followed and rolled.position == self._end:
             return rolled.rollup.totals
         candidates = self._candidates(definition)
-        if rolled is None or rolled.epoch != domains.epoch or self._too_far_behind(rolled.position, len(candidates)):
+        if rolled is None or not followed or self._too_far_behind(rolled.position, len(candidates)):
             self._make_room(self._rollups)
             rollup = Rollup.build(self._numbers(definition, candidates), domains, size)
-            rolled = self._rollups[key] = _Rolled(rollup, self._end, domains.epoch)
+            rolled = self._rollups[key] = _Rolled(rollup, self._end)
         else:
             for slot, change in self._changes(definition, rolled.position):
                 rolled.rollup.add(slot, change)

@@ -19,7 +19,7 @@ from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.node_state import NO_TENANTS, NodeState, Tenant
 from neuron_scheduler.cluster.nodeset import NodeSet, from_slots
 from neuron_scheduler.cluster.pods import PodTable
-from neuron_scheduler.cluster.rollup import Domains
+from neuron_scheduler.cluster.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.terms import TermTable
 from neuron_scheduler.model.node import Node
 
@@ -53,7 +53,7 @@ class NodeTable:
     terms: TermTable = attrs.field(factory=TermTable)
     images: ImageTable = attrs.field(factory=ImageTable)
     _headless: dict[str, NodeState] = attrs.field(factory=dict)
-    _labels_epoch: int = 0
+    _relabelings: Relabelings = attrs.field(factory=Relabelings)
     _stale: bool = False
 
     @property
@@ -79,7 +79,7 @@ class NodeTable:
 
     def domains(self, key: str) -> Domains:
         """Return the domains that a label makes of the nodes."""
-        return Domains(key, self.of_nodes.postings(label(key), self.nodes), self.nodes, self._labels_epoch)
+        return Domains(key, self.of_nodes.postings(label(key), self.nodes), self.nodes, self._relabelings)
 
     def put(self, state: NodeState) -> None:
         """Take the new row of a node that exists, made anew or not, or of one that comes into being."""
@@ -126,7 +126,7 @@ class NodeTable:
         if node is not node_before and node != node_before:
             self.of_nodes.record(slot, node_before, node)
             if node is None or node_before is None or node.labels != node_before.labels:
-                self._labels_epoch += 1
+                self._relabelings.record(slot, node_before)
         self._move_pods(slot, old.tenants if old else NO_TENANTS, state.tenants if state else NO_TENANTS)
         if state != old:
             self.of_rows.record(slot, old, state)
@@ -146,7 +146,6 @@ class NodeTable:
             terms=self.terms.fork(),
             images=self.images.fork(),
             headless=dict(self._headless),
-            labels_epoch=self._labels_epoch,
         )
 
     def _insert(self, state: NodeState) -> None:
@@ -191,7 +190,7 @@ class NodeTable:
         self.nodes = [state.node for state in states]
         self.slot_of = {state.node.name: slot for slot, state in enumerate(states)}
         self.live = from_slots(range(len(states)), len(states))
-        self._labels_epoch += 1
+        self._relabelings = Relabelings()
         self.images.renumber()
         self.pods = PodTable()
         self.terms = TermTable()

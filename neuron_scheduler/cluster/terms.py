@@ -40,14 +40,13 @@ class _Bearers:
     """
     The pods that bear one term.
 
-    What is held is a column over nodes where the label is different on every node, else a rollup that is true for an
-    epoch; `_pending` are the changes that it does not know of.
+    What is held is a column over nodes where the label is different on every node, else a rollup; `_pending` are the
+    changes that it does not know of.
     """
 
     posted: tuple[tuple[str | None, _Equality], ...]
     numbers: dict[int, int] = attrs.field(factory=dict)
     _held: Column | Rollup | None = None
-    _epoch: int | None = None
     _pending: list[tuple[int, int]] = attrs.field(factory=list)
 
     def add(self, slot: int, change: int) -> None:
@@ -66,15 +65,14 @@ class _Bearers:
 
     def totals(self, domains: Domains, size: int) -> Column:
         """Return how many bear the term in the domain of each of `size` slots."""
-        epoch = None if domains.unique else domains.epoch
-        if self._held is None or self._epoch != epoch:
-            if domains.unique:
-                self._held = Column.sparse(self.numbers, size)
-            else:
-                self._held = Rollup.build(self.numbers, domains, size)
-            self._epoch = epoch
-            self._pending.clear()
         held = self._held
+        if domains.unique:
+            if not isinstance(held, Column):
+                held = self._held = Column.sparse(self.numbers, size)
+                self._pending.clear()
+        elif not isinstance(held, Rollup) or not held.follow(domains):
+            held = self._held = Rollup.build(dict(self.numbers), domains, size)
+            self._pending.clear()
         for slot, change in self._pending:
             if isinstance(held, Rollup):
                 held.add(slot, change)
