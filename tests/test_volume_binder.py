@@ -297,9 +297,10 @@ async def test_a_write_after_one_that_failed() -> None:
 async def test_what_is_released_is_free_again() -> None:
     """Another pod may be given the volume."""
     async with waiting(claim(), claim("other"), volume(on=host("a"))) as found:
-        assert not list(found.cluster.volumes.unclaimed("local"))
+        assert not list(found.cluster.volumes.free.racks(claim()))
         found.binder.release(found.plan)
-        assert [free.name for free in found.cluster.volumes.unclaimed("local")] == ["pv"]
+        (rack,) = found.cluster.volumes.free.racks(claim())
+        assert [name for _, name in rack.fitting(claim())] == ["pv"]
 
 
 async def test_a_volume_kept_by_another_pod_of_the_claim() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 import attrs
 
+from neuron_scheduler.cluster.free_volumes import FreeVolumes
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import (
     MIGRATED,
@@ -49,6 +50,7 @@ class Volumes:
     Attributes:
         stored_claims, stored_volumes: as the API server has them.
         capacities: by class, then by key.
+        free: the volumes that no claim has.
     """
 
     stored_claims: dict[str, PersistentVolumeClaim] = attrs.field(factory=dict)
@@ -56,12 +58,12 @@ class Volumes:
     classes: dict[str, StorageClass] = attrs.field(factory=dict)
     drivers: dict[str, CSIDriver] = attrs.field(factory=dict)
     capacities: dict[str, dict[str, CSIStorageCapacity]] = attrs.field(factory=dict)
+    free: FreeVolumes = attrs.field(factory=FreeVolumes)
     _csi_nodes: dict[str, CSINode] = attrs.field(factory=dict)
     _attachments: dict[str, dict[str, VolumeAttachment]] = attrs.field(factory=dict)
     _attached_to: dict[str, dict[str, VolumeAttachment]] = attrs.field(factory=dict)
     _assumed_claims: dict[str, PersistentVolumeClaim] = attrs.field(factory=dict)
     _assumed_volumes: dict[str, PersistentVolume] = attrs.field(factory=dict)
-    _unclaimed: dict[str, dict[str, None]] = attrs.field(factory=dict)
     _kept: dict[str, dict[str, None]] = attrs.field(factory=dict)
 
     def fork(self) -> Self:
@@ -69,8 +71,11 @@ class Volumes:
         copied: dict[str, Any] = {}
         for field in attrs.fields(type(self)):
             table = getattr(self, field.name)
-            rows = {key: dict(row) if isinstance(row, dict) else row for key, row in table.items()}
-            copied[field.name.removeprefix("_")] = rows
+            copied[field.name.removeprefix("_")] = (
+                table.fork()
+                if isinstance(table, FreeVolumes)
+                else {key: dict(row) if isinstance(row, dict) else row for key, row in table.items()}
+            )
         return type(self)(**copied)
 
     # What is asked
@@ -82,10 +87,6 @@ class Volumes:
     def volume(self, name: str) -> PersistentVolume | None:
         """Return a volume with what has been assumed of it."""
         return self._assumed_volumes.get(name) or self.stored_volumes.get(name)
-
-    def unclaimed(self, class_name: str) -> Iterator[PersistentVolume]:
-        """Yield the volumes of a class that no claim has."""
-        return (found for name in self._unclaimed.get(class_name, ()) if (found := self.volume(name)) is not None)
 
     def kept_for(self, key: str) -> Iterator[PersistentVolume]:
         """Yield the volumes that a claim has, or that are kept for a claim of this name."""
@@ -210,7 +211,7 @@ class Volumes:
 
     def _post(self, volume: PersistentVolume) -> None:
         if volume.claim is None:
-            self._unclaimed.setdefault(volume.class_name, {})[volume.name] = None
+            self.free.put(volume)
         else:
             self._kept.setdefault(volume.claim.key, {})[volume.name] = None
 
@@ -219,7 +220,7 @@ class Volumes:
         if volume is None:
             return
         if volume.claim is None:
-            _drop(self._unclaimed, volume.class_name, name)
+            self.free.take(volume)
         else:
             _drop(self._kept, volume.claim.key, name)
 

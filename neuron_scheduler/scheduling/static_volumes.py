@@ -7,24 +7,28 @@ taken by name. No node is looked at by itself: who takes a volume where is a set
 """
 
 from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.free_volumes import Entry, Rack
+from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.nodeset import NodeSet, less
+from neuron_scheduler.cluster.postings import Postings, Values
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 
 
-@attrs.frozen
-class Offer:
-    """A volume that serves a claim on some nodes."""
+class Offer(NamedTuple):
+    """A volume that serves a claim on some nodes; the smallest comes first."""
 
-    volume: PersistentVolume
+    capacity: int
+    name: str
     nodes: NodeSet
 
 
@@ -53,12 +57,39 @@ def with_labels(cluster: Cluster, selector: LabelSelector, among: NodeSet) -> No
     return any_term(cluster, (NodeSelectorTerm(selector.requirements),), among)
 
 
+@attrs.define(eq=False)
+class _Reach:
+    """The nodes, of some, that match a rack's affinity; looked up once for all claims."""
+
+    cluster: Cluster
+    among: NodeSet
+    _known: dict[Rack, NodeSet] = attrs.field(factory=dict, init=False)
+    _postings: dict[str, Postings] = attrs.field(factory=dict, init=False)
+
+    def __call__(self, rack: Rack) -> NodeSet:
+        nodes = self._known.get(rack)
+        if nodes is None:
+            nodes = self._known[rack] = self._matching(rack)
+        return nodes
+
+    def _matching(self, rack: Rack) -> NodeSet:
+        only = rack.label
+        if only is None:
+            return _matching(self.cluster, rack.terms, self.among)
+        told = self._postings.get(only.key)
+        if told is None:
+            told = self._postings[only.key] = self.cluster.node_postings(label(only.key))
+        return self.among & told.any_of(only.values)
+
+
 def served(
     cluster: Cluster, claims: Sequence[PersistentVolumeClaim], among: NodeSet
 ) -> Sequence[tuple[PersistentVolumeClaim, NodeSet]]:
     """Return the claims by size, each with the nodes on which it gets a volume that is there already."""
     by_size = sorted(claims, key=lambda claim: claim.request)
-    taken = _taken([_offers(cluster, claim, among) for claim in by_size])
+    if len({claim.class_name for claim in by_size}) == len(by_size):
+        return [(claim, _served_alone(cluster, claim, among)) for claim in by_size]
+    taken = _all_taken(cluster, by_size, among)
     return [(claim, _anywhere(each)) for claim, each in zip(by_size, taken, strict=True)]
 
 
@@ -70,21 +101,69 @@ def assigned(
     if slot is None:
         raise LookupError(f"{pod.key} was given the node {node_name!r}, which is not there")
     by_size = sorted((claim for claim in claims if claim.selected_node is None), key=lambda claim: claim.request)
-    taken = _taken([_offers(cluster, claim, 1 << slot) for claim in by_size])
+    taken = _all_taken(cluster, by_size, 1 << slot)
     return [
         *((claim, None) for claim in claims if claim.selected_node is not None),
-        *((claim, each[0].volume if each else None) for claim, each in zip(by_size, taken, strict=True)),
+        *(
+            (claim, cluster.volumes.volume(each[0].name) if each else None)
+            for claim, each in zip(by_size, taken, strict=True)
+        ),
     ]
 
 
-def _offers(cluster: Cluster, claim: PersistentVolumeClaim, among: NodeSet) -> Sequence[Offer]:
+def _served_alone(cluster: Cluster, claim: PersistentVolumeClaim, among: NodeSet) -> NodeSet:
+    """Return the nodes on which there is a volume for a claim that no other claim competes with."""
+    kept = _kept(cluster, claim)
+    if kept is not None:
+        return _matching(cluster, kept.required_terms, among)
+    nodes, labels = 0, dict[str, list[str]]()
+    for rack in cluster.volumes.free.racks(claim):
+        if not _best(cluster, claim, rack, 1):
+            continue
+        if rack.label is not None:
+            labels.setdefault(rack.label.key, []).extend(rack.label.values)
+        else:
+            nodes |= _matching(cluster, rack.terms, among)
+    for key, values in labels.items():
+        nodes |= cluster.node_postings(label(key)).any_of(values)
+    return nodes & among
+
+
+def _all_taken(cluster: Cluster, by_size: Sequence[PersistentVolumeClaim], among: NodeSet) -> Sequence[Sequence[Offer]]:
+    reach, most = _Reach(cluster, among), len(by_size)
+    return _taken([_offers(claim, reach, most) for claim in by_size])
+
+
+def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[Offer]:
     """Return the volumes that serve a claim, the best first; one that is kept for it is the only one."""
-    for volume in sorted(cluster.volumes.kept_for(claim.key), key=lambda kept: kept.name):
-        if volume.may_serve(claim):
-            return [Offer(volume, _matching(cluster, volume.required_terms, among))]
-    serving = [volume for volume in cluster.volumes.unclaimed(claim.class_name) if volume.may_serve(claim)]
-    serving.sort(key=lambda volume: (volume.capacity, volume.name))
-    return [Offer(volume, _matching(cluster, volume.required_terms, among)) for volume in serving]
+    cluster = reach.cluster
+    kept = _kept(cluster, claim)
+    if kept is not None:
+        return [Offer(kept.capacity, kept.name, _matching(cluster, kept.required_terms, reach.among))]
+    return sorted(
+        Offer(*entry, nodes)
+        for rack in cluster.volumes.free.racks(claim)
+        if (nodes := reach(rack))
+        for entry in _best(cluster, claim, rack, most)
+    )
+
+
+def _best(cluster: Cluster, claim: PersistentVolumeClaim, rack: Rack, most: int) -> Sequence[Entry]:
+    """Return the first volumes of a rack that serve a claim; more than there are claims are never needed."""
+    fitting = rack.fitting(claim)
+    if claim.selector is None:
+        return fitting[:most]
+    return list(islice((entry for entry in fitting if _wanted(cluster, claim.selector, entry)), most))
+
+
+def _kept(cluster: Cluster, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    serving = (volume for volume in cluster.volumes.kept_for(claim.key) if volume.may_serve(claim))
+    return min(serving, key=lambda volume: volume.name, default=None)
+
+
+def _wanted(cluster: Cluster, selector: LabelSelector, entry: Entry) -> bool:
+    volume = cluster.volumes.volume(entry[1])
+    return volume is not None and selector.matches(volume.labels)
 
 
 def _anywhere(offers: Sequence[Offer]) -> NodeSet:
@@ -101,11 +180,12 @@ def _taken(offers: Sequence[Sequence[Offer]]) -> Sequence[Sequence[Offer]]:
     for each in offers:
         wanting, mine = _anywhere(each), []
         for offer in each:
-            name = offer.volume.name
-            there = offer.nodes & wanting & ~gone.get(name, 0)
+            there = offer.nodes & wanting
+            if there and offer.name in gone:
+                there = less(there, gone[offer.name])
             if there:
-                mine.append(Offer(offer.volume, there))
-                gone[name] = gone.get(name, 0) | there
-                wanting &= ~there
+                mine.append(Offer(offer.capacity, offer.name, there))
+                gone[offer.name] = gone.get(offer.name, 0) | there
+                wanting ^= there
         taken.append(mine)
     return taken
