@@ -13,7 +13,7 @@ import msgspec
 from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, amounts, identity_of, interned, labels, shared
 from neuron_scheduler.kube.constraints import constraints, host_ports, images, tolerations
-from neuron_scheduler.kube.wire import Condition, ObjectMeta, OwnerReference
+from neuron_scheduler.kube.wire import Condition, ObjectMeta, OwnerReference, Quantities
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
     NeuronRequest,
@@ -82,7 +82,7 @@ def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
     requests = effective_requests(
         containers,
         init_containers=init_containers,
-        pod_level=amounts(spec.resources.requests) if spec.resources else NOTHING,
+        pod_level=_pod_level(spec, status),
         overhead=amounts(spec.overhead),
     )
     neuron, neuron_names, refusal = _silicon(requests, containers, init_containers)
@@ -137,24 +137,47 @@ def _silicon(
 def _containers(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[list[Container], list[Container]]:
     """Return app and init containers; of a bound pod a resize in progress counts with the larger amount."""
     given: dict[str, wire.ContainerStatus] = {}
-    infeasible = False
     if spec.node_name:
         statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-        given = {one.name: one for one in statuses if one.resources is not None}
-        infeasible = any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
+        given = {one.name: one for one in statuses}
+    infeasible = _is_infeasible(status)
     return (
         [_container(one, given.get(one.name), infeasible=infeasible) for one in spec.containers or ()],
-        [_container(one, given.get(one.name), infeasible=infeasible) for one in spec.init_containers or ()],
+        [
+            # An ordinary init container cannot be resized.
+            _container(one, given.get(one.name) if one.restart_policy == "Always" else None, infeasible=infeasible)
+            for one in spec.init_containers or ()
+        ],
     )
 
 
 def _container(container: wire.Container, given: wire.ContainerStatus | None, *, infeasible: bool) -> Container:
-    sidecar = container.restart_policy == "Always"
     requests = _requests(container.resources)
-    if given is not None and given.resources is not None and (sidecar or container.restart_policy is None):
-        actual = maximum(amounts(given.resources.requests), amounts(given.allocated_resources))
-        requests = actual if infeasible else maximum(requests, actual)
-    return Container(name=interned(container.name), requests=requests, sidecar=sidecar)
+    if given is not None and given.resources is not None:
+        actual = _given(given.resources, given.allocated_resources)
+        # Silicon cannot be resized either, and what a status leaves out does not become free.
+        silicon = {name: amount for name, amount in requests.items() if name in NEURON_NAMES}
+        requests = maximum(silicon if infeasible else requests, actual)
+    return Container(name=interned(container.name), requests=requests, sidecar=container.restart_policy == "Always")
+
+
+def _pod_level(spec: wire.PodSpec, status: wire.PodStatus) -> Resources:
+    """Return the requests of the pod as a whole; while it is resized, those amounts of them that count."""
+    wanted = amounts(spec.resources.requests) if spec.resources else NOTHING
+    if not wanted or not spec.node_name or status.resources is None:
+        return wanted
+    actual = _given(status.resources, status.allocated_resources)
+    effective = actual if _is_infeasible(status) else maximum(wanted, actual)
+    return {name: effective.get(name, 0) for name in wanted}
+
+
+def _given(actuated: wire.Resources, allocated: Quantities | None) -> Resources:
+    """Return what a kubelet says it has given (`determineEffectiveRequests` in component-helpers' `resource`)."""
+    return maximum(amounts(actuated.requests), amounts(allocated))
+
+
+def _is_infeasible(status: wire.PodStatus) -> bool:
+    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
 
 
 def _requests(resources: wire.Resources | None) -> Resources:

@@ -185,6 +185,8 @@ class PodStatus(Wire):
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    resources: Resources | None = None
+    allocated_resources: Quantities | None = None
 
 
 class Pod(Wire):

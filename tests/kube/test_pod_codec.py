@@ -143,6 +143,50 @@ def test_an_infeasible_resize_counts_with_what_was_given() -> None:
     assert read(spec=spec, status=status).requests == {"cpu": 4000}
 
 
+def test_whose_resize_counts() -> None:
+    """Containers and sidecars are resized, whatever their restart policy; an ordinary init container is not."""
+    spec = {
+        "nodeName": "n",
+        "initContainers": [container("once"), container("sidecar", restartPolicy="Always")],
+        "containers": [container("main", restartPolicy="Never")],
+    }
+
+    def given(name: str, cpu: str) -> dict[str, Any]:
+        return {"name": name, "resources": {"requests": {"cpu": cpu}}}
+
+    once = {"initContainerStatuses": [given("once", "9")]}
+    assert read(spec=spec, status=once).requests == {}
+    assert read(spec=spec, status={"initContainerStatuses": [given("sidecar", "2")]}).requests == {"cpu": 2000}
+    assert read(spec=spec, status={"containerStatuses": [given("main", "3")]}).requests == {"cpu": 3000}
+
+
+def test_a_status_without_silicon_frees_none() -> None:
+    """What an infeasible resize leaves a container with has its devices, though the status does not name them."""
+    spec = {"containers": [container(requests={"cpu": "9"}, limits={DEVICE: "2"})], "nodeName": "n"}
+    status = {
+        "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}],
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+    }
+
+    assert read(spec=spec, status=status).requests == {"cpu": 3000, DEVICE: 2}
+
+
+@pytest.mark.parametrize(
+    ("reason", "on", "cpu"),
+    [("Deferred", "n", 5000), ("Infeasible", "n", 3000), ("Deferred", None, 5000)],
+)
+def test_a_resize_of_the_pod_as_a_whole(reason: str, on: str | None, cpu: int) -> None:
+    """What the pod asks for as a whole is resized like a container (InPlacePodLevelResourcesVerticalScaling)."""
+    spec = {"containers": [container(requests={"cpu": "1"})], "resources": {"requests": {"cpu": "5"}}, "nodeName": on}
+    status = {
+        "resources": {"requests": {"cpu": "2", "memory": "7"}},
+        "allocatedResources": {"cpu": "3"},
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+    }
+
+    assert read(spec=spec, status=status).requests == {"cpu": cpu}
+
+
 def test_host_ports_of_containers_and_sidecars() -> None:
     """Only ports of what keeps running count, and only those that are the node's."""
     ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]
