@@ -60,8 +60,10 @@ def constraints(
         ValueError: a label selector cannot be read; the API server refuses such pods.
     """
     claims, ephemeral, disks, inline = _volumes(spec.volumes or (), pod)
+    features = _required_features(spec)
     spreads = spec.topology_spread_constraints or ()
-    if not (spec.node_selector or spec.affinity or spreads or claims or disks or inline or spec.resource_claims):
+    bound_to = claims or disks or inline or spec.resource_claims or features
+    if not (spec.node_selector or spec.affinity or spreads or bound_to):
         return NO_CONSTRAINTS  # most pods
     affinity = spec.affinity or wire.Affinity()
     node = affinity.node_affinity or wire.NodeAffinity()
@@ -85,7 +87,19 @@ def constraints(
         disks=disks,
         inline_volumes=inline,
         resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
+        required_features=features,
     )
+
+
+def _required_features(spec: wire.PodSpec) -> tuple[str, ...]:
+    """Return the features that `AllFeatures` in component-helpers' `nodedeclaredfeatures` infers for scheduling."""
+    features = []
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    if any(rule.action == "RestartAllContainers" for one in containers for rule in one.restart_policy_rules or ()):
+        features.append("RestartAllContainersOnContainerExits")
+    if spec.host_network and spec.host_users is False:
+        features.append("UserNamespacesHostNetworkSupport")
+    return tuple(features)
 
 
 def tolerations(found: Iterable[wire.Toleration] | None) -> tuple[Toleration, ...]:

@@ -48,6 +48,7 @@ def _node(meta: ObjectMeta, spec: wire.NodeSpec, status: wire.NodeStatus) -> Nod
         unschedulable=bool(spec.unschedulable),
         allocatable=shared(tuple(amounts(status.allocatable).items())),
         capacity=shared(tuple(amounts(neuron).items())),
+        declared_features=tuple(map(interned, status.declared_features or ())),
         images=_images(status.images or ()),
         neuron_unhealthy=any(c.type == NEURON_HEALTH and c.status == "True" for c in status.conditions or ()),
     )

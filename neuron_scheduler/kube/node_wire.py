@@ -32,6 +32,7 @@ class NodeStatus(Wire):
     capacity: Quantities | None = None
     conditions: list[Condition] | None = None
     images: list[Image] | None = None
+    declared_features: list[str] | None = None
 
 
 class Node(Wire):

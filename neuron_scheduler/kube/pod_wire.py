@@ -90,6 +90,12 @@ class Port(Wire):
     host_ip: str | None = msgspec.field(default=None, name="hostIP")
 
 
+class RestartRule(Wire):
+    """One of a container's `restartPolicyRules`."""
+
+    action: str
+
+
 class Container(Wire):
     """A container or init container."""
 
@@ -98,6 +104,7 @@ class Container(Wire):
     resources: Resources | None = None
     ports: list[Port] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
 
 
 class Present(Wire):
@@ -154,6 +161,7 @@ class PodSpec(Wire):
     scheduler_name: str | None = None
     priority: int | None = None
     host_network: bool | None = None
+    host_users: bool | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     resources: Resources | None = None

@@ -44,6 +44,7 @@ class Node:
         allocatable: amounts that pods may request.
         capacity: the Neuron part of the capacity only: how many devices and cores there are.
         neuron_unhealthy: condition `NeuronHealth` is True, which means a problem (AWS node problem detector).
+        declared_features: what its kubelet says it can do that not every kubelet can.
         images: what the kubelet says it has pulled, 50 of them at most unless it is set up otherwise.
         refusal: the object could not be read in full; the node takes no new pods. In words for its owner.
     """
@@ -57,6 +58,7 @@ class Node:
     allocatable: Resources = NOTHING
     capacity: Resources = NOTHING
     neuron_unhealthy: bool = False
+    declared_features: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
     refusal: str = ""
 

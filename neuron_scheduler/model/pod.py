@@ -60,6 +60,7 @@ class Constraints:
         disks: inline volumes of in-tree plugins that CSI drivers serve.
         inline_volumes: in-tree inline volumes tied to a node or zone, which no CSI driver serves.
         resource_claims: names of `spec.resourceClaims`.
+        required_features: what a node's kubelet has to be able to do, of what not every kubelet can.
     """
 
     node_selector: Mapping[str, str] = NO_LABELS
@@ -75,6 +76,7 @@ class Constraints:
     disks: tuple[InlineVolume, ...] = ()
     inline_volumes: tuple[str, ...] = ()
     resource_claims: tuple[str, ...] = ()
+    required_features: tuple[str, ...] = ()
 
 
 NO_CONSTRAINTS = Constraints()

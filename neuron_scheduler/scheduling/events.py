@@ -17,6 +17,7 @@ from neuron_scheduler.scheduling.plugins import (
     inter_pod_affinity,
     neuron_topology,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
@@ -41,6 +42,7 @@ class ClusterEvent(enum.Enum):
     NODE_TAINTS = "NodeTaintChange"
     NODE_ALLOCATABLE = "NodeAllocatableChange"
     NODE_HEALTH = "NodeConditionChange"
+    NODE_FEATURES = "NodeDeclaredFeatureChange"
     NODE_DELETED = "NodeDelete"
     ASSIGNED_POD_ADDED = "AssignedPodAdd"
     ASSIGNED_POD_LABELS = "AssignedPodLabelChange"
@@ -66,6 +68,7 @@ _NODE_PLUGINS = frozenset(
         node_name,
         taint_toleration,
         node_affinity,
+        node_declared_features,
         node_ports,
         node_resources_fit,
         neuron_topology,
@@ -81,6 +84,7 @@ MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
     ClusterEvent.NODE_ADDED: _NODE_PLUGINS | _COUNTING_PODS | _VOLUMES | {volume_restrictions.NAME},
     ClusterEvent.NODE_LABELS: frozenset({node_affinity.NAME, neuron_topology.NAME}) | _COUNTING_PODS | _VOLUMES,
     ClusterEvent.NODE_TAINTS: frozenset({node_unschedulable.NAME, taint_toleration.NAME, pod_topology_spread.NAME}),
+    ClusterEvent.NODE_FEATURES: frozenset({node_declared_features.NAME}),
     ClusterEvent.NODE_DELETED: frozenset({pod_topology_spread.NAME}),
     ClusterEvent.ASSIGNED_POD_ADDED: _COUNTING_PODS,
     ClusterEvent.ASSIGNED_POD_LABELS: _COUNTING_PODS,
@@ -193,3 +197,5 @@ def node_events(old: Node, new: Node) -> Iterator[ClusterEvent]:
         yield ClusterEvent.NODE_ALLOCATABLE
     if old.neuron_unhealthy and not new.neuron_unhealthy:
         yield ClusterEvent.NODE_HEALTH
+    if old.declared_features != new.declared_features:
+        yield ClusterEvent.NODE_FEATURES

@@ -22,6 +22,7 @@ from neuron_scheduler.scheduling.plugins import (
     inter_pod_affinity,
     neuron_topology,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
@@ -42,7 +43,7 @@ _SILICON = ("neuron",)
 
 HEEDED = (
     *("refusal", "node_name", "neuron", "host_ports", "images", "volume_images", "constraints.resource_claims"),
-    *("constraints.spread", "constraints.node_selector", "constraints.required_terms"),
+    *("constraints.spread", "constraints.node_selector", "constraints.required_terms", "constraints.required_features"),
     *_VOLUMES,
 )
 _told = attrgetter(*HEEDED)
@@ -147,6 +148,7 @@ def default_profile(
             Filter(volume_zone.filter_nodes, heeds=_CLAIMS),
             Filter(pod_topology_spread.filter_nodes, heeds=("constraints.spread",)),
             Filter(inter_pod_affinity.filter_nodes),
+            Filter(node_declared_features.filter_nodes, heeds=("constraints.required_features",)),
         ),
         preferences=tuple(by_name[name] for name in preferences),
     )

@@ -44,6 +44,25 @@ def test_none() -> None:
     assert read() is NO_CONSTRAINTS
 
 
+_RULE = [{"action": "RestartAllContainers"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        ({"containers": [{"name": "c", "restartPolicyRules": [{"action": "Restart"}]}], "hostUsers": False}, ()),
+        ({"hostNetwork": True, "hostUsers": True}, ()),
+        ({"hostNetwork": True}, ()),
+        ({"hostNetwork": True, "hostUsers": False}, ("UserNamespacesHostNetworkSupport",)),
+        ({"containers": [{"name": "c", "restartPolicyRules": _RULE}]}, ("RestartAllContainersOnContainerExits",)),
+        ({"initContainers": [{"name": "c", "restartPolicyRules": _RULE}]}, ("RestartAllContainersOnContainerExits",)),
+    ],
+)
+def test_features_that_a_node_has_to_declare(spec: dict[str, Any], want: tuple[str, ...]) -> None:
+    """What component-helpers 1.36 infers: restarts of all containers, and user namespaces on the host's network."""
+    assert read(**spec).required_features == want
+
+
 TERMS: dict[str, tuple[dict[str, Any], NodeSelectorTerm]] = {
     "In": (
         {"matchExpressions": [{"key": "k", "operator": "In", "values": ["a", "b"]}]},

@@ -25,6 +25,7 @@ def test_a_node() -> None:
             {"names": ["web@sha256:0", "web:1"], "sizeBytes": 70},
             {"names": None},
         ],
+        "declaredFeatures": ["GuaranteedQoSPodCPUResize"],
     }
     spec = {
         "unschedulable": True,
@@ -38,6 +39,7 @@ def test_a_node() -> None:
             name="n",
             labels={"a": "b"},
             taints=(Taint("k", Effect.NO_SCHEDULE),),
+            declared_features=("GuaranteedQoSPodCPUResize",),
             unschedulable=True,
             allocatable={"cpu": 8000, DEVICE: 16, "pods": 110},
             capacity={DEVICE: 16, CORE: 32},

@@ -42,6 +42,7 @@ E = ClusterEvent
         pytest.param({}, {"capacity": {}}, [E.NODE_ALLOCATABLE], id="capacity"),
         pytest.param({"neuron_unhealthy": True}, {}, [E.NODE_HEALTH], id="healthy again"),
         pytest.param({}, {"neuron_unhealthy": True}, [], id="unhealthy"),
+        pytest.param({}, {"declared_features": ("a",)}, [E.NODE_FEATURES], id="features"),
         pytest.param({"refusal": "cannot be read"}, {}, [E.NODE_TAINTS], id="readable again"),
         pytest.param(
             {"unschedulable": True},

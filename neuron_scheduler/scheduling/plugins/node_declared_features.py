@@ -1,0 +1,34 @@
+"""
+NodeDeclaredFeatures: a pod that needs a feature of the kubelet stands only where `status.declaredFeatures` names it.
+
+Upstream: `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`. Which features a pod needs is read by the codec. What
+a node does not declare it does not have: API servers without such features refuse the pods that need them.
+"""
+
+from collections.abc import Sequence
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+
+NAME = "NodeDeclaredFeatures"
+REASON = "node(s) didn't match Pod's required features"
+
+
+def _declared(node: Node) -> Values:
+    return node.declared_features
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes that lack a feature which the pod needs."""
+    needed = pod.constraints.required_features
+    if not needed:
+        return NONE_REFUSED
+    declared = cluster.node_postings(_declared)
+    capable = among
+    for feature in needed:
+        capable &= declared.get(feature)
+    return [Refusal(NAME, REASON, among & ~capable, unresolvable=True)]
