@@ -11,7 +11,7 @@ There is no lock: nothing here awaits, so no event comes between a decision and 
 where rows and pods come from, and to forget an assumption by itself.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -29,7 +29,7 @@ from neuron_scheduler.cluster.node_state import (
     with_tenant,
     without_tenant,
 )
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
 from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.postings import Postings, Values
 from neuron_scheduler.cluster.table import NodeTable
@@ -97,12 +97,21 @@ class Cluster:
         return None if slot is None else self._table.row(slot)
 
     def rows(self) -> Iterator[NodeState]:
-        """Yield every node's row in slot order. For tests, start-up and explanations: no decision calls it."""
-        return (state for state in self._table.current.slots if state is not None)
+        """Yield every node's row by age. For tests, start-up and explanations: no decision calls it."""
+        table = self._table.current
+        return map(table.row, table.by_age(slot for slot, state in enumerate(table.slots) if state is not None))
 
     def slot(self, name: str) -> int | None:
         """Return the slot of a node; valid until the next `await`."""
         return self._table.current.slot_of.get(name)
+
+    def oldest(self, nodes: NodeSet) -> int:
+        """Return the slot of the oldest of the nodes, of which there must be one: every replica breaks ties by it."""
+        return self._table.oldest(nodes)
+
+    def oldest_first(self, nodes: NodeSet) -> Iterable[int]:
+        """Return the slots of the nodes by age."""
+        return self._table.by_age(slots_of(nodes))
 
     def tenant(self, uid: str) -> Tenant | None:
         """Return a bound or assumed pod with what it holds."""

@@ -6,7 +6,7 @@ of pods that came, went or changed; where the log has grown longer than that pos
 thousands of pods nor thousands of selectors are looked through for one decision.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -104,6 +104,13 @@ class PodTable:
         if before is not None:
             self._unpost(before[0])
             self._record(before[1], before[0], None)
+
+    def renumber(self, new_slots: Mapping[int, int]) -> None:
+        """Take that nodes have other slots from now on."""
+        self._pods = {uid: (pod, new_slots[slot]) for uid, (pod, slot) in self._pods.items()}
+        self._counts.clear()
+        self._rollups.clear()
+        self._log.clear()
 
     def counts(self, definition: Matching, size: int) -> Column:
         """Return how many matching pods there are on each of `size` slots."""

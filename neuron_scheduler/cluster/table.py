@@ -1,14 +1,17 @@
 """
 The table of nodes: a row for each, in a slot, and everything that is kept beside the rows and follows them.
 
-Slots are given in the order of (creationTimestamp, name, uid), so that every replica and every restart breaks ties
-alike. A node that arrives out of that order, or too many holes, make the numbering stale: whoever asks next gets the
-table renumbered, with no indexes (a new *epoch*). Slots and node sets must therefore not outlive an `await`.
+Nodes are ordered by (creationTimestamp, name, uid), so that every replica and every restart breaks ties alike. Slots
+are given in that order, but for those of *latecomers*, which arrive after a younger node: nodes that are launched
+together are created in the same second, and arrive in any order. Too many latecomers or holes make the numbering stale:
+whoever asks next gets the table renumbered, with no indexes (a new *epoch*). Slots and node sets must therefore not
+outlive an `await`.
 
 Pods whose node is not there (yet, or any more) stay on the books in *headless* rows, which have a name but no slot.
 """
 
-from collections.abc import Mapping
+from bisect import insort
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 import attrs
@@ -17,13 +20,16 @@ from neuron_scheduler.cluster.images import ImageTable
 from neuron_scheduler.cluster.indexes import Indexes
 from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.node_state import NO_TENANTS, NodeState, Tenant
-from neuron_scheduler.cluster.nodeset import NodeSet, from_slots
+from neuron_scheduler.cluster.nodeset import NodeSet, from_slots, lowest_slot
 from neuron_scheduler.cluster.pods import PodTable
 from neuron_scheduler.cluster.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.terms import TermTable
 from neuron_scheduler.model.node import Node
 
 _MOST_HOLES = 64  # beyond as many as there are nodes
+_MOST_LATECOMERS = 512
+
+_Age = tuple[float, str, str]
 
 
 @attrs.define(eq=False)
@@ -53,6 +59,9 @@ class NodeTable:
     terms: TermTable = attrs.field(factory=TermTable)
     images: ImageTable = attrs.field(factory=ImageTable)
     _headless: dict[str, NodeState] = attrs.field(factory=dict)
+    _latecomers: list[tuple[_Age, int]] = attrs.field(factory=list)  # the oldest first
+    _late: NodeSet = 0
+    _newest: _Age | None = None  # of those in order
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
     _stale: bool = False
 
@@ -69,6 +78,21 @@ class NodeTable:
         if state is None:
             raise LookupError(f"slot {slot} is empty")
         return state
+
+    def oldest(self, nodes: NodeSet) -> int:
+        """Return the slot of the oldest of the nodes, of which there must be one."""
+        late = nodes & self._late
+        if not late:
+            return lowest_slot(nodes)
+        age, latecomer = next(each for each in self._latecomers if late >> each[1] & 1)
+        if nodes == late:
+            return latecomer
+        first = lowest_slot(nodes ^ late)
+        return first if _age(self.row(first)) < age else latecomer
+
+    def by_age(self, slots: Iterable[int]) -> Iterable[int]:
+        """Return live slots, given in ascending order, by the age of their nodes."""
+        return sorted(slots, key=lambda slot: _age(self.row(slot))) if self._latecomers else slots
 
     def state_of(self, name: str) -> NodeState:
         """Return the row of a name, an empty one if neither a node nor a pod has named it."""
@@ -121,7 +145,7 @@ class NodeTable:
         node = self.nodes[slot] = None if state is None else state.node
         node_before = None if old is None else old.node
         self._move_images(slot, node_before, node)
-        if self._stale or state is old:
+        if state is old:
             return
         if node is not node_before and node != node_before:
             self.of_nodes.record(slot, node_before, node)
@@ -146,12 +170,19 @@ class NodeTable:
             terms=self.terms.fork(),
             images=self.images.fork(),
             headless=dict(self._headless),
+            latecomers=list(self._latecomers),
+            late=self._late,
+            newest=self._newest,
         )
 
     def _insert(self, state: NodeState) -> None:
-        last = next((other for other in reversed(self.slots) if other is not None), None)
-        self._stale |= last is not None and _age(state) < _age(last)
-        slot = len(self.slots)
+        age, slot = _age(state), len(self.slots)
+        if self._newest is None or age > self._newest:
+            self._newest = age
+        else:
+            insort(self._latecomers, (age, slot))
+            self._late |= 1 << slot
+            self._stale |= len(self._latecomers) > _MOST_LATECOMERS
         self.slots.append(None)
         self.nodes.append(None)
         self.slot_of[state.node.name] = slot
@@ -161,6 +192,9 @@ class NodeTable:
     def _vacate(self, slot: int) -> None:
         del self.slot_of[self.row(slot).node.name]
         self.live &= ~(1 << slot)
+        if self._late >> slot & 1:
+            self._late ^= 1 << slot
+            self._latecomers.remove((_age(self.row(slot)), slot))
         self.replace(slot, None)
         holes = len(self.slots) - len(self.slot_of)
         self._stale |= holes > len(self.slot_of) + _MOST_HOLES
@@ -185,21 +219,23 @@ class NodeTable:
                 self.terms.replace(slot, before.pod if before else None, tenant.pod)
 
     def _renumber(self) -> None:
-        states = sorted((state for state in self.slots if state is not None), key=_age)
+        slots = sorted(self.slot_of.values(), key=lambda slot: _age(self.row(slot)))
+        states = [self.row(slot) for slot in slots]
         self.slots = list(states)
         self.nodes = [state.node for state in states]
         self.slot_of = {state.node.name: slot for slot, state in enumerate(states)}
         self.live = from_slots(range(len(states)), len(states))
-        self._relabelings = Relabelings()
+        self._latecomers, self._late = [], 0
+        self._newest = _age(states[-1]) if states else None
+        new_slots = {old: new for new, old in enumerate(slots)}
+        self.pods.renumber(new_slots)
+        self.terms.renumber(new_slots)
         self.images.renumber()
-        self.pods = PodTable()
-        self.terms = TermTable()
-        for slot, state in enumerate(states):
-            self._move_pods(slot, NO_TENANTS, state.tenants)
+        self._relabelings = Relabelings()
         self.of_nodes = Indexes()
         self.of_rows = Indexes()
         self._stale = False
 
 
-def _age(state: NodeState) -> tuple[float, str, str]:
+def _age(state: NodeState) -> _Age:
     return (state.node.created, state.node.name, state.node.uid)

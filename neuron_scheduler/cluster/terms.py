@@ -63,6 +63,12 @@ class _Bearers:
             self._held = None
             self._pending.clear()
 
+    def renumber(self, new_slots: Mapping[int, int]) -> None:
+        """Take that nodes have other slots from now on."""
+        self.numbers = {new_slots[slot]: number for slot, number in self.numbers.items()}
+        self._held = None
+        self._pending.clear()
+
     def totals(self, domains: Domains, size: int) -> Column:
         """Return how many bear the term in the domain of each of `size` slots."""
         held = self._held
@@ -124,6 +130,11 @@ class TermTable:
                 for term in posted.get(equality, ()) if posted else ():
                     if _means(term, pod, namespace_labels):
                         yield term, self._bearers[bearing, term]
+
+    def renumber(self, new_slots: Mapping[int, int]) -> None:
+        """Take that nodes have other slots from now on."""
+        for bearers in self._bearers.values():
+            bearers.renumber(new_slots)
 
     def fork(self) -> "TermTable":
         """Return an independent copy, whose totals are summed up anew when asked."""

@@ -4,7 +4,7 @@ The decision: which node a pod gets, and which part of its silicon, or why none.
     candidates = every live node
     for each filter:      candidates less those it refuses      (the refused are kept, by reason)
     for each preference:  candidates = its best non-empty subset
-    node = lowest slot of the candidates                        (the oldest node)
+    node = the oldest of the candidates
 
 A pure function of cluster, pod and profile: same input, same answer, on any replica. Not fitting is a value,
 `FitError`.
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.nodeset import NodeSet, less, lowest_slot, slots_of
+from neuron_scheduler.cluster.nodeset import NodeSet, less, slots_of
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.topology import Placement, place
@@ -106,7 +106,7 @@ def _choose(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Dec
     preferences = profile.plan(pod).preferences
     too_late: list[Refusal] = []
     while candidates:
-        slot = lowest_slot(_best(view, pod, preferences, candidates))
+        slot = cluster.oldest(_best(view, pod, preferences, candidates))
         late = refusals_of(cluster, slot, pod, profile) if view is not cluster else ()
         if not late:
             state = view.row(slot)

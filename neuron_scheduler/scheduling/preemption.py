@@ -19,7 +19,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, Nomination, evictable, without_tenants
-from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
@@ -264,7 +264,7 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
             refusals += more
         comparison.reasons = counted(refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
-        return [cluster.row(slot).node.name for slot in slots_of(nodes)]
+        return [cluster.row(slot).node.name for slot in cluster.oldest_first(nodes)]
 
 
 def _victims_on(

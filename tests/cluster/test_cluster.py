@@ -5,6 +5,7 @@ from contextlib import suppress
 import attrs
 import pytest
 
+from neuron_scheduler.cluster import table
 from neuron_scheduler.cluster.cluster import CHANGED, Cluster
 from neuron_scheduler.cluster.node_state import NodeState, Tenant, with_tenant, without_tenant
 from neuron_scheduler.cluster.postings import Values
@@ -32,11 +33,13 @@ def trn1(name: str = "n", **keywords: object) -> Node:
 
 
 def order(cluster: Cluster) -> list[str]:
-    """Return the nodes' names in slot order, and check that slots agree with it."""
+    """Return the nodes' names by age, and check that whoever asks for the oldest is told so."""
     names = [state.node.name for state in cluster.rows()]
-    slots = [cluster.slot(name) for name in names]
-    assert slots == sorted(slot for slot in slots if slot is not None)
-    assert cluster.live == sum(1 << slot for slot in slots if slot is not None)
+    slots = [slot for slot in map(cluster.slot, names) if slot is not None]
+    assert list(cluster.oldest_first(cluster.live)) == slots
+    for i in range(len(slots)):
+        assert cluster.oldest(sum(1 << slot for slot in slots[i:])) == slots[i]
+    assert cluster.live == sum(1 << slot for slot in slots)
     return names
 
 
@@ -64,6 +67,23 @@ def test_new_nodes_in_order_keep_the_numbering() -> None:
     cluster.put_node(node("b", created=2))
     assert cluster.column(_cpu) is before
     assert order(cluster) == ["a", "b"]
+
+
+def test_nodes_launched_together_keep_the_numbering_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are created in the same second; only very many of them are worth a pause in which all are numbered anew."""
+    monkeypatch.setattr(table, "_MOST_LATECOMERS", 2)
+    cluster = cluster_of(node("old", created=1))
+    before = cluster.column(_cpu)
+    for name in "dcb":
+        cluster.put_node(node(name, created=2))
+    assert order(cluster) == ["old", "b", "c", "d"]
+    cluster.remove_node("b")
+    cluster.put_node(node("a", created=2))
+    assert order(cluster) == order(cluster.fork()) == ["old", "a", "c", "d"]
+    assert cluster.column(_cpu) is before
+    cluster.put_node(node("b", created=2))
+    assert order(cluster) == ["old", "a", "b", "c", "d"]
+    assert cluster.column(_cpu) is not before
 
 
 def test_a_node_made_anew_is_the_youngest() -> None:

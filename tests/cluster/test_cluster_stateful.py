@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from neuron_scheduler.cluster import pods as pod_table, rollup
+from neuron_scheduler.cluster import pods as pod_table, rollup, table
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, tenant_of, with_tenant, without_tenant
 from neuron_scheduler.model.node import ZONE_LABEL, Node
@@ -109,6 +109,7 @@ def short_memory() -> Iterator[None]:
         patch.setattr(pod_table, "_WORTH_READING", 2)
         patch.setattr(pod_table, "_MAX_COLUMNS", 16)
         patch.setattr(rollup, "_MAX_LOG", 8)
+        patch.setattr(table, "_MOST_LATECOMERS", 2)
         yield
 
 
