@@ -113,8 +113,10 @@ class PodHandler:
 
     def _bound(self, pod: Pod) -> None:
         self.queue.remove(pod.uid)
-        before = self.cluster.tenant(pod.uid)
+        before, promised = self.cluster.tenant(pod.uid), self.cluster.nomination(pod.uid)
         tenant = self.cluster.put_pod(pod)
+        if promised is not None:
+            self._note(ClusterEvent.ASSIGNED_POD_GONE, pod, node_name=promised[0])
         if before is None or _told_differently(before, tenant):
             self._report(tenant)
         if before is None:
@@ -133,8 +135,8 @@ class PodHandler:
         if _frees_something(before, after):
             self._note(ClusterEvent.ASSIGNED_POD_GONE, new)
 
-    def _note(self, event: ClusterEvent, *pods: Pod) -> None:
-        state = self.cluster.node(pods[0].node_name)
+    def _note(self, event: ClusterEvent, *pods: Pod, node_name: str = "") -> None:
+        state = self.cluster.node(node_name or pods[0].node_name)
         self.queue.note(event, *pods, on=None if state is None else Change(state))
         self.wake()
 
@@ -172,8 +174,10 @@ class NodeHandler:
     def updated(self, old: Node, new: Node) -> None:
         """Take a node's new state; what cannot help a pod wakes nobody."""
         known = self.cluster.node(new.name)
-        if new.refusal and known is not None and known.node.uid == new.uid:
-            new = attrs.evolve(known.node, refusal=new.refusal)  # the last good state, but closed to new pods
+        if known is not None and known.node.uid == new.uid:
+            old = known.node  # what pods were refused by: of an object that could not be read it is the last good state
+            if new.refusal:
+                new = attrs.evolve(old, refusal=new.refusal)
         self._put(new)
         events = (ClusterEvent.NODE_ADDED,) if old.uid != new.uid else tuple(node_events(old, new))
         self._note(new, old if old.uid == new.uid else None, events)

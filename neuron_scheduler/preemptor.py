@@ -136,10 +136,13 @@ class Preemptor:
 
     def _begin(self, pod: Pod, node_name: str, nomination: Nomination) -> PostFilter:
         """Promise the space and start asking; no event can come in between."""
-        for lower in self._promised_to_lower(pod, node_name):
+        displaced = self._promised_to_lower(pod, node_name)
+        for lower in displaced:
             self.cluster.denominate(lower.uid)
             self.herald.displaced(lower)
             self.queue.activate(lower.uid, self.clock())
+        if self.cluster.denominate(pod.uid) is not None or displaced:
+            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, *displaced)  # what they were promised may suit others
         self.cluster.nominate(node_name, nomination)
         tenants = [self.cluster.tenant(uid) for uid in sorted(nomination.victims)]
         victims = [tenant.pod for tenant in tenants if tenant is not None and not tenant.pod.terminating]

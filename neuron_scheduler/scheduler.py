@@ -196,8 +196,11 @@ class Scheduler:
         extension_log.filtered(self.cluster, pod, profile)  # before the assumption: it shows what was free
         annotations = self._annotations(pod, decision)
         placed = attrs.evolve(pod, node_name=decision.node_name, allocation=annotations)
+        promised = self.cluster.nomination(pod.uid)
         self.cluster.assume(placed, decision.placement.cores if decision.placement else 0)
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, placed)
+        if promised is not None:
+            self._note_freed(pod, promised[0])  # it may have taken other space than that which was kept for it
         plan = self.volumes.reserve(pod, decision.node_name)
         return _Commitment(queued, pod, annotations, decision, started, plan)
 
@@ -298,6 +301,10 @@ class Scheduler:
         if commitment.plan is not None:
             self.volumes.release(commitment.plan)
             self.queue.note(ClusterEvent.VOLUME_CHANGED)
-        state = self.cluster.node(commitment.decision.node_name)
-        self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, commitment.pod, on=None if state is None else Change(state))
+        self._note_freed(commitment.pod, commitment.decision.node_name)
         self.wake()
+
+    def _note_freed(self, pod: Pod, node_name: str) -> None:
+        """Let those know who wait for space on a node that a pod does not take, or not any more."""
+        state = self.cluster.node(node_name)
+        self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if state is None else Change(state))

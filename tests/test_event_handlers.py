@@ -7,10 +7,20 @@ import msgspec
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
 from neuron_scheduler.kube.node_codec import decode_node
 from neuron_scheduler.metrics import Metrics
-from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.selectors import (
+    Effect,
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    PodAffinityTerm,
+    Requirement,
+    Taint,
+)
 from neuron_scheduler.scheduling.decide import FitError, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
@@ -51,6 +61,11 @@ class World:
                 self.queue.remove(queued.pod.uid)
                 tried.append(f"{queued.pod.name}: placed")
         return tried
+
+
+def in_zone(name: str) -> tuple[NodeSelectorTerm, ...]:
+    """Return the node affinity of a pod that insists on a zone."""
+    return (NodeSelectorTerm((Requirement(ZONE_LABEL, Operator.IN, (name,)),)),)
 
 
 @pytest.fixture
@@ -105,6 +120,42 @@ def test_a_label_wakes_who_waits_for_it(world: World) -> None:
         tried = world.settle()
         assert [name for name in tried if name != "cpu"] == want
         before = after
+
+
+def test_a_node_that_can_be_read_again_wakes_who_waits_for_what_is_new(world: World) -> None:
+    """What has changed meanwhile is told from the last good state, by which pods were refused."""
+    good = node("a", "trn1.32xlarge", cpu=4000, taints=(Taint("dedicated", Effect.NO_SCHEDULE),))
+    world.nodes.updated(node("a", "trn1.32xlarge", cpu=4000), good)
+    world.pods.added(pod("tainted", scheduler_name="one"))
+    assert world.settle() == ["tainted"]
+    broken = Node(uid=good.uid, name="a", refusal="cannot be read")
+    world.nodes.updated(good, broken)
+    assert world.settle() == []
+    world.nodes.updated(broken, attrs.evolve(good, taints=()))
+    assert "tainted: placed" in world.settle()
+
+
+def test_a_node_that_goes_wakes_who_could_not_bear_its_pods(world: World) -> None:
+    """They count no more, before they are gone themselves."""
+    world.nodes.added(node("b", labels={ZONE_LABEL: "x"}, created=1))
+    world.nodes.added(node("c", labels={ZONE_LABEL: "x"}, created=2))
+    apart = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))
+    world.pods.added(pod("there", on="b"))
+    world.pods.added(pod("apart", scheduler_name="one", anti_affinity=(apart,), required_terms=in_zone("x")))
+    assert "apart: placed" not in world.settle()
+    world.nodes.deleted(node("b"))
+    assert world.settle() == ["apart: placed"]
+
+
+def test_a_promise_wakes_others_once_its_pod_is_elsewhere(world: World) -> None:
+    """Whoever bound the pod: what was kept for it is free for those of its priority or a lower one."""
+    world.nodes.added(node("b", cpu=4000, created=1))
+    promised = pod("promised", scheduler_name="one", cpu=4000, priority=5)
+    world.cluster.nominate("b", Nomination(promised))
+    world.pods.added(pod("lower", scheduler_name="one", cpu=4000))
+    assert "lower" in world.settle()
+    world.pods.added(attrs.evolve(promised, node_name="elsewhere"))
+    assert "lower: placed" in world.settle()
 
 
 def test_what_a_pod_leaves_wakes_whom_it_suffices(world: World) -> None:

@@ -7,6 +7,7 @@ import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.preemptor import PostFilter, Preemptor
@@ -142,6 +143,19 @@ async def test_a_lower_promise_is_taken_back() -> None:
         assert ("lesser", "displaced") in world.told
         assert world.cluster.nomination("uid-lesser") is None
         assert popped(world.queue, 200.0).pod.name == "lesser"
+
+
+async def test_another_promise_wakes_who_waits_for_the_one_before() -> None:
+    """A pod that is promised space elsewhere keeps nobody from what it was promised first."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+        world.cluster.put_pod(pod("c", on="m", devices=16, ids=range(16), priority=9))
+        world.cluster.nominate("m", Nomination(BIG))
+        other = world.pending(pod("other", cpu=1))
+        world.queue.unschedulable(other, FIT, 0.0)
+        await post_filter(world, preemptor, world.pending())
+        assert world.cluster.nomination("uid-big") is not None
+        assert popped(world.queue, 100.0) is other
 
 
 async def test_a_pod_that_is_gone_preempts_nobody() -> None:

@@ -81,11 +81,13 @@ _COUNTING_PODS = frozenset({pod_topology_spread.NAME, inter_pod_affinity.NAME})
 _VOLUMES = frozenset({volume_binding.NAME, volume_zone.NAME})
 
 MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
-    ClusterEvent.NODE_ADDED: _NODE_PLUGINS | _COUNTING_PODS | _VOLUMES | {volume_restrictions.NAME},
+    ClusterEvent.NODE_ADDED: (
+        _NODE_PLUGINS | _COUNTING_PODS | _VOLUMES | {volume_restrictions.NAME, node_volume_limits.NAME}
+    ),
     ClusterEvent.NODE_LABELS: frozenset({node_affinity.NAME, neuron_topology.NAME}) | _COUNTING_PODS | _VOLUMES,
     ClusterEvent.NODE_TAINTS: frozenset({node_unschedulable.NAME, taint_toleration.NAME, pod_topology_spread.NAME}),
     ClusterEvent.NODE_FEATURES: frozenset({node_declared_features.NAME}),
-    ClusterEvent.NODE_DELETED: frozenset({pod_topology_spread.NAME}),
+    ClusterEvent.NODE_DELETED: _COUNTING_PODS | {volume_restrictions.NAME},  # its pods count no more, ended or not
     ClusterEvent.ASSIGNED_POD_ADDED: _COUNTING_PODS,
     ClusterEvent.ASSIGNED_POD_LABELS: _COUNTING_PODS,
     ClusterEvent.NAMESPACE_LABELS: frozenset({inter_pod_affinity.NAME}),
@@ -97,9 +99,9 @@ MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
         | {volume_restrictions.NAME, node_volume_limits.NAME}
     ),
     ClusterEvent.CLAIM_ADDED: _VOLUMES | {volume_restrictions.NAME, node_volume_limits.NAME},
-    ClusterEvent.CLAIM_CHANGED: _VOLUMES,
-    ClusterEvent.VOLUME_ADDED: _VOLUMES,
-    ClusterEvent.VOLUME_CHANGED: _VOLUMES,
+    ClusterEvent.CLAIM_CHANGED: _VOLUMES | {node_volume_limits.NAME},
+    ClusterEvent.VOLUME_ADDED: _VOLUMES | {node_volume_limits.NAME},
+    ClusterEvent.VOLUME_CHANGED: _VOLUMES | {node_volume_limits.NAME},
     ClusterEvent.CLASS_ADDED: _VOLUMES,
     ClusterEvent.CLASS_CHANGED: frozenset({volume_binding.NAME}),
     ClusterEvent.CSI_NODE_ADDED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),

@@ -1,0 +1,233 @@
+"""Whatever can happen to a cluster, by the throw of dice: pods, nodes, namespaces and storage come, change and go."""
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import attrs
+
+from neuron_scheduler.kube.codec import Decoded, Malformed
+from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.model.volumes import (
+    NO_PROVISIONER,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    Storage,
+    StorageClass,
+    VolumeAttachment,
+)
+from tests.builders import GI, pod
+from tests.scheduling import generation
+from tests.scheduling.imagined_server import World
+from tests.storage import claim, host, volume, zone
+
+WAITING = tuple("pqrstuvw")
+BOUND = tuple("ABCDEF")
+CLAIMS = ("c0", "c1", "c2")
+EBS = "ebs.csi.aws.com"
+ZONE_X = LabelSelector((Requirement(ZONE_LABEL, Operator.IN, ("x",)),))
+
+
+def some_pending(dice: Random, name: str, uid: str) -> Pod:
+    """Return a pod of ours that is hard to place for few reasons, so that one event may make the difference."""
+    full = generation.pending_pod(dice, name)
+    plain = pod(name, labels=full.labels, namespace=full.namespace, cpu=dice.choice([0, 500, 9_000]))
+    of_pod = dice.choice(
+        [("requests", "neuron", "neuron_containers", "refusal"), ("host_ports",), ("tolerations",), ()]
+    )
+    of_constraints = dice.choice(
+        [
+            ("affinity", "anti_affinity"),
+            ("spread", "required_terms"),
+            ("node_selector", "required_terms"),
+            tuple(field.name for field in attrs.fields(type(full.constraints))),
+        ]
+    )
+    constraints = attrs.evolve(plain.constraints, **{key: getattr(full.constraints, key) for key in of_constraints})
+    if dice.random() < 0.3:
+        constraints = attrs.evolve(constraints, volume_claims=tuple(dice.sample(CLAIMS, dice.randint(1, 2))))
+    return attrs.evolve(
+        plain,
+        **{key: getattr(full, key) for key in of_pod},
+        uid=uid,
+        scheduler_name="my-scheduler",
+        priority=dice.choice([0, 0, 5, 9]),
+        never_preempts=dice.random() < 0.5,
+        constraints=constraints,
+    )
+
+
+def some_bound(dice: Random, name: str, uid: str) -> Pod:
+    """Return a pod that somebody else has bound."""
+    bound = generation.bound_pod(dice, name)
+    claims = (dice.choice(CLAIMS),) if dice.random() < 0.3 else ()
+    return attrs.evolve(
+        bound,
+        uid=uid,
+        priority=dice.choice([0, 3, 7]),
+        constraints=attrs.evolve(bound.constraints, volume_claims=claims),
+    )
+
+
+def changed_pod(dice: Random, known: Pod) -> Pod:
+    """Return a pod that has changed as pods may."""
+    change: dict[str, Any] = dice.choice(
+        [
+            {"labels": dice.choice(generation.LABELS)},
+            {"requests": {resource: amount // 2 for resource, amount in known.requests.items()}},
+            {"terminating": True},
+            {"tolerations": (*known.tolerations, *generation.pending_pod(dice, "x").tolerations)},
+        ]
+    )
+    if known.neuron is not None:
+        change.pop("requests", None)
+    return attrs.evolve(known, **change)
+
+
+def changed_node(dice: Random, known: Node) -> Node:
+    """Return a node of which one thing is as on another, or which cannot be read."""
+    other = generation.some_node(dice, known.name)
+    name = dice.choice(["labels", "taints", "unschedulable", "neuron_unhealthy", "allocatable", "refusal"])
+    if name == "refusal":
+        return Node(uid=known.uid, name=known.name, refusal="cannot be read")
+    changes = {name: getattr(other, name)}
+    if name == "allocatable":
+        changes["capacity"] = other.capacity
+    return attrs.evolve(known, refusal="", **changes)
+
+
+def change_storage(dice: Random, world: World) -> None:
+    """Let a storage object come, change or go."""
+    kind, draw = dice.choice(_STORAGE)
+    name, made = draw(dice)
+    world.see_storage(f"{kind}/{name}", None if dice.random() < 0.25 else made)
+
+
+def _claim(dice: Random) -> tuple[str, Storage]:
+    name = dice.choice(CLAIMS)
+    return name, claim(
+        name,
+        bound_to=dice.choice(["", f"pv-{name}"]),
+        class_name=dice.choice(["local", "gp3", "gp3"]),
+        access_modes=(dice.choice(["ReadWriteOnce", "ReadWriteOncePod"]),),
+        terminating=dice.random() < 0.1,
+    )
+
+
+def _volume(dice: Random) -> tuple[str, Storage]:
+    """Draw a volume, which is its own claim's or nobody's: no controller binds a claim to another claim's volume."""
+    of = dice.choice(CLAIMS)
+    name = f"pv-{of}"
+    return name, volume(
+        name,
+        on=dice.choice([None, zone("x"), zone("y"), host("a", "b")]),
+        of=dice.choice(["", of]),
+        class_name=dice.choice(["local", "gp3"]),
+        driver=EBS,
+        handle=dice.choice(["vol-1", "vol-2"]),
+    )
+
+
+def _class(dice: Random) -> tuple[str, Storage]:
+    provisioner = dice.choice([EBS, NO_PROVISIONER])
+    where = dice.choice([None, zone("x"), zone("y")])
+    return "gp3", StorageClass("uid-gp3", "gp3", provisioner, waits=dice.random() < 0.8, allowed_topologies=where)
+
+
+def _csi_node(dice: Random) -> tuple[str, Storage]:
+    name = dice.choice(generation.NAMES)
+    return name, CSINode(f"uid-{name}", name, dice.choice([{}, {EBS: 1}, {EBS: 2}]))
+
+
+def _driver(dice: Random) -> tuple[str, Storage]:
+    return EBS, CSIDriver("uid-driver", EBS, storage_capacity=dice.random() < 0.5)
+
+
+def _capacity(dice: Random) -> tuple[str, Storage]:
+    where, largest = dice.choice([LabelSelector(), None, ZONE_X]), dice.choice([None, 0, 10 * GI])
+    return "gp3", CSIStorageCapacity("uid-capacity", "kube-system/gp3", "gp3", where, largest)
+
+
+def _attachment(dice: Random) -> tuple[str, Storage]:
+    name, of_volume = dice.choice(["at-1", "at-2"]), dice.choice(["pv-c0", "pv-c1"])
+    return name, VolumeAttachment(f"uid-{name}", name, dice.choice(generation.NAMES), EBS, of_volume)
+
+
+_STORAGE: Sequence[tuple[str, Callable[[Random], tuple[str, Storage]]]] = (
+    ("claim", _claim),
+    ("claim", _claim),
+    ("volume", _volume),
+    ("volume", _volume),
+    ("class", _class),
+    ("csi_node", _csi_node),
+    ("driver", _driver),
+    ("capacity", _capacity),
+    ("attachment", _attachment),
+)
+
+
+def _new_pod(dice: Random, world: World) -> None:
+    name = dice.choice((*WAITING, *BOUND))
+    if name not in world.there:
+        draw = some_pending if name in WAITING else some_bound
+        world.see_pod(draw(dice, name, world.new_uid()))
+
+
+def _broken_pod(dice: Random, world: World) -> None:
+    name = dice.choice(BOUND)
+    if name not in world.there:
+        broken = world.there[name] = pod(name, uid=world.new_uid(), on=dice.choice(generation.NAMES))
+        report = Malformed("Pod", broken.key, "broken", uid=broken.uid, node_name=broken.node_name)
+        world.sights["pod"].put(Decoded(broken.key, broken.uid, "", report))
+
+
+def _other_pod(dice: Random, world: World) -> None:
+    if world.there:
+        world.see_pod(changed_pod(dice, world.there[dice.choice(sorted(world.there))]))
+
+
+def _lost_pod(dice: Random, world: World) -> None:
+    if world.there:
+        world.lose_pod(dice.choice(sorted(world.there)))
+
+
+def _new_node(dice: Random, world: World) -> None:
+    world.see_node(attrs.evolve(generation.some_node(dice, dice.choice(generation.NAMES)), uid=world.new_uid()))
+
+
+def _other_node(dice: Random, world: World) -> None:
+    if world.nodes:
+        world.see_node(changed_node(dice, world.nodes[dice.choice(sorted(world.nodes))]))
+
+
+def _lost_node(dice: Random, world: World) -> None:
+    if world.nodes:
+        world.lose_node(dice.choice(sorted(world.nodes)))
+
+
+def _other_namespace(dice: Random, world: World) -> None:
+    name, labels = dice.choice(sorted(generation.some_namespaces(dice).items()))
+    world.sights["namespace"].put(Decoded(name, name, "", Namespace(name, name, labels)))
+
+
+_HAPPENINGS: Mapping[Callable[[Random, World], None], int] = {
+    _new_pod: 30,
+    _other_pod: 10,
+    _lost_pod: 10,
+    _broken_pod: 4,
+    _new_node: 10,
+    _other_node: 15,
+    _lost_node: 5,
+    _other_namespace: 3,
+    change_storage: 13,
+}
+
+
+def change(dice: Random, world: World) -> None:
+    """Let one thing happen."""
+    (happening,) = dice.choices(list(_HAPPENINGS), weights=list(_HAPPENINGS.values()))
+    happening(dice, world)

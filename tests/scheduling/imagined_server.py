@@ -1,0 +1,207 @@
+"""
+The whole way from a sight of the watch to the decision, around an imagined API server.
+
+Reflection, handlers, queue, hints, the loop and preemption are the real ones. Time passes when it is told to, and never
+comes near the time after which all pods are tried again.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.event_handlers import NodeHandler, PodHandler
+from neuron_scheduler.kube.binder import BindOutcome, Bound, Refused
+from neuron_scheduler.kube.codec import Decoded
+from neuron_scheduler.kube.reflection import Reflection, same_node, same_pod
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.volumes import Storage
+from neuron_scheduler.namespace_handler import NamespaceHandler
+from neuron_scheduler.preemptor import Preemptor
+from neuron_scheduler.scheduler import Scheduler
+from neuron_scheduler.scheduling.decide import Decision, schedule_pod
+from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.storage_handler import StorageHandler
+
+BACKOFF = 11.0
+"""Seconds: longer than any backoff."""
+TURNS = 30
+"""Turns of the event loop in which all that can happen happens."""
+PROFILE = default_profile("my-scheduler")
+
+
+@attrs.define(eq=False)
+class World:
+    """The scheduler's parts around an imagined API server that answers as the dice say."""
+
+    dice: Random
+    time: float = 0.0
+    cluster: Cluster = attrs.field(factory=Cluster)
+    queue: SchedulingQueue = attrs.field(factory=lambda: SchedulingQueue(max_unschedulable=1e18))
+    there: dict[str, Pod] = attrs.field(factory=dict)
+    nodes: dict[str, Node] = attrs.field(factory=dict)
+    storage: dict[str, Storage] = attrs.field(factory=dict)
+    scheduler: Scheduler = attrs.field(init=False)
+    sights: dict[str, Reflection[Any]] = attrs.field(init=False)
+    uids: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        shared: dict[str, Any] = {"queue": self.queue, "metrics": Metrics()}
+        preemptor = Preemptor(
+            cluster=self.cluster, evictor=self, herald=self, budgets=lambda: (), clock=self.clock, wake=self.wake,
+            **shared,
+        )  # fmt: skip
+        self.scheduler = Scheduler(
+            cluster=self.cluster, profiles={"my-scheduler": PROFILE}, binder=self, volumes=self, preemptor=preemptor,
+            herald=self, clock=self.clock, wall_clock=lambda: 1, may_bind=lambda: True, bind_concurrency=2, **shared,
+        )  # fmt: skip
+        shared["wake"] = self.scheduler.wake
+        pods = PodHandler(
+            cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
+            gone=lambda _: None, contested=lambda _, __: None, **shared,
+        )  # fmt: skip
+        handlers: Mapping[str, Any] = {
+            "pod": pods,
+            "node": NodeHandler(cluster=self.cluster, gone=lambda _: None, **shared),
+            "namespace": NamespaceHandler(namespaces=self.cluster.namespaces, **shared),
+            "storage": StorageHandler(cluster=self.cluster, noticed=lambda _: None, **shared),
+        }
+        same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": same_pod, "node": same_node}
+        self.sights = {
+            kind: Reflection(handler=handler, same=same.get(kind, lambda old, new: old == new))
+            for kind, handler in handlers.items()
+        }
+
+    # What the parts are given
+
+    def clock(self) -> float:
+        """Let every look at the clock take as long as a turn of the loop may take."""
+        self.time += 0.003
+        return self.time
+
+    def wake(self) -> None:
+        """Pass it on, once there is a loop."""
+        self.scheduler.wake()
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome:
+        """Take a Binding, which the watch then shows, or refuse it."""
+        await anyio.lowlevel.checkpoint()
+        known = self.there.get(pod.name)
+        if self.dice.random() < 0.2 or known is None or known.uid != pod.uid or node_name not in self.nodes:
+            return Refused(status=422, message="by chance", retryable=False)
+        self.see_pod(attrs.evolve(known, node_name=node_name, allocation=annotations, nominated_node_name=""))
+        return Bound()
+
+    async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
+        """Let a pod be terminating from now on, or refuse to."""
+        assert scheduler_name
+        await anyio.lowlevel.checkpoint()
+        known = self.there.get(victim.name)
+        if known is None or known.uid != victim.uid:
+            return True
+        if self.dice.random() < 0.2:
+            return False
+        self.see_pod(attrs.evolve(known, terminating=True))
+        return True
+
+    def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
+        """Leave volumes alone: claims change by themselves here."""
+
+    def release(self, plan: VolumePlan) -> None:
+        """Never happens."""
+
+    async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
+        """Never happens."""
+
+    def scheduled(self, pod: Pod, node_name: str) -> None:
+        """Tell nobody."""
+
+    def unschedulable(self, pod: Pod, message: str, *, hopeless: bool, nominated: str | None) -> None:
+        """Tell nobody."""
+
+    def failed(self, pod: Pod, message: str) -> None:
+        """Tell nobody."""
+
+    async def withdraw(self, uid: str) -> None:
+        """Withdraw nothing."""
+
+    def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
+        """Tell nobody."""
+
+    def displaced(self, pod: Pod) -> None:
+        """Tell nobody."""
+
+    # What the watch shows
+
+    def see_pod(self, seen: Pod) -> None:
+        """Show a pod's new state."""
+        self.there[seen.name] = seen
+        self.sights["pod"].put(Decoded(seen.key, seen.uid, "", seen))
+
+    def lose_pod(self, name: str) -> None:
+        """Show that a pod is gone."""
+        self.sights["pod"].remove(self.there.pop(name).key)
+
+    def see_node(self, seen: Node) -> None:
+        """Show a node's new state."""
+        self.nodes[seen.name] = seen
+        self.sights["node"].put(Decoded(seen.name, seen.uid, "", seen))
+
+    def lose_node(self, name: str) -> None:
+        """Show that a node is gone."""
+        del self.nodes[name]
+        self.sights["node"].remove(name)
+
+    def see_storage(self, key: str, seen: Storage | None) -> None:
+        """Show a storage object's new state, or that it is gone."""
+        if seen is not None:
+            self.storage[key] = seen
+            self.sights["storage"].put(Decoded(key, seen.uid, "", seen))
+        elif self.storage.pop(key, None) is not None:
+            self.sights["storage"].remove(key)
+
+    def new_uid(self) -> str:
+        """Return a uid nobody had."""
+        self.uids += 1
+        return f"uid-{self.uids}"
+
+    # What must hold
+
+    async def settle(self) -> None:
+        """Let everything end that can end, after all backoffs."""
+        for _ in range(40):
+            self.time += BACKOFF
+            self.scheduler.wake()
+            for _ in range(TURNS):
+                await anyio.lowlevel.checkpoint()
+            if not any(self.queue.count(place) for place in (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT)):
+                return
+        raise AssertionError("the queue never comes to rest")
+
+    def sleepers(self) -> list[str]:
+        """Return the pods that have a place and are not tried."""
+        found = []
+        for queued in [waiting for waiting in self.queue._pods.values() if waiting.place is Place.UNSCHEDULABLE]:
+            decision = schedule_pod(self.cluster, queued.pod, PROFILE)
+            if isinstance(decision, Decision):
+                found.append(f"{queued.pod.name}, refused by {sorted(queued.group.plugins)}, fits {decision.node_name}")
+        return found
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    """Run the loop beside the block."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.scheduler.run)
+        yield
+        world.scheduler.stop()

@@ -1,0 +1,75 @@
+"""No wake-up is ever lost: whatever happens, a pod that has a place now does not sleep until its timeout."""
+
+from random import Random
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.volumes import StorageClass
+from tests.builders import node, pod
+from tests.scheduling.happenings import change
+from tests.scheduling.imagined_server import World, running
+from tests.storage import CLASSES, at
+
+
+async def live(seed: int, steps: int) -> list[str]:
+    """Let things happen, some of them in a burst or in the middle of a decision; return who sleeps without need."""
+    dice = Random(seed)
+    world = World(dice)
+    for each in CLASSES:
+        assert isinstance(each, StorageClass)
+        world.see_storage(f"class/{each.name}", each)
+    async with running(world):
+        for step in range(steps):
+            change(dice, world)
+            if dice.random() < 0.3:
+                for _ in range(dice.randint(0, 3)):
+                    await anyio.lowlevel.checkpoint()
+                continue
+            await world.settle()
+            if sleepers := world.sleepers():
+                return [f"seed {seed}, step {step}: {each}" for each in sleepers]
+    return []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_wake_up_is_lost(seed: int) -> None:
+    """After any burst of events, and its backoff, no pod sleeps that has a place."""
+    assert anyio.run(live, seed, 60) == []
+
+
+def zoned(name: str, zone: str) -> Node:
+    """Return a node of four cores in a zone."""
+    return node(name, cpu=4000, labels={HOSTNAME_LABEL: name, ZONE_LABEL: zone})
+
+
+def ours(name: str, *, cpu: int, wants: tuple[str, str], priority: int = 0) -> Pod:
+    """Return a pending pod that insists on a label and asks nobody to leave."""
+    return pod(
+        name, scheduler_name="my-scheduler", cpu=cpu, required_terms=at(*wants), priority=priority, never_preempts=True
+    )
+
+
+async def test_a_promise_wakes_others_once_its_pod_found_another_place() -> None:
+    """What was kept for a pod is free when the pod is placed elsewhere, and who waits for it is told."""
+    world = World(Random(0))
+    async with running(world):
+        world.see_node(zoned("a", ""))
+        world.see_node(zoned("b", "x"))
+        world.see_pod(pod("small", on="b", cpu=1000))
+        promised = ours("promised", cpu=4000, wants=(ZONE_LABEL, "x"), priority=5)
+        world.cluster.nominate("b", Nomination(promised))
+        world.see_pod(promised)
+        world.see_pod(ours("lower", cpu=3000, wants=(HOSTNAME_LABEL, "b")))
+        await world.settle()
+        assert not any(waiting.node_name for waiting in (world.there["promised"], world.there["lower"]))
+        world.see_node(attrs.evolve(zoned("a", "x")))
+        while not world.there["lower"].node_name:
+            await world.settle()
+            assert world.sleepers() == []
+        assert (world.there["promised"].node_name, world.there["lower"].node_name) == ("a", "b")
