@@ -1,179 +1,130 @@
 """
-How many pods per second, end to end, on a real kube-apiserver: N fake nodes, P pods that all wait before the start.
+How many pods per second, end to end, on a real kube-apiserver with imagined nodes: ours beside its peers.
 
-    python -m benchmarks.throughput [--nodes 1000] [--pods 3000] [--peers binding-loop kube-scheduler] [--rounds 1]
+    python -m benchmarks.throughput                          the whole matrix, one round
+    python -m benchmarks.throughput --rounds 3               three; what is there already is not run again
+    python -m benchmarks.throughput --nodes 5000 --workloads mix unlike --contenders ours kube-scheduler
+    python -m benchmarks.throughput --plan [...]             only say what would be run, and about how long it takes
+    python -m benchmarks.throughput --quick                  a sanity check in a minute; its figures mean nothing
+    python -m benchmarks.report                              the table, the bars, the plots
 
-Ours runs as a process of its own, with leader election and events, under the rights of `manifests/rbac.yaml`. Peers
-run on the same control plane, one after the other, each on fresh pods: `binding-loop` only POSTs Bindings, which no
-scheduler can beat; `kube-scheduler` is the real one, without topology and with its client limits lifted. Absolute
-rates belong to the machine, which API server, etcd and this program share; compare within one run.
+The contenders take turns on one control plane: ours as its Deployment runs, with Lease, Events, log, rights and
+admission policies; the bare Binding loop, which no scheduler can beat, under the same identity and policies, and on a
+control plane of its own without policies; the real kube-scheduler without topology and with its client limits lifted;
+and kube-scheduler with an extender that is as good as an extender can be. Absolute rates belong to the machine, which
+API server, etcd and this program share; compare within one label.
 """
 
 import argparse
-import json
-import os
-import statistics
-import sys
-import time
-from collections.abc import Callable
-from contextlib import aclosing
-from functools import partial
+from contextlib import AsyncExitStack
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import attrs
-import yaml
 
-from tests.control_plane.binaries import require
-from tests.control_plane.component import Component
-from tests.control_plane.objects import create_all, create_node, create_pod, node_manifest, pod_manifest
-from tests.control_plane.server import ControlPlane, free_port, run_control_plane
+from benchmarks import report
+from benchmarks.contest import records
+from benchmarks.contest.arena import Arena, run_arena
+from benchmarks.contest.contenders import CONTENDERS
+from benchmarks.contest.matrix import SIZES, cells, estimate
+from benchmarks.contest.observer import DisturbedError
+from benchmarks.contest.records import Cell, Record
+from benchmarks.contest.run import measure
+from benchmarks.contest.workloads import WORKLOADS
 
-ROOT: Final = Path(__file__).parent.parent
-SIZES: Final = (1, 4, 1, 8, 1, 4, 1, 16)
-LONGEST_START: Final = 60.0  # seconds until the first bind
-LONGEST_PAUSE: Final = 10.0  # seconds without a bind after which a contender is taken to have no place for the rest
-PODS: Final = "/api/v1/namespaces/default/pods"
-
-
-@attrs.frozen
-class Result:
-    """
-    What one contender did.
-
-    Attributes:
-        bound: how many pods; fewer than asked for if it did not finish.
-        seconds: from the first to the last bind, as a watch sees them.
-        cpu: its own CPU seconds in between.
-    """
-
-    contender: str
-    bound: int
-    seconds: float
-    cpu: float
-
-    @property
-    def rate(self) -> float:
-        """Pods per second."""
-        return self.bound / self.seconds if self.seconds else 0.0
+TRIES: Final = 3
+QUICK_NODES: Final = 200
+QUICK_PODS: Final = 300
+QUICK_WORKLOADS: Final = ("mix", "spread-hostname")
 
 
-async def main(arguments: argparse.Namespace) -> None:
-    """Measure every contender in turn and print a table."""
-    wanted, there = arguments.pods * sum(SIZES) / len(SIZES), arguments.nodes * max(SIZES)
-    if wanted > 0.9 * there:
-        raise SystemExit(f"{arguments.pods} pods ask for {wanted:.0f} of {there} devices: ask for more --nodes")
-    async with run_control_plane() as plane:
-        await _prepare(plane, arguments.nodes)
-        results: dict[str, list[Result]] = {}
-        contenders = {"ours": _ours, "binding-loop": _binding_loop, "kube-scheduler": _kube_scheduler}
-        for _ in range(arguments.rounds):
-            for name in ("ours", *arguments.peers):
-                component = await contenders[name](plane)
-                result = await _measure(plane, name, component, arguments.pods)
-                results.setdefault(name, []).append(result)
-                print(f"  {name}: {result.bound} pods in {result.seconds:.2f} s", flush=True)
-    _print_table(results, arguments)
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What to run, and where the records go."""
+
+    cells: list[Cell]
+    pods: int
+    label: str
+    file: Path
 
 
-async def _prepare(plane: ControlPlane, nodes: int) -> None:
-    for manifest in yaml.safe_load_all((ROOT / "manifests/rbac.yaml").read_text()):
-        await plane.admin.apply(manifest, namespace=manifest["metadata"].get("namespace", "default"))
-    plane.kubeconfig(plane.folder / "ours", token=await plane.token_for("kube-system", "my-scheduler"))
-    plane.kubeconfig(plane.folder / "admin")
-    zones = ({"topology.kubernetes.io/zone": f"zone-{i % 3}"} for i in range(nodes))
-    manifests = (node_manifest(f"node-{i:05d}", "trn1.32xlarge", labels=zone) for i, zone in enumerate(zones))
-    await create_all(partial(create_node, plane.admin), manifests)
-    print(f"{nodes} nodes are there", flush=True)
+async def main(plan: Plan) -> None:
+    """Run what is missing, one control plane (or two) for each number of nodes."""
+    for nodes, group in groupby(plan.cells, key=lambda cell: cell.nodes):
+        await _with_nodes(nodes, list(group), plan)
+    report.show(records.of_label(records.read(plan.file), plan.label), plan.file.parent)
 
 
-async def _measure(plane: ControlPlane, name: str, component: Component, pods: int) -> Result:
-    """Create the pods, start the contender, watch until all are bound, and clear up."""
-    manifests = (
-        pod_manifest(f"{name}-{i:05d}", neuron=SIZES[i % len(SIZES)], requests={"cpu": "1", "memory": "1Gi"})
-        for i in range(pods)
+async def _with_nodes(nodes: int, wanted: list[Cell], plan: Plan) -> None:
+    async with AsyncExitStack() as stack:
+        arenas: dict[bool, Arena] = {}
+        for policies in sorted({CONTENDERS[cell.contender].policies for cell in wanted}, reverse=True):
+            arenas[policies] = await stack.enter_async_context(run_arena(nodes=nodes, policies=policies))
+        for workload, group in groupby(wanted, key=lambda cell: cell.workload):
+            for cell in group:
+                await _run(arenas[CONTENDERS[cell.contender].policies], cell, plan)
+            if WORKLOADS[workload].filled:
+                for arena in arenas.values():
+                    await arena.empty()
+
+
+async def _run(arena: Arena, cell: Cell, plan: Plan) -> None:
+    """Make one run, again if it was disturbed, and keep what it showed."""
+    for _ in range(TRIES):
+        try:
+            record = await measure(arena, cell, pods=plan.pods, label=plan.label)
+        except* DisturbedError as disturbed:
+            print(f"  {cell.workload} {cell.contender}: {disturbed.exceptions}; once more", flush=True)
+        else:
+            records.append(record, plan.file)
+            print(_line(record), flush=True)
+            return
+    raise SystemExit(f"{cell} was disturbed {TRIES} times; wait until the machine is quiet, and go on then")
+
+
+def _line(record: Record) -> str:
+    cell = record.cell
+    short = "" if record.complete else f"  ONLY {record.bound} OF {record.pods}"
+    lost = f"  {record.events_lost} EVENTS LOST" if record.events_lost else ""
+    return (
+        f"  {cell.nodes:>6} {cell.workload:16}{cell.contender:30}{record.rate:>7.0f} pods/s"
+        f"{record.cpu_per_pod:>8.2f} ms{record.peak_bytes >> 20:>6} MiB{short}{lost}"
     )
-    await create_all(partial(create_pod, plane.admin), manifests)
-    version = (await plane.admin.get(PODS, limit=1))["metadata"]["resourceVersion"]
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(component.start)
-            result = await _watch_binds(plane, name, lambda: component.pid, pods=pods, version=version)
-    finally:
-        await component.stop()
-        await plane.admin.delete(PODS, gracePeriodSeconds=0)
-        await plane.admin.delete("/apis/events.k8s.io/v1/namespaces/default/events")
-    return result
 
 
-async def _watch_binds(plane: ControlPlane, name: str, pid: Callable[[], int], *, pods: int, version: str) -> Result:
-    """Count pods as they appear among those that have a node."""
-    bound, first, last, cpu_before = set[str](), 0.0, 0.0, 0.0
-    while len(bound) < pods:
-        with anyio.move_on_after(LONGEST_PAUSE if bound else LONGEST_START) as patience:
-            async with aclosing(plane.admin.watch(PODS, version, fieldSelector="spec.nodeName!=")) as events:
-                async for _, pod in events:
-                    bound.add(pod["metadata"]["name"])
-                    version, last = pod["metadata"]["resourceVersion"], time.perf_counter()
-                    patience.deadline = anyio.current_time() + LONGEST_PAUSE
-                    if len(bound) == 1:
-                        first, cpu_before = last, _cpu_seconds(pid())
-                    if len(bound) == pods:
-                        break
-        if patience.cancelled_caught:
-            break  # it has bound what it can
-    return Result(name, len(bound), last - first, _cpu_seconds(pid()) - cpu_before)
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--workloads", nargs="+", default=(), choices=WORKLOADS, metavar="NAME")
+    parser.add_argument("--contenders", nargs="+", default=(), choices=CONTENDERS, metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--pods", type=int, default=3_000)
+    parser.add_argument("--label", help="what is measured; only runs of one label are compared (default: the commit)")
+    parser.add_argument("--file", type=Path, default=records.RECORDS)
+    parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    return parser.parse_args()
 
 
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-async def _ours(plane: ControlPlane) -> Component:
-    port = free_port()
-    argv = [sys.executable, "-m", "neuron_scheduler", "run", "--kubeconfig", str(plane.folder / "ours")]
-    argv += ["--bind-address", "127.0.0.1", "--port", str(port)]
-    return Component("ours", argv, f"http://127.0.0.1:{port}/readyz", plane.folder / "ours.log")
-
-
-async def _binding_loop(plane: ControlPlane) -> Component:
-    port = free_port()
-    argv = [sys.executable, "-m", "benchmarks.binding_loop", str(plane.folder / "ours"), str(port)]
-    return Component("binding-loop", argv, f"http://127.0.0.1:{port}/readyz", plane.folder / "binding-loop.log")
-
-
-async def _kube_scheduler(plane: ControlPlane) -> Component:
-    port = free_port()
-    config: dict[str, Any] = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(plane.folder / "admin"), "qps": 100_000, "burst": 100_000},
-        "leaderElection": {"leaderElect": False},
-        "profiles": [{"schedulerName": "my-scheduler"}],
-    }
-    path = plane.folder / "kube-scheduler.json"
-    path.write_text(json.dumps(config))
-    argv = [str(require("kube-scheduler")), f"--config={path}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
-    return Component("kube-scheduler", argv, f"https://127.0.0.1:{port}/healthz", plane.folder / "kube-scheduler.log")
-
-
-def _print_table(results: dict[str, list[Result]], arguments: argparse.Namespace) -> None:
-    ours = statistics.median(result.rate for result in results["ours"])
-    print(f"\n{arguments.nodes} nodes, {arguments.pods} pods of 1/4/8/16 devices, median of {arguments.rounds} run(s)")
-    print(f"{'':16}{'pods/s':>8}{'ours is':>9}{'CPU ms/pod':>12}   every run, pods/s")
-    for name, runs in results.items():
-        rate = statistics.median(run.rate for run in runs)
-        cpu = statistics.median(run.cpu / max(run.bound, 1) * 1e3 for run in runs)
-        every = " ".join(f"{run.rate:.0f}" + ("" if run.bound == arguments.pods else "!") for run in runs)
-        print(f"{name:16}{rate:>8.0f}{ours / rate if rate else 0:>8.2f}x{cpu:>12.2f}   {every}")
+def _plan(arguments: argparse.Namespace) -> Plan:
+    nodes, workloads, pods, file = arguments.nodes, arguments.workloads, arguments.pods, arguments.file
+    if arguments.quick:
+        nodes, pods, workloads = [QUICK_NODES], QUICK_PODS, workloads or QUICK_WORKLOADS
+        file = file.parent / "quick" / file.name
+        file.unlink(missing_ok=True)
+    wanted = cells(nodes=nodes, rounds=arguments.rounds, workloads=workloads, contenders=arguments.contenders)
+    label = arguments.label or records.commit()
+    return Plan(cells=list(records.missing(wanted, records.read(file), label)), pods=pods, label=label, file=file)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--pods", type=int, default=3_000)
-    parser.add_argument("--peers", nargs="*", default=[], choices=("binding-loop", "kube-scheduler"))
-    parser.add_argument("--rounds", type=int, default=1)
-    anyio.run(main, parser.parse_args(), backend_options={"use_uvloop": True})
+    _arguments = _parse()
+    _what = _plan(_arguments)
+    print(
+        f"{_what.label}: {len(_what.cells)} runs, about {estimate(_what.cells, _what.pods) / 60:.0f} minutes",
+        flush=True,
+    )
+    if not _arguments.plan:
+        anyio.run(main, _what, backend_options={"use_uvloop": True})

@@ -66,7 +66,7 @@ def build_missing(names: list[str] | tuple[str, ...]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with _only_one(folder / ".lock"):
         missing = [name for name in names if find(name) is None]
-        environment = _go_environment() if missing else {}
+        environment = go_environment() if missing else {}
         for position, name in enumerate(missing, start=1):
             _build(BINARIES[name], folder, environment, title=f"building {name} ({position} of {len(missing)})")
 
@@ -79,7 +79,7 @@ def _build(binary: Binary, folder: Path, environment: Mapping[str, str], *, titl
     partial.replace(folder / binary.name)
 
 
-def _go_environment() -> dict[str, str]:
+def go_environment() -> dict[str, str]:
     """Return the environment to build in; its GO is the compiler."""
     rules = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
     environment = os.environ | rules

@@ -1,0 +1,169 @@
+"""
+Who binds pods: how each contender is started, and what it has used when it is done.
+
+Each is a process (or two) of its own with the settings that suit it best: unlimited client rates, no leader election
+where nobody asks for it. Ours runs as its Deployment does: under its ServiceAccount, with Lease, Events and log.
+"""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import attrs
+
+from benchmarks.contest.arena import Arena, cpu_seconds, peak_bytes
+from benchmarks.contest.workloads import EVERYWHERE, WITH_EXTENDER, Workload
+from tests.control_plane.binaries import cache_root, require
+from tests.control_plane.build import go_environment
+from tests.control_plane.component import Component
+from tests.control_plane.objects import NEURON
+from tests.control_plane.server import free_port
+
+EXTENDER: Final = Path(__file__).parent / "extender"
+DROPPED: Final = re.compile(r"^neuron_scheduler_events_dropped_total (\S+)$", re.MULTILINE)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Contender:
+    """
+    The processes of one contender for one run.
+
+    Attributes:
+        metrics: URL that tells how many Events were dropped; empty if nothing does.
+        events: whether it writes Events.
+    """
+
+    components: tuple[Component, ...]
+    metrics: str = ""
+    events: bool = True
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run its processes until the block is left."""
+        async with AsyncExitStack() as stack:
+            for component in self.components:
+                stack.push_async_callback(component.stop)
+            for component in self.components:
+                await component.start()
+            yield
+
+    def cpu_seconds(self) -> float:
+        """Return what all its processes have used so far."""
+        return sum(cpu_seconds(component.pid) for component in self.components)
+
+    def peak_bytes(self) -> int:
+        """Return the largest resident sets of its processes, added up."""
+        return sum(peak_bytes(component.pid) for component in self.components)
+
+    async def events_dropped(self) -> int | None:
+        """Return how many Events it gave up; None if it does not say."""
+        if not self.metrics:
+            return None
+        async with aiohttp.request("GET", self.metrics) as answer:
+            found = DROPPED.search(await answer.text())
+        return int(float(found[1])) if found else None
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """
+    A contender in the matrix.
+
+    Attributes:
+        make: returns it for one run.
+        policies: whether it meets the admission policies.
+        workloads: by name those it takes part in; None for all.
+    """
+
+    make: Callable[[Arena, Workload], Contender]
+    policies: bool = True
+    workloads: tuple[str, ...] | None = None
+
+    def takes(self, workload: str) -> bool:
+        """Tell whether it takes part in a workload."""
+        return self.workloads is None or workload in self.workloads
+
+
+def _ours(arena: Arena, _workload: Workload) -> Contender:
+    port = free_port()
+    argv = [sys.executable, "-m", "neuron_scheduler", "run", "--kubeconfig", str(arena.account)]
+    argv += ["--bind-address", "127.0.0.1", "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    component = Component("ours", argv, f"{url}/readyz", arena.plane.folder / "ours.log")
+    return Contender(components=(component,), metrics=f"{url}/metrics")
+
+
+def _binding_loop(arena: Arena, _workload: Workload) -> Contender:
+    port = free_port()
+    argv = [sys.executable, "-m", "benchmarks.contest.binding_loop", str(arena.account), str(port)]
+    component = Component(
+        "binding-loop", argv, f"http://127.0.0.1:{port}/readyz", arena.plane.folder / "binding-loop.log"
+    )
+    return Contender(components=(component,), events=False)
+
+
+def _kube_scheduler(arena: Arena, workload: Workload) -> Contender:
+    return Contender(components=(_kube_scheduler_process(arena, workload, {}),))
+
+
+def _with_extender(arena: Arena, workload: Workload) -> Contender:
+    port, plane = free_port(), arena.plane
+    listen = f"127.0.0.1:{port}"
+    argv = [str(extender_program()), listen, plane.server, str(plane.ca_file), str(arena.extender_token)]
+    extender = Component("extender", argv, f"http://{listen}/healthz", plane.folder / "extender.log")
+    said = {
+        "urlPrefix": f"http://{listen}",
+        "filterVerb": "filter",
+        "bindVerb": "bind",
+        "nodeCacheCapable": True,
+        "managedResources": [{"name": NEURON}],
+    }
+    return Contender(components=(extender, _kube_scheduler_process(arena, workload, {"extenders": [said]})))
+
+
+def _kube_scheduler_process(arena: Arena, workload: Workload, fields: Mapping[str, Any]) -> Component:
+    port = free_port()
+    profile: dict[str, Any] = {"schedulerName": "my-scheduler"}
+    if workload.packed:
+        strategy = {"type": "MostAllocated", "resources": [{"name": NEURON, "weight": 1}]}
+        profile["pluginConfig"] = [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(arena.admin), "qps": 100_000, "burst": 100_000},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [profile],
+        **fields,
+    }
+    path = arena.plane.folder / "kube-scheduler.json"
+    path.write_text(json.dumps(config))
+    argv = [str(require("kube-scheduler")), f"--config={path}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
+    log = arena.plane.folder / "kube-scheduler.log"
+    return Component("kube-scheduler", argv, f"https://127.0.0.1:{port}/healthz", log)
+
+
+def extender_program() -> Path:
+    """Return the compiled extender; compiling it takes seconds, once for each version of its source."""
+    source = b"".join(file.read_bytes() for file in sorted(EXTENDER.iterdir()))
+    program = cache_root() / "benchmarks" / f"extender-{hashlib.sha256(source).hexdigest()[:12]}"
+    if not program.exists():
+        environment = go_environment()
+        command = [environment["GO"], "build", "-trimpath", "-buildvcs=false", "-o", str(program), "."]
+        subprocess.run(command, cwd=EXTENDER, env=environment, check=True)
+    return program
+
+
+CONTENDERS: Final[Mapping[str, Kind]] = {
+    "ours": Kind(make=_ours),
+    "binding-loop": Kind(make=_binding_loop, workloads=EVERYWHERE),
+    "binding-loop without policies": Kind(make=_binding_loop, policies=False, workloads=EVERYWHERE),
+    "kube-scheduler": Kind(make=_kube_scheduler),
+    "kube-scheduler with extender": Kind(make=_with_extender, workloads=WITH_EXTENDER),
+}

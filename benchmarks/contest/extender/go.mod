@@ -1,0 +1,3 @@
+module neuron-scheduler/benchmarks/extender
+
+go 1.26

@@ -1,0 +1,111 @@
+"""
+See when each pod gets its node, at as little cost as the API server and this process can have it.
+
+A watch of metadata only, in protobuf, of pods that have a node; frames are counted and names cut out, nothing is
+decoded. The contenders share the machine with us.
+"""
+
+import re
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import aiohttp
+import anyio
+import attrs
+
+from tests.control_plane.server import ADMIN, ControlPlane
+
+ACCEPT: Final = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+ADDED: Final = b"\n\x05ADDED"  # field 1 of a WatchEvent: the pod is new among those with a node, so it was bound
+ERROR: Final = b"\n\x05ERROR"
+PREFIX: Final = 4  # bytes before each frame, its length
+NAME: Final = re.compile(rb"run-[0-9]{6}")
+PATH: Final = "/api/v1/namespaces/default/pods?watch=1&fieldSelector=spec.nodeName!%3D&resourceVersion="
+
+
+class DisturbedError(RuntimeError):
+    """
+    The run cannot be judged, because the API server hung up on the observer.
+
+    It does so where etcd, for want of CPU, takes its own leader for lost: the machine has other things to do.
+    """
+
+
+@attrs.define(eq=False, kw_only=True)
+class Observer:
+    """
+    Notes when pods are bound.
+
+    Attributes:
+        plane: where.
+        on_first: called at the first bind.
+        bound: by name, the `time.perf_counter()` of each bind.
+        last: of the latest.
+    """
+
+    plane: ControlPlane
+    on_first: Callable[[], None]
+    bound: dict[str, float] = attrs.field(factory=dict, init=False)
+    last: float = attrs.field(default=0.0, init=False)
+    _wanted: int = attrs.field(default=0, init=False)
+    _there: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _rest: bytes = attrs.field(default=b"", init=False)
+
+    async def run(self, version: str) -> None:
+        """
+        Watch from that resource version on until cancelled.
+
+        Raises:
+            DisturbedError: the watch ended.
+        """
+        trust = ssl.create_default_context(cafile=self.plane.ca_file)
+        headers = {"Authorization": f"Bearer {ADMIN.token}", "Accept": ACCEPT}
+        timeout = aiohttp.ClientTimeout(total=None)
+        connector = aiohttp.TCPConnector(ssl=trust)
+        async with (
+            aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session,
+            session.get(self.plane.server + PATH + version) as response,
+        ):
+            response.raise_for_status()
+            async for chunk in response.content.iter_any():
+                self._take(chunk, time.perf_counter())
+        raise DisturbedError(f"the watch of bound pods ended early, after {len(self.bound)} pods")
+
+    async def wait_for(self, count: int, *, start: float, pause: float) -> bool:
+        """Return True when so many are bound, False after `start` seconds without any or `pause` without a further."""
+        self._wanted, self._there = count, anyio.Event()
+        while len(self.bound) < count:
+            known = len(self.bound)
+            with anyio.move_on_after(pause if known else start):
+                await self._there.wait()
+            if len(self.bound) == known:
+                return False
+        return True
+
+    def _take(self, chunk: bytes, now: float) -> None:
+        """Count what has arrived."""
+        had = len(self.bound)
+        for frame in self._frames(chunk):
+            if frame.startswith(ADDED) and (found := NAME.search(frame)):
+                self.bound.setdefault(found[0].decode(), now)
+            elif frame.startswith(ERROR):
+                raise DisturbedError(f"the watch of bound pods failed: {frame!r}")
+        if len(self.bound) > had:
+            self.last = now
+            if not had:
+                self.on_first()
+        if len(self.bound) >= self._wanted:
+            self._there.set()
+
+    def _frames(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the whole frames; what is left waits for more."""
+        data, at = self._rest + chunk, 0
+        while len(data) - at >= PREFIX:
+            end = at + PREFIX + int.from_bytes(data[at : at + PREFIX])
+            if end > len(data):
+                break
+            yield data[at + PREFIX : end]
+            at = end
+        self._rest = data[at:]

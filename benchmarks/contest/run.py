@@ -1,0 +1,172 @@
+"""
+One run: the pods of a workload, one contender, and what could be seen of it.
+
+Pods wait before the contender starts, so that its own start is its warm-up; only paced pods come later. Refuses to
+interpret: a run that did not finish is recorded like any other.
+"""
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Final
+
+import anyio
+import anyio.abc
+import attrs
+
+from benchmarks.contest import records
+from benchmarks.contest.arena import EVENTS, PODS, Arena
+from benchmarks.contest.contenders import CONTENDERS, Contender
+from benchmarks.contest.observer import Observer
+from benchmarks.contest.workloads import WORKLOADS, Workload, node, pod_name
+from tests.control_plane.objects import create_pod
+
+LONGEST_START: Final = 90.0  # seconds until the first bind
+LONGEST_PAUSE: Final = 15.0  # seconds without a bind after which a contender is taken to have no place for the rest
+EVENTS_SETTLED: Final = 1.0  # seconds without another Event after which all are taken to be written
+LONGEST_EVENTS: Final = 60.0
+PACE: Final = 100.0  # pods per second where they arrive one by one
+CHURN: Final = 100.0  # bound pods deleted per second where there is churn
+CHURN_NODE: Final = 99_999  # the number of the node that comes and goes, once a second
+
+
+@attrs.define(eq=False)
+class _Gauge:
+    """The CPU that has been used when something happens: by the contender, and by the servers."""
+
+    arena: Arena
+    contender: Contender
+    first: tuple[float, float] = attrs.field(default=(0.0, 0.0), init=False)
+
+    def now(self) -> tuple[float, float]:
+        return self.contender.cpu_seconds(), self.arena.server_cpu()
+
+    def begin(self) -> None:
+        self.first = self.now()
+
+    def used(self) -> tuple[float, float]:
+        """Return what was used since the first bind."""
+        own, servers = self.now()
+        return own - self.first[0], servers - self.first[1]
+
+
+async def measure(arena: Arena, cell: records.Cell, *, pods: int, label: str) -> records.Record:
+    """Let one contender bind one workload, and return what was seen; the arena is left clear."""
+    workload = WORKLOADS[cell.workload]
+    contender = CONTENDERS[cell.contender].make(arena, workload)
+    if workload.filled:
+        await arena.fill(cell.nodes)
+    version = await arena.create_pods(() if workload.paced else workload.manifests(pods))
+    gauge = _Gauge(arena, contender)
+    observer = Observer(plane=arena.plane, on_first=gauge.begin)
+    try:
+        async with _watching(observer, version), contender.running():
+            latencies = await _contest(arena, workload, observer, pods)
+            bind_cpu, server_cpu = gauge.used()
+            event_seconds = await _last_event(arena, observer) if contender.events else None
+            return records.Record(
+                cell=cell,
+                label=label,
+                when=records.now(),
+                pods=workload.bindable(pods),
+                bound=len(observer.bound),
+                bind_seconds=observer.last - min(observer.bound.values(), default=observer.last),
+                event_seconds=event_seconds,
+                events=await _reasons(arena),
+                events_dropped=await contender.events_dropped(),
+                cpu_seconds=gauge.used()[0],
+                cpu_bind_seconds=bind_cpu,
+                server_cpu_seconds=server_cpu,
+                peak_bytes=contender.peak_bytes(),
+                latencies=latencies,
+                machine=records.machine(),
+            )
+    finally:
+        await arena.clear()
+
+
+async def _contest(arena: Arena, workload: Workload, observer: Observer, pods: int) -> tuple[float, ...]:
+    """Return when all is bound that will be; the latencies of paced pods, nothing for others."""
+    if workload.paced:
+        return await _paced(arena, workload, observer, pods)
+    async with anyio.create_task_group() as tasks:
+        if workload.churn:
+            tasks.start_soon(_delete_bound, arena, observer)
+            tasks.start_soon(_toggle_node, arena)
+        await observer.wait_for(workload.bindable(pods), start=LONGEST_START, pause=LONGEST_PAUSE)
+        tasks.cancel_scope.cancel()
+    return ()
+
+
+async def _paced(arena: Arena, workload: Workload, observer: Observer, pods: int) -> tuple[float, ...]:
+    """Create pods at a fixed rate; the first, which shows that the contender is at work, does not count."""
+    created: dict[str, float] = {}
+    manifests = workload.manifests(pods)
+    await create_pod(arena.api, next(manifests))
+    await observer.wait_for(1, start=LONGEST_START, pause=LONGEST_PAUSE)
+
+    async def create(number: int, begin: float) -> None:
+        await anyio.sleep_until(begin + number / PACE)
+        created[pod_name(number)] = time.perf_counter()
+        await create_pod(arena.api, workload.pod(number))
+
+    begin = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        for number in range(1, workload.count(pods)):
+            tasks.start_soon(create, number, begin)
+    await observer.wait_for(workload.count(pods), start=LONGEST_START, pause=LONGEST_PAUSE)
+    return tuple(round(observer.bound[name] - at, 6) for name, at in created.items() if name in observer.bound)
+
+
+async def _delete_bound(arena: Arena, observer: Observer) -> None:
+    """Delete bound pods, the longest bound first, at a fixed rate until cancelled."""
+    deleted = 0
+    while True:
+        await anyio.sleep(1 / CHURN)
+        if deleted < len(observer.bound):
+            name = next(islice(observer.bound, deleted, None))
+            deleted += 1
+            await arena.api.delete(f"{PODS}/{name}")
+
+
+async def _toggle_node(arena: Arena) -> None:
+    """Let a node come and go until cancelled; in the end it is gone."""
+    manifest = node(CHURN_NODE)
+    path = f"/api/v1/nodes/{manifest['metadata']['name']}"
+    try:
+        while True:
+            await arena.api.post("/api/v1/nodes", manifest)
+            await anyio.sleep(0.5)
+            await arena.api.delete(path)
+            await anyio.sleep(0.5)
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+            await arena.api.request("DELETE", path)
+
+
+async def _last_event(arena: Arena, observer: Observer) -> float:
+    """Wait until no further Event comes; return the seconds from the first bind to the last Event, or bind."""
+    first = min(observer.bound.values(), default=observer.last)
+    count, at = await arena.event_count(), observer.last
+    with anyio.move_on_after(LONGEST_EVENTS):
+        while (now := time.perf_counter()) - at < EVENTS_SETTLED or count < len(observer.bound):
+            await anyio.sleep(0.05)
+            found = await arena.event_count()
+            if found != count:
+                count, at = found, now
+    return at - first
+
+
+async def _reasons(arena: Arena) -> dict[str, int]:
+    listing = await arena.api.get(EVENTS)
+    return dict(Counter(event["reason"] for event in listing["items"]))
+
+
+@asynccontextmanager
+async def _watching(observer: Observer, version: str) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(observer.run, version)
+        yield
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,137 @@
+"""
+What the runs of `benchmarks.throughput` showed: medians, ratios, and whether the promises are kept.
+
+    python -m benchmarks.report [--label L] [--file F]
+
+Prints a page and writes it, with its plots, beside the records: `throughput.md`, `throughput-*.svg`. A run that is
+marked with `!` did not bind all pods.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.contest import records
+from benchmarks.contest.bars import BARE_LOOP, EXTENDER, KUBE_SCHEDULER, LOOP, OURS, Bar, Figures, bars, ratio
+from benchmarks.contest.plots import bar_chart
+from benchmarks.contest.records import Record
+from benchmarks.contest.workloads import WORKLOADS
+
+CONTENDERS: Final = (OURS, LOOP, BARE_LOOP, KUBE_SCHEDULER, EXTENDER)
+COLUMNS: Final = ("", "pods/s", "ours is", "to last Event", "CPU ms/pod", "servers ms/pod", "peak MiB", "every run")
+
+
+def show(found: Sequence[Record], folder: Path) -> None:
+    """Print the page and write it with its plots into the folder."""
+    page = "\n".join(_page(found))
+    print(page)
+    (folder / "throughput.md").write_text(page + "\n")
+    for name, picture in _plots(Figures(tuple(found))):
+        (folder / f"throughput-{name}.svg").write_text(picture)
+
+
+def _page(found: Sequence[Record]) -> Iterator[str]:
+    if not found:
+        yield "There are no records."
+        return
+    figures, last = Figures(tuple(found)), found[-1]
+    yield f"# Throughput of {last.label}\n"
+    machine = last.machine
+    yield (
+        f"{machine['cpu']}, {machine['cores']} cores shared by etcd, kube-apiserver, the contender and the measuring; "
+        f"{machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}, "
+        f"Kubernetes {machine['kubernetes']}, {last.when[:10]}. "
+        "Medians; `!` marks a run that did not bind all pods. Pods per second are from the first to the last bind; "
+        "CPU is the contender's own, Events included."
+    )
+    yield "\n## Promises\n"
+    yield from _table(("", "measured", "wanted", ""), map(_bar_row, bars(found)))
+    for nodes, workload in figures.cells():
+        runs = figures.runs(nodes, workload, OURS) or figures.records
+        yield f"\n## {nodes:,} nodes, {runs[0].pods:,} pods: {WORKLOADS[workload].title}\n"
+        rows = [_row(figures, nodes, workload, each) for each in CONTENDERS if figures.runs(nodes, workload, each)]
+        yield from _table(COLUMNS if workload != "paced" else ("", "p50 ms", "p99 ms", "CPU ms/pod"), rows)
+
+
+def _bar_row(bar: Bar) -> tuple[str, ...]:
+    measured = "-" if bar.value is None else f"{bar.value:.2f}{bar.unit}"
+    verdict = {None: "not measured", True: "met", False: "**not met**"}[bar.met]
+    return bar.promise, measured, f"{'<=' if bar.at_most else '>='} {bar.wanted:g}{bar.unit}", verdict
+
+
+def _row(figures: Figures, nodes: int, workload: str, contender: str) -> tuple[str, ...]:
+    runs = figures.runs(nodes, workload, contender)
+    cpu = figures.median(nodes, workload, contender, lambda record: record.cpu_per_pod)
+    if workload == "paced":
+        return contender, _latency(runs, 0.50), _latency(runs, 0.99), f"{cpu:.2f}"
+    times = ratio(figures.rate(nodes, workload), figures.rate(nodes, workload, contender))
+    told = figures.median(nodes, workload, contender, lambda record: record.told_rate)
+    servers = figures.median(
+        nodes, workload, contender, lambda record: record.server_cpu_seconds * 1e3 / max(record.bound, 1)
+    )
+    peak = figures.median(nodes, workload, contender, lambda record: record.peak_bytes / 2**20)
+    return (
+        contender,
+        f"{figures.rate(nodes, workload, contender):.0f}",
+        f"{times:.2f}x" if times else "-",
+        f"{told:.0f}" if told else "-",
+        f"{cpu:.2f}",
+        f"{servers:.2f}",
+        f"{peak:.0f}",
+        " ".join(f"{run.rate:.0f}{'' if run.complete else '!'}" for run in runs),
+    )
+
+
+def _latency(runs: Iterable[Record], share: float) -> str:
+    """Return a percentile over the pods of all runs, in milliseconds."""
+    latencies = sorted(latency for run in runs for latency in run.latencies)
+    return f"{percentile(latencies, share) * 1e3:.1f}" if latencies else "-"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the smallest of the sorted values that so large a share of them does not exceed."""
+    return values[max(0, -(-len(values) * round(share * 1_000) // 1_000) - 1)]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield a Markdown table whose source is readable, too."""
+    rows = [head, *rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    for number, row in enumerate(rows):
+        cells = (
+            text.ljust(width) if not at else text.rjust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield f"| {' | '.join(cells)} |"
+        if not number:
+            rules = ("-" * width if not at else "-" * (max(width, 2) - 1) + ":" for at, width in enumerate(widths))
+            yield f"| {' | '.join(rules)} |"
+
+
+def _plots(figures: Figures) -> Iterator[tuple[str, str]]:
+    """Yield (name, SVG)."""
+    cells = [cell for cell in figures.cells() if cell[1] != "paced"]
+    most = max((nodes for nodes, _ in cells), default=0)
+    nodes = 5_000 if any(count == 5_000 for count, _ in cells) else most
+    by_workload = {
+        WORKLOADS[workload].title: {each: figures.rate(count, workload, each) for each in (OURS, KUBE_SCHEDULER)}
+        for count, workload in cells
+        if count == nodes
+    }
+    subtitle = f"pods bound per second, {nodes:,} nodes, median"
+    yield "workloads", bar_chart("The pods that are slow elsewhere", subtitle, (OURS, KUBE_SCHEDULER), by_workload)
+    by_nodes = {
+        f"{count:,} nodes": {each: figures.rate(count, workload, each) for each in CONTENDERS}
+        for count, workload in cells
+        if workload == "mix"
+    }
+    yield "nodes", bar_chart("Cost by number of nodes", "pods bound per second, 1/4/8/16 devices", CONTENDERS, by_nodes)
+
+
+if __name__ == "__main__":
+    _parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    _parser.add_argument("--label", help="default: the one measured last")
+    _parser.add_argument("--file", type=Path, default=records.RECORDS)
+    _arguments = _parser.parse_args()
+    show(records.of_label(records.read(_arguments.file), _arguments.label), _arguments.file.parent)

@@ -1,0 +1,43 @@
+"""The observer counts frames of a protobuf watch, however the bytes arrive."""
+
+import pytest
+
+from benchmarks.contest.observer import DisturbedError, Observer
+from tests.control_plane.server import ControlPlane
+
+
+def frame(kind: bytes, name: bytes) -> bytes:
+    """Return an event as the API server frames it: a length, the kind as field 1, then the object."""
+    event = b"\n" + bytes([len(kind)]) + kind + b"\x12\x10k8s\x00\n\x0c" + name + b"\x1a\x00"
+    return len(event).to_bytes(4) + event
+
+
+@pytest.fixture
+def observer(tmp_path: object) -> Observer:
+    """Return an observer that has not seen anything."""
+    return Observer(plane=ControlPlane(tmp_path), on_first=lambda: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_binds_are_counted_once_in_whatever_pieces_they_come(observer: Observer, size: int) -> None:
+    """Only pods that are new among the bound ones count, and each once."""
+    events = [(b"ADDED", b"run-000001"), (b"MODIFIED", b"run-000002"), (b"ADDED", b"run-000003")]
+    events += [(b"DELETED", b"run-000001"), (b"ADDED", b"run-000003")]
+    stream = b"".join(frame(*event) for event in events)
+    for at in range(0, len(stream), size):
+        observer._take(stream[at : at + size], 5.0)
+    assert observer.bound == {"run-000001": 5.0, "run-000003": 5.0}
+
+
+def test_the_time_of_a_bind_is_the_first(observer: Observer) -> None:
+    """And the last bind is the last new one."""
+    observer._take(frame(b"ADDED", b"run-000001"), 1.0)
+    observer._take(frame(b"ADDED", b"run-000002"), 2.0)
+    observer._take(frame(b"MODIFIED", b"run-000001"), 3.0)
+    assert (observer.bound["run-000001"], observer.last) == (1.0, 2.0)
+
+
+def test_the_end_of_a_watch_is_no_silence(observer: Observer) -> None:
+    """An ERROR event fails the run."""
+    with pytest.raises(DisturbedError, match="watch of bound pods failed"):
+        observer._take(frame(b"ERROR", b""), 1.0)

@@ -1,0 +1,44 @@
+"""The page names what was measured, and its plots are well-formed."""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from benchmarks import report
+from benchmarks.contest.plots import bar_chart
+from tests.benchmarks.runs import run
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "expected"), [(1, 0.99, 0), (2, 0.5, 0), (100, 0.5, 49), (100, 0.99, 98), (1_000, 0.99, 989)]
+)
+def test_a_percentile_is_a_value_that_occurred(count: int, share: float, expected: int) -> None:
+    """The nearest rank, without interpolation."""
+    assert report.percentile(list(map(float, range(count))), share) == expected
+
+
+def test_a_page_and_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each run is listed, an incomplete one is marked, and ratios are of medians."""
+    records = [
+        run(rate=1_000),
+        run(number=1, rate=800, bound=2_400, bind_seconds=3.0),
+        run("kube-scheduler", rate=300),
+        run(workload="paced", latencies=(0.001, 0.003)),
+    ]
+    report.show(records, tmp_path)
+    page = (tmp_path / "throughput.md").read_text()
+    assert page == capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
+    assert ["kube-scheduler", "300", "3.00x", "273", "0.50", "1.00", "100", "300"] in rows
+    assert ["ours", "1.0", "3.0", "0.50"] in rows
+    assert any(row[0] == "ours" and row[-1] == "1000 800!" for row in rows)
+    for plot in ("throughput-workloads.svg", "throughput-nodes.svg"):
+        assert ET.parse(tmp_path / plot).getroot().tag.endswith("svg")
+
+
+def test_a_bar_is_as_long_as_its_value() -> None:
+    """The largest fills the width, half of it is half as long, and a missing one has no bar."""
+    svg = bar_chart("a < b", "", ["x", "y"], {"one": {"x": 100.0, "y": 50.0}, "two": {"x": None}})
+    bars = [each for each in ET.fromstring(svg).iter() if each.get("x") == "210" and each.tag.endswith("rect")]
+    assert [float(each.attrib["width"]) for each in bars] == [460.0, 230.0]
