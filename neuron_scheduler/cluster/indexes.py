@@ -13,6 +13,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 import attrs
 
 from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.forgetting import make_room
 from neuron_scheduler.cluster.postings import Postings, Values
 
 _MAX_INDEXES = 1024
@@ -83,7 +84,7 @@ class Indexes(Generic[Row]):
     ) -> _Index:
         nothing = kind.NOTHING
         if index is None:
-            self._make_room()
+            make_room(self._by_definition, _MAX_INDEXES)
             self._bound = max(_MIN_LOG, 2 * len(rows))
             values: Any = [nothing if row is None else row_to(row) for row in rows]
             index = self._by_definition[row_to] = _Index(kind.build(values), self._end)
@@ -93,11 +94,6 @@ class Indexes(Generic[Row]):
             replace(slot, nothing if old is None else row_to(old), nothing if new is None else row_to(new))
         index.position = self._end
         return index
-
-    def _make_room(self) -> None:
-        """Drop the index that was asked longest ago, if there are too many."""
-        if len(self._by_definition) >= _MAX_INDEXES:
-            del self._by_definition[min(self._by_definition, key=lambda key: self._by_definition[key].position)]
 
     def _cut_log(self) -> None:
         """Forget what every index has read, and those indexes that have read too little."""

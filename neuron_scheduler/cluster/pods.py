@@ -7,11 +7,11 @@ thousands of pods nor thousands of selectors are looked through for one decision
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import attrs
 
 from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.forgetting import make_room
 from neuron_scheduler.cluster.rollup import Domains, Rollup
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator
@@ -119,7 +119,7 @@ class PodTable:
             return count.column
         candidates = self._candidates(definition)
         if count is None or self._too_far_behind(count.position, len(candidates)):
-            self._make_room(self._counts)
+            make_room(self._counts, _MAX_COLUMNS)
             count = _Count(Column.sparse(self._numbers(definition, candidates), size), self._end)
             self._counts[definition] = count
         else:
@@ -141,7 +141,7 @@ class PodTable:
             return rolled.rollup.totals
         candidates = self._candidates(definition)
         if rolled is None or not followed or self._too_far_behind(rolled.position, len(candidates)):
-            self._make_room(self._rollups)
+            make_room(self._rollups, _MAX_COLUMNS)
             rollup = Rollup.build(self._numbers(definition, candidates), domains, size)
             rolled = self._rollups[key] = _Rolled(rollup, self._end)
         else:
@@ -176,12 +176,6 @@ class PodTable:
     def _too_far_behind(self, position: int, candidates: int) -> bool:
         lag = self._end - position
         return lag > len(self._log) or lag > candidates + _WORTH_READING
-
-    def _make_room(self, remembered: dict[Any, Any]) -> None:
-        """Forget what was asked longest ago, a quarter at once: looking for the one oldest costs more than it saves."""
-        if len(remembered) >= _MAX_COLUMNS:
-            for key in sorted(remembered, key=lambda key: remembered[key].position)[: _MAX_COLUMNS // 4]:
-                del remembered[key]
 
     def _candidates(self, definition: Matching) -> Collection[str]:
         """Return the smallest posting of each namespace that every matching pod is in, as one equality tells."""
