@@ -29,6 +29,7 @@ from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.storage_events import taken_back
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
 
 log = logs.logger(__name__)
@@ -300,7 +301,8 @@ class Scheduler:
         self.cluster.forget(commitment.pod.uid)
         if commitment.plan is not None:
             self.volumes.release(commitment.plan)
-            self.queue.note(ClusterEvent.VOLUME_CHANGED)
+            for event in taken_back(commitment.plan):
+                self.queue.note_storage(event.event, event.claim)
         self._note_freed(commitment.pod, commitment.decision.node_name)
         self.wake()
 

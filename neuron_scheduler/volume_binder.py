@@ -103,13 +103,21 @@ class VolumeBinder:
         versions, timeout = await self._write(plan), self.timeouts[pod.scheduler_name]
         if not isinstance(versions, dict):
             return versions
+        claims = self._unbound(plan)
+        log.info("Waiting for volumes to be bound", v=2, pod=pod.key, node=plan.node_name, claims=claims)
         with anyio.move_on_after(timeout):
             self.waiting += 1
             try:
                 return await self._bound(pod, plan, versions)
             finally:
                 self.waiting -= 1
-        return _refused(f"binding volumes: not all claims were bound within {timeout:g} s")
+        return _refused(f"binding volumes: not bound within {timeout:g} s: {', '.join(self._unbound(plan))}")
+
+    def _unbound(self, plan: VolumePlan) -> list[str]:
+        """Return the names of the claims that are waited for."""
+        stored = self.cluster.volumes.stored_claims
+        claims = (*(keeping.claim for keeping in plan.keep), *plan.provision)
+        return [c.name for c in claims if (found := stored.get(c.key)) is None or not found.fully_bound]
 
     async def _write(self, plan: VolumePlan) -> dict[str, int] | BindOutcome:
         """Write until a write fails, so that no claim is tied to a node in vain; return the versions by name."""

@@ -268,7 +268,7 @@ async def test_nobody_binds_the_volume() -> None:
     cluster.assume(attrs.evolve(P, node_name="a"))
     plan = binder.reserve(P, "a")
     assert plan is not None
-    want = f"{PREFIX}binding volumes: not all claims were bound within 0 s"
+    want = f"{PREFIX}binding volumes: not bound within 0 s: data"
     assert await binder.prepare(P, plan) == Refused(0, want, retryable=True)
     assert metrics.counted == [(P.scheduler_name, 1.0, True)]
 

@@ -215,6 +215,8 @@ class Cluster:
         state = self.node(name)
         if state is not None:
             self._nominated[nomination.pod.uid] = name
+            held = self.volumes.held_by(nomination.pod)
+            nomination = attrs.evolve(nomination, volumes=held) if held else nomination
             self._table.put(attrs.evolve(state, nominated=(*state.nominated, nomination)))
 
     def denominate(self, uid: str) -> str | None:

@@ -79,11 +79,13 @@ class Nomination:
     Attributes:
         cores: mask of the core bits chosen in the dry run; 0 without Neuron.
         victims: uids of the pods that were asked to leave, gone or not.
+        volumes: what it will hold of volumes, as known when the space was promised.
     """
 
     pod: Pod
     cores: int = 0
     victims: frozenset[str] = frozenset()
+    volumes: tuple[Held, ...] = ()
 
 
 @attrs.frozen
@@ -146,7 +148,7 @@ class NodeState:
         state = self
         for nomination in self.nominated:
             if nomination.pod.priority >= priority and nomination.pod.uid not in state.tenants:
-                state = with_tenant(state, Tenant(nomination.pod, cores=nomination.cores))
+                state = with_tenant(state, Tenant(nomination.pod, cores=nomination.cores, volumes=nomination.volumes))
         return state
 
 

@@ -20,6 +20,7 @@ from neuron_scheduler.model.volumes import (
     VolumeAttachment,
 )
 from neuron_scheduler.scheduling.events import ClusterEvent
+from neuron_scheduler.scheduling.volume_plan import VolumePlan
 
 
 @attrs.frozen
@@ -76,6 +77,14 @@ def deleted(old: Storage) -> Iterator[StorageEvent]:
             yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
         case CSINode():
             yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)  # with it its limits
+
+
+def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
+    """Yield what it may mean that a plan is not carried out: volumes are free again, claims concern their pods."""
+    if plan.keep:
+        yield StorageEvent(ClusterEvent.VOLUME_CHANGED)
+    for claim in plan.provision:
+        yield StorageEvent(ClusterEvent.CLAIM_CHANGED, claim.key)
 
 
 def _claim(volume: PersistentVolume) -> str:

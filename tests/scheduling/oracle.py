@@ -137,7 +137,7 @@ def pod_reason(pod: Pod) -> str:
         (named is not None and not named, "pod affinity terms conflict"),
         (
             asked.inline_volumes,
-            "in-tree inline volumes that no CSI driver serves are not supported; use a PersistentVolumeClaim",
+            'volume "disk" is of an in-tree type that no CSI driver serves; use a PersistentVolumeClaim',
         ),
         (asked.volume_claims, 'persistentvolumeclaim "data" not found'),
         (

@@ -14,9 +14,10 @@ from neuron_scheduler.model.volumes import (
 from neuron_scheduler.scheduling.events import MAY_HELP, ClusterEvent
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place
-from neuron_scheduler.scheduling.storage_events import StorageEvent, added, deleted, updated
-from tests.builders import pod
-from tests.storage import MADE, claim, volume, zone
+from neuron_scheduler.scheduling.storage_events import StorageEvent, added, deleted, taken_back, updated
+from neuron_scheduler.scheduling.volume_plan import volume_plan
+from tests.builders import node, pod
+from tests.storage import MADE, claim, stored, volume, zone
 
 E = ClusterEvent
 NODE = CSINode("u", "n", {"ebs": 3})
@@ -73,6 +74,20 @@ def test_what_goes() -> None:
     assert list(deleted(ATTACHMENT)) == [StorageEvent(E.ATTACHMENT_GONE)]
     assert list(deleted(NODE)) == [StorageEvent(E.CSI_NODE_CHANGED)]
     assert not list(deleted(claim()))
+
+
+@pytest.mark.parametrize(
+    ("storage", "want"),
+    [
+        ((claim(), volume()), [StorageEvent(E.VOLUME_CHANGED)]),
+        ((claim(class_name="gp3"),), [StorageEvent(E.CLAIM_CHANGED, "default/data")]),
+    ],
+)
+def test_what_is_taken_back(storage: tuple[Storage, ...], want: list[StorageEvent]) -> None:
+    """A volume that was to be kept is free for all; a claim whose node was selected concerns its users."""
+    plan = volume_plan(stored([node("a")], *storage), pod(volume_claims=("data",)), "a")
+    assert plan is not None
+    assert list(taken_back(plan)) == want
 
 
 def waiting(*claims: str, plugin: str = "VolumeBinding") -> SchedulingQueue:

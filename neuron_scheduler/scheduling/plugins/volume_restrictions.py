@@ -16,7 +16,6 @@ from neuron_scheduler.model.volumes import InlineVolume
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
 
 NAME = "VolumeRestrictions"
-INLINE = "in-tree inline volumes that no CSI driver serves are not supported; use a PersistentVolumeClaim"
 DISK = "node(s) had no available disk"
 ONE_POD = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
@@ -41,7 +40,9 @@ def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:
     """Refuse a pod with a claim that does not exist: no node helps, only the claim does."""
     constraints = pod.constraints
     if constraints.inline_volumes:
-        return PodRefusal(NAME, INLINE, hopeless=True)
+        name = constraints.inline_volumes[0]
+        reason = f'volume "{name}" is of an in-tree type that no CSI driver serves; use a PersistentVolumeClaim'
+        return PodRefusal(NAME, reason, hopeless=True)
     for name in constraints.volume_claims:
         if name not in constraints.ephemeral_claims and cluster.volumes.claim(f"{pod.namespace}/{name}") is None:
             return PodRefusal(NAME, not_found(name), hopeless=True)

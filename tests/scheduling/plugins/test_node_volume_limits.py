@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.model.volumes import CSINode, InlineVolume, StorageClass, VolumeAttachment
 from tests.builders import node, pod
 from tests.scheduling.harness import refusal, schedule
@@ -153,3 +154,12 @@ def test_what_is_known_before_the_node(pod_first: bool) -> None:
         uses(cluster, "x")
     cluster.put_node(node("n"))
     assert refusal(cluster, pod(volume_claims=("y",))).reasons == ((REASON, 1),)
+
+
+def test_a_volume_of_a_nominated_pod() -> None:
+    """Room that is promised to a pod of equal or higher priority is not there; a volume that it brings is shared."""
+    cluster = stored([node("n")], limited(1), *bound("x", "y"))
+    cluster.nominate("n", Nomination(pod("coming", priority=5, volume_claims=("x",))))
+    assert refusal(cluster, pod(priority=5, volume_claims=("y",))).reasons == ((REASON, 1),)
+    assert schedule(cluster.fork(), pod(priority=5, volume_claims=("x",))) == ("n", ())
+    assert schedule(cluster, pod(priority=6, volume_claims=("y",))) == ("n", ())

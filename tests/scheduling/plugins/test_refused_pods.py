@@ -25,7 +25,7 @@ from tests.scheduling.harness import cluster_of, refusal
         (
             {"inline_volumes": ("disk",)},
             "VolumeRestrictions",
-            "in-tree inline volumes that no CSI driver serves are not supported; use a PersistentVolumeClaim",
+            'volume "disk" is of an in-tree type that no CSI driver serves; use a PersistentVolumeClaim',
         ),
         ({"refusal": "two names"}, "NeuronTopology", "two names"),
     ],

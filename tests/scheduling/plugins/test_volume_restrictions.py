@@ -1,7 +1,9 @@
 """VolumeRestrictions: what cannot be shared."""
 
+import attrs
 import pytest
 
+from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.model.volumes import InlineVolume
 from tests.builders import node, pod
 from tests.scheduling.harness import refusal, schedule
@@ -43,6 +45,13 @@ def test_other_namespaces_and_modes_share() -> None:
     cluster.remove_pod("uid-holder")
     cluster.put_pod(pod("stranger", on="b", namespace="other", volume_claims=("data",)))
     assert refusal(cluster, pod("q", volume_claims=("data",))).reasons == ((ONE_POD, 2),)  # P has it
+
+
+def test_the_pod_of_a_claim_may_be_nominated() -> None:
+    """Space is promised to the one pod of a claim: no other one gets the node that it waits for."""
+    cluster = stored(NODES[:1], MINE, volume(of="data"))
+    cluster.nominate("a", Nomination(pod("coming", priority=5, volume_claims=("data",))))
+    assert refusal(cluster, attrs.evolve(P, priority=5)).reasons == ((ONE_POD, 1),)
 
 
 def ebs(handle: str) -> InlineVolume:
