@@ -6,7 +6,7 @@ scheduler's `volumebinding/binder.go`: claims by size, each gets the smallest vo
 taken by name. No node is looked at by itself: who takes a volume where is a set of nodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -59,10 +59,16 @@ def with_labels(cluster: Cluster, selector: LabelSelector, among: NodeSet) -> No
 
 @attrs.define(eq=False)
 class _Reach:
-    """The nodes, of some, that match a rack's affinity; looked up once for all claims."""
+    """
+    The nodes, of some, that match a rack's affinity; looked up once for all claims.
+
+    Attributes:
+        only: the labels of the node where there is but one.
+    """
 
     cluster: Cluster
     among: NodeSet
+    only: Mapping[str, str] | None = None
     _known: dict[Rack, NodeSet] = attrs.field(factory=dict, init=False)
     _postings: dict[str, Postings] = attrs.field(factory=dict, init=False)
 
@@ -73,13 +79,15 @@ class _Reach:
         return nodes
 
     def _matching(self, rack: Rack) -> NodeSet:
-        only = rack.label
-        if only is None:
+        wanted = rack.label
+        if wanted is None:
             return _matching(self.cluster, rack.terms, self.among)
-        told = self._postings.get(only.key)
+        if self.only is not None:
+            return self.among if wanted.matches(self.only) else 0
+        told = self._postings.get(wanted.key)
         if told is None:
-            told = self._postings[only.key] = self.cluster.node_postings(label(only.key))
-        return self.among & told.any_of(only.values)
+            told = self._postings[wanted.key] = self.cluster.node_postings(label(wanted.key))
+        return self.among & told.any_of(wanted.values)
 
 
 def served(
@@ -89,7 +97,7 @@ def served(
     by_size = sorted(claims, key=lambda claim: claim.request)
     if len({claim.class_name for claim in by_size}) == len(by_size):
         return [(claim, _served_alone(cluster, claim, among)) for claim in by_size]
-    taken = _all_taken(cluster, by_size, among)
+    taken = _all_taken(by_size, _Reach(cluster, among))
     return [(claim, _anywhere(each)) for claim, each in zip(by_size, taken, strict=True)]
 
 
@@ -101,7 +109,7 @@ def assigned(
     if slot is None:
         raise LookupError(f"{pod.key} was given the node {node_name!r}, which is not there")
     by_size = sorted((claim for claim in claims if claim.selected_node is None), key=lambda claim: claim.request)
-    taken = _all_taken(cluster, by_size, 1 << slot)
+    taken = _all_taken(by_size, _Reach(cluster, 1 << slot, cluster.row(slot).node.labels))
     return [
         *((claim, None) for claim in claims if claim.selected_node is not None),
         *(
@@ -129,9 +137,8 @@ def _served_alone(cluster: Cluster, claim: PersistentVolumeClaim, among: NodeSet
     return nodes & among
 
 
-def _all_taken(cluster: Cluster, by_size: Sequence[PersistentVolumeClaim], among: NodeSet) -> Sequence[Sequence[Offer]]:
-    reach, most = _Reach(cluster, among), len(by_size)
-    return _taken([_offers(claim, reach, most) for claim in by_size])
+def _all_taken(by_size: Sequence[PersistentVolumeClaim], reach: _Reach) -> Sequence[Sequence[Offer]]:
+    return _taken([_offers(claim, reach, len(by_size)) for claim in by_size])
 
 
 def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[Offer]:
