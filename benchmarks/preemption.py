@@ -1,0 +1,166 @@
+"""
+How long a preemption takes, alone: the search for whom to ask to leave, on nodes full of pods of lower priority.
+
+Run as `python -m benchmarks.preemption [--nodes 1000 5000] [--pods 60]`. The fleet is full of pods of mixed sizes and
+priorities, a third of them under budgets that allow no disruption or few. Each search is carried out: the victims
+leave, the pod takes their place, so that the next search finds indexes to catch up. Prints milliseconds of CPU, which
+other processes of the machine do not disturb: of the first search, of the others, and the longest step in which nobody
+else can run (the preemptor lets others run between steps).
+"""
+
+import argparse
+import gc
+import itertools
+import random
+import statistics
+import time
+
+import attrs
+
+from benchmarks.decision import SIZES, fleet
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.neuron_request import neuron_request
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container, Resources
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.neuron.topology import Placement, place
+from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, confirmed, search
+from neuron_scheduler.scheduling.profile import Profile, default_profile
+
+APPS = 30
+PRIORITIES = (-10, 0, 0, 0, 10, 100)
+PREEMPTOR = 1_000
+ASKED = (1, 4, 8, 16)
+
+
+@attrs.frozen
+class Search:
+    """Milliseconds of one search, of its longest step, and how many have to leave."""
+
+    total: float
+    longest: float
+    victims: int
+
+
+def pod(name: str, devices: int, **rest: object) -> Pod:
+    """Return a pod that asks for devices, and 4 cpus and 8 GiB for each."""
+    requests: Resources = {CPU: 2_000 * devices, MEMORY: devices << 33, NEURON_DEVICE: devices}
+    neuron = neuron_request([Container("main", requests)])
+    return Pod(uid=name, namespace="default", name=name, requests=requests, neuron=neuron, **rest)  # type: ignore[arg-type]  # passed on
+
+
+def full(nodes: int, dice: random.Random) -> Cluster:
+    """Return a cluster whose devices are all held by pods of lower priority."""
+    cluster = Cluster()
+    for node in fleet(nodes):
+        cluster.put_node(node)
+        left = SIZES[node.labels[INSTANCE_TYPE_LABEL]][2]
+        while left:
+            devices = dice.choice([count for count in ASKED if count <= left])
+            tenant = pod(
+                f"{node.name}-{left}",
+                devices,
+                node_name=node.name,
+                priority=dice.choice(PRIORITIES),
+                labels={"app": f"app-{dice.randrange(APPS)}"},
+                started=float(dice.randrange(1_000)),
+            )
+            found = _room(cluster, tenant)
+            if found is not None:  # else a smaller one is drawn next
+                cluster.assume(tenant, found.cores)
+                left -= devices
+    return cluster
+
+
+def _room(cluster: Cluster, tenant: Pod) -> Placement | None:
+    state = cluster.node(tenant.node_name)
+    if state is None or state.machine is None or tenant.neuron is None:
+        raise AssertionError("the fleet has silicon, and the pods ask for it")
+    return place(state.machine, state.free_cores, tenant.neuron)
+
+
+def budgets() -> list[DisruptionBudget]:
+    """Return budgets of a third of the applications."""
+    return [
+        DisruptionBudget(
+            uid=f"pdb-{i}",
+            namespace="default",
+            name=f"pdb-{i}",
+            selector=LabelSelector((Requirement("app", Operator.IN, (f"app-{i}",)),)),
+            allowed=i % 3,
+        )
+        for i in range(0, APPS, 3)
+    ]
+
+
+def searched(cluster: Cluster, pending: Pod, profile: Profile, refused: FitError) -> tuple[Search, Preemption]:
+    """Search to the end and measure the steps."""
+    steps = []
+    found: Preemption | NoPreemption | None = None
+    asking = search(cluster, pending, profile, refused=refused, budgets=budgets())
+    going = True
+    while going:
+        started = time.process_time()
+        try:
+            found = next(asking)
+        except StopIteration:
+            going = False
+        steps.append((time.process_time() - started) * 1e3)
+    if not isinstance(found, Preemption):
+        raise SystemExit(f"nobody can be asked to leave: {found}")
+    return Search(sum(steps), max(steps), len(found.victims.pods)), found
+
+
+def measure(nodes: int, pods: int) -> list[Search]:
+    """Return the searches of so many pods, each carried out before the next."""
+    dice = random.Random(1)
+    cluster, profile, searches = full(nodes, dice), default_profile("my-scheduler"), []
+    gc.collect()
+    gc.freeze()  # as the scheduler does once it has listed everything
+    for number in itertools.count():
+        pending = pod(f"pending-{number}", ASKED[::-1][number % len(ASKED)], priority=PREEMPTOR)
+        refused = schedule_pod(cluster, pending, profile)
+        if isinstance(refused, FitError):
+            measured, found = searched(cluster, pending, profile, refused)
+            searches.append(measured)
+            _carry_out(cluster, pending, profile, found)
+        decision = schedule_pod(cluster, pending, profile)
+        if not isinstance(decision, Decision) or decision.placement is None:
+            raise AssertionError("the victims have made room")
+        cluster.assume(attrs.evolve(pending, node_name=decision.node_name), decision.placement.cores)
+        if len(searches) == pods:
+            break
+    return searches
+
+
+def _carry_out(cluster: Cluster, pending: Pod, profile: Profile, found: Preemption) -> None:
+    """Promise the room, and let the victims be gone."""
+    promise = confirmed(cluster, pending, profile, found)
+    if promise is None:
+        raise AssertionError("nothing has changed since the search")
+    cluster.nominate(found.node_name, promise)
+    for victim in found.victims.pods:
+        cluster.remove_pod(victim.uid)
+
+
+def main() -> None:
+    """Print one line for each number of nodes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000])
+    parser.add_argument("--pods", type=int, default=60)
+    arguments = parser.parse_args()
+    print(f"{'nodes':>7} {'first':>8} {'its step':>9} {'p50':>7} {'p99':>7} {'longest step':>13}   (ms of CPU)")
+    for nodes in arguments.nodes:
+        first, *others = measure(nodes, arguments.pods)
+        totals = sorted(search.total for search in others)
+        print(
+            f"{nodes:>7} {first.total:>8.0f} {first.longest:>9.1f} {statistics.median(totals):>7.1f} "
+            f"{totals[len(totals) * 99 // 100]:>7.1f} {max(search.longest for search in others):>13.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
