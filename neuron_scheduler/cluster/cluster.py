@@ -63,6 +63,7 @@ class Cluster:
     _assumed: set[str] = attrs.field(factory=set)
     _nominated: dict[str, str] = attrs.field(factory=dict)
     _lens: Lens | None = None
+    _lacking: dict[Callable[[NodeState], Any], type[Postings | Column]] | None = None
 
     # What there is
 
@@ -249,17 +250,30 @@ class Cluster:
 
     def postings(self, values_of: Callable[[NodeState], Values]) -> Postings:
         """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
-        table = self._table.current
-        return table.of_rows.postings(self._seen_by(values_of), table.slots)
+        table, definition = self._table.current, self._seen_by(values_of)
+        if self._lacking is not None and self._lacks(definition, Postings):
+            return Postings()
+        return table.of_rows.postings(definition, table.slots)
 
     def column(self, number_of: Callable[[NodeState], int]) -> Column:
         """Return the up-to-date column defined by `number_of`; equal definitions share one index."""
-        table = self._table.current
-        return table.of_rows.column(self._seen_by(number_of), table.slots)
+        table, definition = self._table.current, self._seen_by(number_of)
+        if self._lacking is not None and self._lacks(definition, Column):
+            return Column()
+        return table.of_rows.column(definition, table.slots)
 
-    def knows(self, definition: Callable[[NodeState], Any]) -> bool:
-        """Tell whether an index of rows is there already; building one takes its time with every row."""
-        return self._table.of_rows.knows(self._seen_by(definition))
+    def prepared(self, ask: Callable[[Self], object]) -> Iterator[None]:
+        """
+        Build the indexes that a question needs, a few rows at a time; yields whenever others may run.
+
+        For questions that are asked seldom: an index costs some milliseconds for a thousand rows. `ask` is called once,
+        of a cluster where indexes that are not there have nothing in them, and must not stop at what that leads to.
+        """
+        lacking: dict[Callable[[NodeState], Any], type[Postings | Column]] = {}
+        ask(attrs.evolve(self, lacking=lacking))
+        for definition, kind in lacking.items():
+            table = self._table.current
+            yield from table.of_rows.prepare(definition, kind, table.slots)
 
     def counts(self, definition: Matching) -> Column:
         """Return how many pods match a selector on each node."""
@@ -329,6 +343,13 @@ class Cluster:
 
     def _seen_by(self, definition: Callable[[NodeState], Any]) -> Callable[[NodeState], Any]:
         return definition if self._lens is None else through(self._lens, definition)
+
+    def _lacks(self, definition: Callable[[NodeState], Any], kind: type[Postings | Column]) -> bool:
+        """Tell whether an index is not ready, and note it."""
+        if self._lacking is None or self._table.of_rows.is_ready(definition):
+            return False
+        self._lacking[definition] = kind
+        return True
 
     def _settle(self, tenant: Tenant) -> None:
         """Put a pod on the node it names, off any other, in one change where it stays on the same node."""

@@ -7,7 +7,7 @@ changed row contributed before is worked out from the old row, which the log car
 function, or a frozen callable such as `Label("zone")`): equal definitions share one index.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, Self, TypeVar, cast
 
 import attrs
@@ -18,6 +18,8 @@ from neuron_scheduler.cluster.postings import Postings, Values
 
 _MAX_INDEXES = 1024
 _MIN_LOG = 1024
+_AT_ONCE = 64
+"""Rows, or changes, after which a preparation lets others run."""
 
 Row = TypeVar("Row")
 
@@ -53,16 +55,31 @@ class Indexes(Generic[Row]):
             index = self._caught_up(index, number_of, Column, rows)
         return cast(Column, index.data)
 
-    def knows(self, definition: Hashable) -> bool:
-        """Tell whether there is an index by this definition, up to date or not."""
-        return definition in self._by_definition
+    def is_ready(self, definition: Hashable) -> bool:
+        """Tell whether there is an index by this definition that has little to catch up with."""
+        index = self._by_definition.get(definition)
+        return index is not None and self._end - index.position <= _AT_ONCE
+
+    def prepare(
+        self, definition: Callable[[Row], Any], kind: type[Postings | Column], rows: Sequence[Row | None]
+    ) -> Iterator[None]:
+        """
+        Build an index, or let it catch up, a few rows at a time; yields whenever others may run, and change rows.
+
+        Where too much happens meanwhile there may be nothing to show for it in the end: who asks then waits.
+        """
+        if definition not in self._by_definition:
+            yield from self._build(definition, kind, list(rows))
+        while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
+            self._read(index, definition, kind.NOTHING, upto=index.position + _AT_ONCE)
+            yield
 
     def record(self, slot: int, old: Row | None, new: Row | None) -> None:
         """Note that a row has changed; with no index there is nobody to tell."""
+        self._end += 1
         if not self._by_definition:
             return
         self._log.append((slot, old, new))
-        self._end += 1
         if len(self._log) > self._bound:
             self._cut_log()
 
@@ -84,16 +101,36 @@ class Indexes(Generic[Row]):
     ) -> _Index:
         nothing = kind.NOTHING
         if index is None:
-            make_room(self._by_definition, _MAX_INDEXES)
-            self._bound = max(_MIN_LOG, 2 * len(rows))
             values: Any = [nothing if row is None else row_to(row) for row in rows]
-            index = self._by_definition[row_to] = _Index(kind.build(values), self._end)
-            return index
-        replace: Callable[[int, Any, Any], None] = index.data.replace
-        for slot, old, new in self._log[index.position - self._end :]:
-            replace(slot, nothing if old is None else row_to(old), nothing if new is None else row_to(new))
-        index.position = self._end
+            return self._add(row_to, kind.build(values), self._end, size=len(rows))
+        self._read(index, row_to, nothing, upto=self._end)
         return index
+
+    def _build(
+        self, definition: Callable[[Row], Any], kind: type[Postings | Column], rows: Sequence[Row | None]
+    ) -> Iterator[None]:
+        """Build an index of the rows as they are now, if the log still tells in the end what has changed since."""
+        start = self._end
+        values: list[Any] = []
+        for first in range(0, len(rows), _AT_ONCE):
+            values += [kind.NOTHING if row is None else definition(row) for row in rows[first : first + _AT_ONCE]]
+            yield
+        if self._end - start <= len(self._log):
+            self._add(definition, kind.build(values), start, size=len(rows))
+
+    def _add(self, definition: Hashable, data: Postings | Column, position: int, *, size: int) -> _Index:
+        make_room(self._by_definition, _MAX_INDEXES)
+        self._bound = max(_MIN_LOG, 2 * size)
+        index = self._by_definition[definition] = _Index(data, position)
+        return index
+
+    def _read(self, index: _Index, row_to: Callable[[Row], Any], nothing: Any, *, upto: int) -> None:
+        """Let an index take what the log says up to a position."""
+        replace: Callable[[int, Any, Any], None] = index.data.replace
+        start = len(self._log) - self._end
+        for slot, old, new in self._log[start + index.position : start + upto]:
+            replace(slot, nothing if old is None else row_to(old), nothing if new is None else row_to(new))
+        index.position = upto
 
     def _cut_log(self) -> None:
         """Forget what every index has read, and those indexes that have read too little."""

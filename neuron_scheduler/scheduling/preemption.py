@@ -13,7 +13,6 @@ Refuses to act: `preemptor` does.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 import attrs
 
@@ -23,15 +22,13 @@ from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.decide import FitError
-from neuron_scheduler.scheduling.filtering import accepted, counted, promised, refusals_of, walk
+from neuron_scheduler.scheduling.filtering import accepted, counted, refusals_of, walk
 from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, pod_topology_spread
-from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
 from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.victims import Victims, victims_on
+from neuron_scheduler.scheduling.victims import Allowance, Cost, Incoming, Victims, victims_on
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
@@ -41,10 +38,8 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 FEWEST_CANDIDATES = 100
 PERCENT_OF_NODES = 10
 """Of the nodes that might do, so many candidates are compared, at least the fewest (upstream's defaults)."""
-MOST_ROUNDS = 8
+MOST_ROUNDS = 4
 """Questions to all nodes; where there are more priorities than that, several are taken together."""
-
-_ROWS_AT_ONCE = 256
 
 _ABOUT_OTHER_NODES = frozenset({pod_topology_spread.NAME, inter_pod_affinity.NAME})
 """Their answer depends on the pods of other nodes, which stay: they are heard node by node only."""
@@ -74,20 +69,13 @@ class NoPreemption:
 
 @attrs.frozen(cache_hash=True)
 class Emptied:
-    """
-    Lens: rows without the pods below a priority.
-
-    Attributes:
-        promised: nominated pods of this priority or a higher one are there; None if none are.
-    """
+    """Lens: rows without the pods below a priority."""
 
     below: int
-    promised: int | None = None
 
     def __call__(self, state: NodeState) -> NodeState:
         """Return the row as it would be."""
-        emptied = state.above(self.below)
-        return emptied if self.promised is None else emptied.claimed(self.promised)
+        return state.above(self.below)
 
 
 def search(
@@ -105,15 +93,16 @@ def search(
     if reason:
         yield NoPreemption(f"preemption: {reason}")
         return
-    comparison = _Comparison(helpful.bit_count())
+    yield from cluster.prepared(lambda view: view.postings(_priorities))
+    comparison, incoming = _Comparison(helpful.bit_count()), Incoming(pod, profile, Allowance(budgets))
     bounds = _bounds(cluster, pod.priority) if helpful else ()
     for below in bounds:
-        yield from _prepared(cluster, below)
+        yield from cluster.seen(Emptied(below)).prepared(lambda view: _rehearse(view, pod, profile))
         names = _with_room(cluster, pod, profile, below, comparison)
         yield None
         for name in names:
             if name not in comparison.asked and not comparison.enough:
-                comparison.add(name, _victims_on(cluster, name, pod, profile, budgets))
+                comparison.add(name, _victims_on(cluster, name, incoming, below=below, limit=comparison.limit))
                 yield None
         if comparison.decided:
             break
@@ -167,6 +156,11 @@ class _Comparison:
     asked_reasons: Counter[str] = attrs.field(factory=Counter)
 
     @property
+    def limit(self) -> Cost | None:
+        """What another candidate must cost less than; None as long as there is none."""
+        return None if self.best is None else self.best.victims.cost
+
+    @property
     def enough(self) -> bool:
         """Whether as many candidates were found as have to be compared."""
         return self.candidates >= max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100)
@@ -176,14 +170,14 @@ class _Comparison:
         """Whether further nodes cannot be better: on each, somebody of a higher priority would have to leave."""
         return self.enough or (self.best is not None and not self.best.victims.violations)
 
-    def add(self, name: str, found: Victims | list[Refusal]) -> None:
-        """Take what was found on a node; the first of equal candidates stays."""
+    def add(self, name: str, found: Victims | list[Refusal] | None) -> None:
+        """Take what was found on a node: cheaper victims than before, none that are cheaper, or why there are none."""
         self.asked.add(name)
-        if not isinstance(found, Victims):
+        if isinstance(found, list):
             self.asked_reasons += counted(found)
             return
         self.candidates += 1
-        if self.best is None or found.cost < self.best.victims.cost:
+        if found is not None:
             self.best = Preemption(name, found)
 
     def told(self, nodes: int) -> str:
@@ -236,17 +230,10 @@ def _bounds(cluster: Cluster, priority: int) -> list[int]:
     return bounds[::-1][::step][::-1]
 
 
-def _prepared(cluster: Cluster, below: int) -> Iterator[None]:
-    """Work out the emptied rows, a few at a time, where indexes of them have still to be built; rows keep their own."""
-    start = 0
-    while not cluster.seen(Emptied(below)).knows(free_of(PODS)):
-        rows = list(islice(cluster.rows(), start, start + _ROWS_AT_ONCE))
-        if not rows:
-            return
-        for row in rows:
-            row.above(below)
-        start += _ROWS_AT_ONCE
-        yield None
+def _rehearse(view: Cluster, pod: Pod, profile: Profile) -> None:
+    """Ask every filter, whatever the others say."""
+    for filter_nodes in profile.filters:
+        filter_nodes(view, pod, view.live)
 
 
 def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: _Comparison) -> list[str]:
@@ -254,27 +241,20 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
     with cluster.unpromised(pod.uid):
         helpful = _resolvable(cluster, pod, profile)
         among = helpful & cluster.postings(_priorities).any_of(_lower(cluster, pod.priority))
-        view = cluster.seen(Emptied(below))
-        nodes, refusals = walk(view, pod, profile, among, overlooking=_ABOUT_OTHER_NODES)
-        doubtful = nodes & promised(cluster, pod.priority)
-        if doubtful:
-            view = cluster.seen(Emptied(below, pod.priority))
-            still, more = walk(view, pod, profile, doubtful, overlooking=_ABOUT_OTHER_NODES)
-            nodes &= ~doubtful | still
-            refusals += more
+        nodes, refusals = walk(cluster.seen(Emptied(below)), pod, profile, among, overlooking=_ABOUT_OTHER_NODES)
         comparison.reasons = counted(refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
         return [cluster.row(slot).node.name for slot in cluster.oldest_first(nodes)]
 
 
 def _victims_on(
-    cluster: Cluster, name: str, pod: Pod, profile: Profile, budgets: Sequence[DisruptionBudget]
-) -> Victims | list[Refusal]:
+    cluster: Cluster, name: str, incoming: Incoming, *, below: int, limit: Cost | None
+) -> Victims | list[Refusal] | None:
     slot = cluster.slot(name)
     if slot is None:
         return []
-    with cluster.unpromised(pod.uid):
-        return victims_on(cluster, slot, pod, profile, budgets)
+    with cluster.unpromised(incoming.pod.uid):
+        return victims_on(cluster, slot, incoming, below=below, limit=limit)
 
 
 def _room_made(cluster: Cluster, slot: int, pod: Pod, profile: Profile, victims: frozenset[str]) -> Nomination | None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.cluster import indexes
+from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.indexes import Indexes
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.postings import Postings, Values
 
 Row = int
 
@@ -31,6 +32,7 @@ def _small_bounds() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(indexes, "_MIN_LOG", 6)
         patch.setattr(indexes, "_MAX_INDEXES", 4)
+        patch.setattr(indexes, "_AT_ONCE", 2)
         yield
 
 
@@ -52,6 +54,8 @@ steps = st.lists(
         st.tuples(st.just("put"), st.integers(0, 5), st.one_of(st.none(), st.integers(0, 99))),
         st.tuples(st.just("ask"), st.integers(1, 11), st.none()),
         st.tuples(st.just("fork"), st.integers(1, 11), st.none()),
+        st.tuples(st.just("prepare"), st.integers(0, 11), st.none()),
+        st.tuples(st.just("breathe"), st.just(0), st.none()),
     ),
     max_size=80,
 )
@@ -59,8 +63,9 @@ steps = st.lists(
 
 @given(steps)
 def test_an_index_is_true_when_it_is_asked(sequence: list[tuple[str, int, int | None]]) -> None:
-    """Built, caught up, dropped and built again, an index says what the rows say; a fork goes its own way."""
+    """Built at once or bit by bit, caught up, dropped and built again, it says what the rows say; so does a fork."""
     table: Indexes[Row] = Indexes()
+    preparations: list[Iterator[None]] = []
     rows: list[Row | None] = [None] * 6
     forks: list[tuple[Indexes[Row], list[Row | None]]] = []
     for step, number, row in sequence:
@@ -69,6 +74,12 @@ def test_an_index_is_true_when_it_is_asked(sequence: list[tuple[str, int, int | 
             rows[number] = row
         elif step == "ask":
             check(table, rows, number)
+        elif step == "prepare":
+            definition, kind = (modulo(number), Column) if number else (parity, Postings)
+            preparations.append(table.prepare(definition, kind, rows))
+        elif step == "breathe":
+            for preparation in preparations:
+                next(preparation, None)
         else:
             forks.append((table.fork(), list(rows)))
         assert len(table._log) <= table._bound
@@ -76,6 +87,25 @@ def test_an_index_is_true_when_it_is_asked(sequence: list[tuple[str, int, int | 
     for divisor, (fork, then) in enumerate(forks, start=1):
         check(fork, then, divisor % 11 + 1)
     check(table, rows, 7)
+
+
+def test_what_was_prepared_is_ready() -> None:
+    """Rows that changed meanwhile are caught up with, and so is an index that nobody asked for long."""
+    table: Indexes[Row] = Indexes()
+    rows: list[Row | None] = [1, 2, 3, 4, 5, 6]
+    table.column(modulo(3), rows)
+    for _ in table.prepare(modulo(5), Column, rows):
+        table.record(0, rows[0], 50)
+        rows[0] = 50
+    assert table.is_ready(modulo(5))
+    check(table, rows, 5)
+    for row in range(4):
+        table.record(1, rows[1], row)
+        rows[1] = row
+    assert not table.is_ready(modulo(5))
+    assert len(list(table.prepare(modulo(5), Column, rows))) == 1  # two of four changes, and two may be left
+    assert table.is_ready(modulo(5))
+    check(table, rows, 5)
 
 
 def test_without_indexes_nothing_is_logged() -> None:

@@ -4,6 +4,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, Nomination, evictable, without_tenant, without_tenants
+from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.scheduling.filtering import Promised, promised
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
 from neuron_scheduler.scheduling.preemption import Emptied
@@ -77,16 +78,34 @@ def test_a_view_follows_the_cluster() -> None:
     cluster = two_nodes()
     for below, free in ((1, 2000), (2, 3000), (6, 4000)):
         assert cluster.seen(Emptied(below)).column(CPU).value(0) == free
-    assert cluster.knows(CPU) is False
-    assert cluster.seen(Emptied(2)).knows(CPU) is True
     cluster.put_pod(pod("new", on="a", cpu=250, priority=1))
     cluster.remove_pod("uid-a5")
-    cluster.nominate("a", Nomination(pod("p", cpu=100, priority=3)))
     assert cluster.seen(Emptied(2)).column(CPU).value(0) == 4000
-    assert cluster.seen(Emptied(2, promised=3)).column(CPU).value(0) == 3900
     assert cluster.column(CPU).value(0) == 2750
     assert cluster.seen(Emptied(2)).row(0).tenants == {}
     assert set(cluster.row(0).tenants) == {"uid-a1", "uid-new"}
+
+
+def test_a_question_is_prepared() -> None:
+    """All indexes that it takes are there afterwards, though pods came and went between the steps."""
+    cluster = two_nodes()
+    view, asked = cluster.seen(Emptied(2)), []
+    cluster.column(CPU)  # changes are logged only once there is an index
+
+    def ask(of: Cluster) -> None:
+        asked.append(of.column(CPU).value(0) + of.postings(ports).keyed)
+
+    for number, _ in enumerate(view.prepared(ask)):
+        cluster.put_pod(pod(f"new{number}", on="a", cpu=250, priority=3))
+    assert asked == [0]
+    built = []
+    assert list(view.prepared(lambda of: built.append(of.column(CPU).value(0)))) == []
+    assert built == [view.column(CPU).value(0)] == [2500]
+
+
+def ports(state: NodeState) -> Values:
+    """Index definition: nodes by the ports taken."""
+    return tuple(state.ports)
 
 
 def test_several_pods_fewer_are_one_fewer_several_times() -> None:
