@@ -84,29 +84,33 @@ def _passing(cluster: Cluster, pod: Pod, accepts: Iterable[Accept], among: NodeS
 
 
 def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Filtered:
-    """Return the nodes that pass as they are and with those nominated, in one question each to all of them."""
-    candidates, refusals = walk(cluster, pod, profile, among)
-    doubtful = promised(cluster, pod.priority) & candidates
-    if doubtful:
-        still, more = walk(cluster.seen(Promised(pod.priority)), pod, profile, doubtful)
-        candidates &= ~doubtful | still
-        refusals += more
-    return candidates, refusals
+    """
+    Return the nodes that pass with those nominated and as they are, in one question each to all of them.
+
+    With the nominated first, as kube-scheduler asks: a node is refused for what it will lack once they have come.
+    """
+    doubtful = promised(cluster, pod.priority) & among
+    if not doubtful:
+        return walk(cluster, pod, profile, among)
+    still, refusals = walk(cluster.seen(Promised(pod.priority)), pod, profile, doubtful)
+    candidates, more = walk(cluster, pod, profile, less(among, doubtful) | still)
+    return candidates, refusals + more
 
 
 def refusals_of(cluster: Cluster, slot: int, pod: Pod, profile: Profile) -> list[Refusal]:
     """
-    Return why one node refuses a pod, as it is and with those nominated; empty if it takes it.
+    Return why one node refuses a pod, with those nominated or as it is; empty if it takes it.
 
     Exact where `accepted` is not: the nominated count in what spreading and affinity look at, too.
     """
-    refusals = walk(cluster, pod, profile, 1 << slot)[1]
     state = cluster.row(slot)
     claimed = state.claimed(pod.priority)
-    if refusals or claimed is state:
-        return refusals
-    with cluster.what_if(slot, claimed):
-        return walk(cluster, pod, profile, 1 << slot)[1]
+    if claimed is not state:
+        with cluster.what_if(slot, claimed):
+            refusals = walk(cluster, pod, profile, 1 << slot)[1]
+        if refusals:
+            return refusals
+    return walk(cluster, pod, profile, 1 << slot)[1]
 
 
 def counted(refusals: Sequence[Refusal]) -> Counter[str]:

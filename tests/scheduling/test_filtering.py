@@ -1,0 +1,43 @@
+"""Nodes on which space was promised are asked twice, and refused as kube-scheduler refuses them."""
+
+import pytest
+
+from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.model.pod import HostPort, Pod
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, refusal
+
+PORT = (HostPort("TCP", 80),)
+TOO_MANY = "0/1 nodes are available: 1 Too many pods."
+TAKEN = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
+
+
+@pytest.mark.parametrize(
+    ("promised", "pending", "text"),
+    [
+        pytest.param(
+            pod("first"),
+            pod(cpu=9_000),
+            "0/1 nodes are available: 1 Insufficient cpu, 1 Too many pods.",
+            id="what lacks already is told with what will lack",
+        ),
+        pytest.param(pod("first"), pod(), TOO_MANY, id="what will lack is lacking"),
+        pytest.param(
+            pod("first", host_ports=PORT),
+            pod(cpu=9_000, host_ports=PORT),
+            TAKEN,
+            id="an earlier filter that minds who will come goes before a later one that minds already",
+        ),
+        pytest.param(
+            pod("first", priority=-1),
+            pod(cpu=9_000),
+            "0/1 nodes are available: 1 Insufficient cpu.",
+            id="who is less important is not heard",
+        ),
+    ],
+)
+def test_who_was_promised_space_is_there_when_a_node_is_asked_first(promised: Pod, pending: Pod, text: str) -> None:
+    """Reasons are those with the nominated pods, if there are any, else those without (upstream: `framework.go`)."""
+    cluster = cluster_of([node("n", cpu=8_000, pods=2)], [pod("bound", on="n")])
+    cluster.nominate("n", Nomination(promised))
+    assert refusal(cluster, pending).text == text
