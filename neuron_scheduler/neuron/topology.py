@@ -144,6 +144,7 @@ def whole_free_devices(machine: Machine, free: int) -> int:
     return _whole(machine, free).bit_count() if Unit.DEVICE in machine.units else 0
 
 
+@functools.lru_cache(maxsize=MOST_REMEMBERED)
 def largest_free_block(machine: Machine, free: int, unit: Unit) -> int:
     """Return the largest count that one container could get now, in the unit asked for."""
     if unit not in machine.units:

@@ -15,12 +15,12 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block
-from neuron_scheduler.scheduling.filtering import Promised, accepted, promised
+from neuron_scheduler.scheduling.filtering import Promised, fitting, promised
 from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
 from neuron_scheduler.scheduling.profile import Profile
@@ -46,14 +46,15 @@ def shortage(cluster: Cluster, pod: Pod, profile: Profile) -> str:
     if request is None:
         return ""
     machines = neuron_topology.machines(cluster)
-    nodes = _otherwise_fitting(cluster, pod, profile) & machines.keyed & ~neuron_topology.not_certain(cluster)
+    among = less(machines.keyed & cluster.live, neuron_topology.not_certain(cluster))
+    nodes = _otherwise_fitting(cluster, pod, profile, among)
     unserved: dict[Machine, NodeSet] = {
         machine: machines.get(machine) & nodes
         for machine in cast(frozenset[Machine], machines.values)
         if illegal_count(machine, request) is not None and machines.get(machine) & nodes
     }
     for illegal in unserved.values():
-        nodes &= ~illegal
+        nodes = less(nodes, illegal)
     if not nodes:
         return _invalid_count(unserved, request)
     offered = cluster.node_column(allocatable_of(request.resource))
@@ -63,11 +64,11 @@ def shortage(cluster: Cluster, pod: Pod, profile: Profile) -> str:
     return _too_little_or_in_pieces(_as_promised(cluster, pod), request, large)
 
 
-def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
-    """Return the nodes that would take the pod if it asked for no Neuron."""
+def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
+    """Return the nodes out of `among` that would take the pod if it asked for no Neuron."""
     name = pod.neuron.resource if pod.neuron is not None else ""
     requests = {resource: amount for resource, amount in pod.requests.items() if resource != name}
-    return accepted(cluster, attrs.evolve(pod, neuron=None, requests=requests), profile, cluster.live)[0]
+    return fitting(cluster, attrs.evolve(pod, neuron=None, requests=requests), profile, among)
 
 
 def _as_promised(cluster: Cluster, pod: Pod) -> Cluster:
