@@ -16,6 +16,9 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
 from neuron_scheduler.neuron.topology import illegal_count, place
 
+_TYPE_LABELS = (INSTANCE_TYPE_LABEL, "beta.kubernetes.io/instance-type")
+"""A node carries its type under both: the second is deprecated, and still in old manifests."""
+
 _MACHINES = tuple(
     Machine(row.name, row.shape, row.devices, cores)
     for row in INSTANCE_TYPES.values()
@@ -43,17 +46,16 @@ def _fitting(request: NeuronRequest) -> tuple[str, ...]:
 
 
 def _named_types(constraints: Constraints) -> set[str]:
-    named = {constraints.node_selector.get(INSTANCE_TYPE_LABEL, "")}
+    named = {constraints.node_selector.get(key, "") for key in _TYPE_LABELS}
     for term in constraints.required_terms or ():
-        named |= {v for r in term.expressions if r.key == INSTANCE_TYPE_LABEL for v in r.values}
+        named |= {value for r in term.expressions if r.key in _TYPE_LABELS for value in r.values}
     return {name.removeprefix("ml.") for name in named}
 
 
 def _allows(constraints: Constraints, instance_type: str) -> bool:
     """Tell whether a node of the type could match, as far as the type decides; empty stands for a type nobody named."""
-    labels = {INSTANCE_TYPE_LABEL: instance_type}
-    wanted = constraints.node_selector.get(INSTANCE_TYPE_LABEL)
-    if wanted is not None and wanted != instance_type:
+    labels = dict.fromkeys(_TYPE_LABELS, instance_type)
+    if any(constraints.node_selector.get(key, value) != value for key, value in labels.items()):
         return False
     terms = constraints.required_terms
     return terms is None or any(_may_match(term, labels) for term in terms)
@@ -62,4 +64,4 @@ def _allows(constraints: Constraints, instance_type: str) -> bool:
 def _may_match(term: NodeSelectorTerm, labels: dict[str, str]) -> bool:
     if term.unreadable or not (term.expressions or term.fields):
         return False
-    return all(r.matches(labels) for r in term.expressions if r.key == INSTANCE_TYPE_LABEL)
+    return all(r.matches(labels) for r in term.expressions if r.key in labels)

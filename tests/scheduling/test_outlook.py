@@ -9,6 +9,8 @@ from neuron_scheduler.scheduling.outlook import new_node_could_help
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, refusal
 
+BETA = "beta.kubernetes.io/instance-type"
+
 
 def on(*types: str) -> dict[str, str]:
     """Return a node selector for an instance type."""
@@ -27,6 +29,14 @@ def term(operator: str, *values: str, key: str = INSTANCE_TYPE_LABEL) -> NodeSel
         pytest.param(pod(devices=7), True, id="7 devices anywhere: an inf2.48xlarge"),
         pytest.param(pod(devices=7, node_selector=on("trn1.32xlarge")), False, id="7 devices on trn1 only"),
         pytest.param(pod(devices=7, node_selector=on("ml.trn1.32xlarge")), False, id="the same on HyperPod"),
+        pytest.param(pod(devices=7, node_selector={BETA: "trn1.32xlarge"}), False, id="under the old label"),
+        pytest.param(pod(devices=8, node_selector={BETA: "trn1.32xlarge"}), True, id="8 under the old label"),
+        pytest.param(
+            pod(devices=7, node_selector={BETA: "inf2.48xlarge", **on("trn1.32xlarge")}), False, id="of two types"
+        ),
+        pytest.param(
+            pod(devices=7, required_terms=(term("In", "trn1.32xlarge", key=BETA),)), False, id="a term on the old label"
+        ),
         pytest.param(pod(devices=8, node_selector=on("trn1.32xlarge")), True, id="8 devices on trn1"),
         pytest.param(pod(devices=8, node_selector=on("ml.trn1.32xlarge")), True, id="8 devices on HyperPod"),
         pytest.param(pod(devices=32, node_selector=on("trn1.32xlarge")), False, id="more than the type has"),
