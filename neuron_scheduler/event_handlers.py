@@ -103,6 +103,14 @@ class PodHandler:
             self.cluster.remove_pod(report.uid)
             self._note(ClusterEvent.ASSIGNED_POD_GONE, tenant.pod)
 
+    def tell_contested(self) -> None:
+        """Tell of all pods that claim the same cores: once, by a replica that was not the one to speak before."""
+        for state in self.cluster.rows():
+            if state.silicon.contested:
+                for uid, tenant in state.tenants.items():
+                    for rival in state.conflicts(uid):
+                        self.contested(tenant.pod, rival)
+
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name in self.scheduler_names and not pod.terminating
 

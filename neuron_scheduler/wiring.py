@@ -60,6 +60,7 @@ class Parts:
     nodes: Informer[Node]
     others: tuple[Informer[Any], ...]
     pods: Informer[Pod]
+    pod_handler: PodHandler
     leader: Leader | None
 
     @property
@@ -117,6 +118,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         identity=leader.identity if leader is not None else "",
         bind_concurrency=config.bind_concurrency,
     )
+    pod_handler = _pod_handler(scheduler, herald, volumes)
     return Parts(
         cluster=cluster,
         queue=queue,
@@ -138,7 +140,8 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
             *_workloads(client, scheduler),
             *_storage(client, scheduler, volumes),
         ),
-        pods=Informer(client=client, resource=PODS, handler=_pod_handler(scheduler, herald, volumes)),
+        pods=Informer(client=client, resource=PODS, handler=pod_handler),
+        pod_handler=pod_handler,
         leader=leader,
     )
 

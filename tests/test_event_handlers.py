@@ -158,6 +158,18 @@ def test_a_promise_wakes_others_once_its_pod_is_elsewhere(world: World) -> None:
     assert "lower: placed" in world.settle()
 
 
+def test_what_was_contested_before_is_told_again(world: World) -> None:
+    """Both owners hear of it, for whom nobody spoke while no replica was leading."""
+    told: list[tuple[str, str]] = []
+    world.pods.contested = lambda pod, rival: told.append((pod.name, rival.name))
+    world.nodes.added(node("b", "trn1.32xlarge", created=1))
+    for name in ("one", "other"):
+        world.pods.added(pod(name, devices=1, on="b", ids=(3,)))
+    told.clear()
+    world.pods.tell_contested()
+    assert sorted(told) == [("one", "other"), ("other", "one")]
+
+
 def test_what_a_pod_leaves_wakes_whom_it_suffices(world: World) -> None:
     """Too little is no help; devices enough are, once, though in pieces; then only a block is."""
     idle = pod("idle", on="a", cpu=500)
