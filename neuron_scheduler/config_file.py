@@ -219,6 +219,10 @@ def _parsed(path: str, text: str) -> ConfigFile:
         case (str(version), str(name)) if (version, name) == (OLD_API_VERSION, OLD_KIND):
             kind = _OldConfiguration
             ignored = tuple(_taken_out(found))
+        case (str(version), name) if version.startswith(f"{OLD_API_VERSION}beta"):
+            raise ValueError(
+                f"apiVersion {version} is no longer read, by kube-scheduler neither; write {OLD_API_VERSION}"
+            )
         case version, name:
             raise ValueError(
                 f"apiVersion {version!r}, kind {name!r} is not known here;"
