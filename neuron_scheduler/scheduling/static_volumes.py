@@ -57,6 +57,14 @@ def with_labels(cluster: Cluster, selector: LabelSelector, among: NodeSet) -> No
     return any_term(cluster, (NodeSelectorTerm(selector.requirements),), among)
 
 
+def labelled(cluster: Cluster, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
+    """Return the nodes with one of the values of one of the labels: many affinities to one label each, at once."""
+    nodes = 0
+    for key, values in wanted.items():
+        nodes |= cluster.node_postings(label(key)).any_of(values)
+    return nodes
+
+
 @attrs.define(eq=False)
 class _Reach:
     """
@@ -132,9 +140,7 @@ def _served_alone(cluster: Cluster, claim: PersistentVolumeClaim, among: NodeSet
             labels.setdefault(rack.label.key, []).extend(rack.label.values)
         else:
             nodes |= _matching(cluster, rack.terms, among)
-    for key, values in labels.items():
-        nodes |= cluster.node_postings(label(key)).any_of(values)
-    return nodes & among
+    return among & (nodes | labelled(cluster, labels))
 
 
 def _all_taken(by_size: Sequence[PersistentVolumeClaim], reach: _Reach) -> Sequence[Sequence[Offer]]:

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Operator, Requirement
 from neuron_scheduler.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 from neuron_scheduler.scheduling.plugins.volume_restrictions import not_found
-from neuron_scheduler.scheduling.static_volumes import mountable, served, with_labels
+from neuron_scheduler.scheduling.static_volumes import labelled, mountable, served, with_labels
 
 NAME = "VolumeBinding"
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
@@ -124,8 +125,13 @@ def _roomy(cluster: Cluster, claim: PersistentVolumeClaim, found: StorageClass, 
     driver = cluster.volumes.drivers.get(found.provisioner)
     if not claim.request or driver is None or not driver.storage_capacity:
         return among
-    roomy = 0
+    roomy, labels = 0, dict[str, list[str]]()
     for capacity in cluster.volumes.capacities.get(found.name, {}).values():
-        if capacity.topology is not None and capacity.largest is not None and capacity.largest >= claim.request:
-            roomy |= with_labels(cluster, capacity.topology, among)
-    return roomy
+        if capacity.topology is None or capacity.largest is None or capacity.largest < claim.request:
+            continue
+        match capacity.topology.requirements:
+            case [Requirement(operator=Operator.IN) as only]:  # of a driver for local disks: one for each node
+                labels.setdefault(only.key, []).extend(only.values)
+            case _:
+                roomy |= with_labels(cluster, capacity.topology, among)
+    return among & (roomy | labelled(cluster, labels))

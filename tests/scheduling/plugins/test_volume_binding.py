@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -46,6 +47,14 @@ PLACED: dict[str, tuple[list[Any], str]] = {
     "a node was selected before": ([claim(class_name="gp3", selected_node="b")], "b"),
     "where the driver says it has room": (
         [COUNTED, claim(class_name="gp3", request=2 * GI), room("x", GI, "x"), room("y", 2 * GI, "y")],
+        "c",
+    ),
+    "room where two labels say so": (
+        [
+            COUNTED,
+            claim(class_name="gp3"),
+            attrs.evolve(room("c", GI), topology=LabelSelector((*zone("y")[0].expressions, *host("c")[0].expressions))),
+        ],
         "c",
     ),
     "room on all nodes": ([COUNTED, claim(class_name="gp3"), room("all", GI)], "a"),
