@@ -38,11 +38,14 @@ class Matching:
 
     def matches(self, pod: Pod) -> bool:
         """Tell whether a pod counts."""
-        return (
-            (self.terminating or not pod.terminating)
-            and (self.namespaces is None or pod.namespace in self.namespaces)
-            and all(selector.matches(pod.labels) for selector in self.selectors)
-        )
+        if pod.terminating and not self.terminating:
+            return False
+        if self.namespaces is not None and pod.namespace not in self.namespaces:
+            return False
+        for selector in self.selectors:  # noqa: SIM110  # asked of every pod there is: a generator costs as much again
+            if not selector.matches(pod.labels):
+                return False
+        return True
 
 
 @attrs.define(eq=False)

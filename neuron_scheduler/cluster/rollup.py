@@ -41,9 +41,8 @@ class Relabelings:
 
     def since(self, position: int) -> Sequence[tuple[int, Node | None]] | None:
         """Return the slots that have changed since the log ended there, with the nodes before; None if it was cut."""
-        if position == self.end:
-            return ()
-        return self._log[position - self.end :] if self.end - position <= len(self._log) else None
+        first = len(self._log) - (self.end - position)
+        return self._log[first:] if first >= 0 else None
 
 
 @attrs.frozen
@@ -131,6 +130,8 @@ class Rollup:
 
     def follow(self, domains: Domains) -> bool:
         """Take up what nodes have done since the last time; False if that is too long ago to be known."""
+        if self._position == domains.relabelings.end:
+            return True
         moved = domains.moved_since(self._position)
         if moved is None:
             return False
