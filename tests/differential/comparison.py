@@ -7,15 +7,16 @@ from typing import Final
 from neuron_scheduler.cluster.cluster import Cluster
 from tests.differential.deliberate import agree, as_kube_scheduler_reads
 from tests.differential.judge import Judge
-from tests.differential.ours import answer, cluster_of
+from tests.differential.ours import answer, cluster_of, refusal
 from tests.differential.recording import Recording, compact
 from tests.differential.vocabulary import Object
 from tests.differential.world import Answer, World
 
+_FEW: Final = 3  # pods that are worth showing: of a world that was made smaller
 _QUESTIONS: Final = 3  # a pod that is met before the last node or volume is known gets another chance
 
 
-async def recorded(judge: Judge, number: int, world: World) -> Recording:
+async def recorded(judge: Judge, name: str, world: World) -> Recording:
     """
     Return a world as the API server has it, and kube-scheduler's answers.
 
@@ -29,37 +30,46 @@ async def recorded(judge: Judge, number: int, world: World) -> Recording:
         for manifest, (asked, said) in zip(world.pending, await judge.answers(world.pending), strict=True):
             pod, theirs = asked, said
             for _ in range(1, _QUESTIONS):
-                if not agree(pod, theirs, _ours(cluster, pod)):
+                if not agree(world, pod, theirs, _ours(cluster, pod)):
                     pod, theirs = await judge.again(manifest)
             cases.append((pod, theirs))
     finally:
         await judge.clear()
-    parts = (stored.beside, stored.nodes, stored.bound, [pod for pod, _ in cases])
-    return Recording(number, World(*(tuple(map(compact, part)) for part in parts)), tuple(said for _, said in cases))
+    parts = (stored.beside, stored.nodes, stored.bound, stored.nominated, [pod for pod, _ in cases])
+    return Recording(name, World(*(tuple(map(compact, part)) for part in parts)), tuple(said for _, said in cases))
 
 
 def disagreements(recording: Recording) -> Iterator[str]:
-    """Yield, for each pod of which we say something else than kube-scheduler did, both and the pod."""
+    """Yield, for each pod of which we say something else than kube-scheduler did, what, and about which nodes."""
     cluster = cluster_of(recording.world)
     for pod, theirs in zip(recording.world.pending, recording.answers, strict=True):
         ours = _ours(cluster, pod)
-        if not agree(pod, theirs, ours):
-            yield _difference(pod, theirs, ours)
+        if not agree(recording.world, pod, theirs, ours):
+            yield "\n".join(_difference(recording.world, pod, theirs, ours))
 
 
 def _ours(cluster: Cluster, pod: Object) -> Answer:
     return answer(cluster, as_kube_scheduler_reads(pod))
 
 
-def _difference(pod: Object, theirs: Answer, ours: Answer) -> str:
-    lines = [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"]
-    if theirs.text != ours.text:
-        lines += [f"  kube-scheduler: {theirs.text}", f"  ours:           {ours.text}"]
-    if theirs.feasible != ours.feasible:
-        lines += [
-            f"  feasible for kube-scheduler: {theirs.feasible}",
-            f"  feasible for ours:           {ours.feasible}",
-        ]
-    return "\n".join(
-        [*lines, f"  labels: {json.dumps(pod['metadata'].get('labels', {}))}", f"  {json.dumps(pod['spec'])}"]
-    )
+def _difference(world: World, pod: Object, theirs: Answer, ours: Answer) -> Iterator[str]:
+    metadata = pod["metadata"]
+    yield f"{metadata['namespace']}/{metadata['name']}:"
+    yield f"  kube-scheduler says: {theirs.text}"
+    yield f"  we say:              {ours.text}"
+    for node in world.nodes:
+        name = node["metadata"]["name"]
+        if (name in theirs.feasible) != (name in ours.feasible):
+            judged = "kube-scheduler" if name in theirs.feasible else "we"
+            why = f", we refuse it: {refusal(cluster_of(world), pod, name)}" if name in theirs.feasible else ""
+            yield f"  only {judged} would take {name}{why}"
+            yield f"    {_json(node)}"
+    yield f"  the pod: {_json(pod)}"
+    for kind, others in (("bound", world.bound), ("nominated", world.nominated)):
+        if len(others) <= _FEW:
+            yield from (f"  {kind}: {_json(other)}" for other in others)
+
+
+def _json(manifest: Object) -> str:
+    told = {part: manifest.get(part) for part in ("spec", "status") if manifest.get(part)}
+    return json.dumps({"labels": manifest["metadata"].get("labels", {}), **told})

@@ -5,20 +5,41 @@ Everything else that kube-scheduler says, we say to the letter.
 """
 
 import copy
+from collections.abc import Sequence
 from typing import Final
 
+from neuron_scheduler.scheduling.decide import NO_NODES
 from tests.differential.vocabulary import Object
-from tests.differential.world import Answer
+from tests.differential.world import Answer, World
 
 UNSERVED: Final = ("iscsi", "rbd")
 """Sources of volumes that no CSI driver took over: pods that name them inline are refused."""
 
+ABOUT_OTHER_PODS: Final = ("pod topology spread constraints", "pod affinity rules", "anti-affinity rules")
+"""Reasons that another one may stand for where a node refuses a pod both as it is and with those nominated to it."""
 
-def agree(pod: Object, theirs: Answer, ours: Answer) -> bool:
+
+def agree(world: World, pod: Object, theirs: Answer, ours: Answer) -> bool:
     """Tell whether our answer is kube-scheduler's, or the one that is to be given in its place."""
-    if any(source in volume for volume in pod["spec"].get("volumes", ()) for source in UNSERVED):
+    volumes = pod["spec"].get("volumes", ())
+    if theirs.text == NO_NODES or any(source in volume for volume in volumes for source in UNSERVED):
         return not ours.feasible
+    if _mounts_twice(volumes) or (world.nominated and _spreads_from_all(pod)):
+        return set(theirs.feasible) <= set(ours.feasible)
+    if world.nominated and any(reason in answer.text for reason in ABOUT_OTHER_PODS for answer in (theirs, ours)):
+        return theirs.feasible == ours.feasible
     return ours == theirs
+
+
+def _mounts_twice(volumes: Sequence[Object]) -> bool:
+    """Tell whether a pod names a claim twice: kube-scheduler then looks for two static volumes."""
+    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume]
+    return len(set(claims)) < len(claims)
+
+
+def _spreads_from_all(pod: Object) -> bool:
+    """Tell whether a selector is empty: it counts nobody, but for kube-scheduler those nominated (`updateWithPod`)."""
+    return any(one.get("labelSelector") == {} for one in pod["spec"].get("topologySpreadConstraints", ()))
 
 
 def as_kube_scheduler_reads(pod: Object) -> Object:

@@ -16,6 +16,7 @@ from aiohttp import web
 from tests.control_plane.objects import create_all, create_pod
 from tests.control_plane.rest import Object, RestClient, key_of
 from tests.control_plane.server import free_port, run_control_plane
+from tests.differential.pods import NOMINATED
 from tests.differential.vocabulary import NAMESPACES
 from tests.differential.world import FEASIBLE, Answer, World, namespaces
 
@@ -65,7 +66,8 @@ class Judge:
         beside = [await self._create(manifest) for manifest in world.beside if manifest["kind"] != "Namespace"]
         nodes = await self._create_all("/api/v1/nodes", world.nodes)
         bound = [await self._create_bound(manifest) for manifest in world.bound]
-        return World((*namespaces(), *beside), tuple(nodes), tuple(bound), ())
+        nominated = [await self._create_bound(manifest) for manifest in world.nominated]
+        return World((*namespaces(), *beside), tuple(nodes), tuple(bound), tuple(nominated), ())
 
     async def answers(self, pending: Iterable[Object]) -> list[tuple[Object, Answer]]:
         """Create pending pods, one or all of a world; return each as stored and what kube-scheduler says of it."""
@@ -134,7 +136,7 @@ class Judge:
         return [created[manifest["metadata"]["name"]] for manifest in manifests]
 
     async def _create_bound(self, manifest: Object) -> Object:
-        """Create a pod on its node, then give it the status and the deletion that it comes with."""
+        """Create a pod of the world, then give it the status and the deletion that it comes with."""
         pod = await create_pod(self._api, _alive(manifest))
         if "status" in manifest:
             pod = await self._api.patch(f"{_path(pod)}/status", {"status": manifest["status"]})
@@ -167,7 +169,10 @@ def _configuration(port: int) -> Mapping[str, Any]:
     """Return the fields of KubeSchedulerConfiguration; everything that filters is as it is by default."""
     return {
         "percentageOfNodesToScore": 100,
-        "profiles": [{"schedulerName": "default-scheduler", "plugins": {"postFilter": {"disabled": [{"name": "*"}]}}}],
+        "profiles": [
+            {"schedulerName": "default-scheduler", "plugins": {"postFilter": {"disabled": [{"name": "*"}]}}},
+            {"schedulerName": NOMINATED},  # without postFilter plugins a pod would lose its nomination
+        ],
         "extenders": [
             {"urlPrefix": f"http://127.0.0.1:{port}", "filterVerb": "filter", "nodeCacheCapable": True, "weight": 1}
         ],

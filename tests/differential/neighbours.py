@@ -2,7 +2,7 @@
 
 from random import Random
 
-from tests.differential.vocabulary import HOSTNAME, RACK, ZONE, Object, given, sample, several, sometimes
+from tests.differential.vocabulary import HOSTNAME, RACK, ZONE, Object, chance, given, sample, several, sometimes
 
 APPS = ("web", "db")
 TOPOLOGIES = (ZONE, ZONE, HOSTNAME, HOSTNAME, RACK)
@@ -11,7 +11,7 @@ KEYS = ("version", "shard")
 
 def pod_labels(dice: Random) -> dict[str, str]:
     """Return labels that the selectors below may match."""
-    labels = {"app": dice.choice(APPS)} if dice.random() < 0.9 else {}
+    labels = {"app": dice.choice(APPS)} if chance(dice, 0.9) else {}
     labels |= sometimes(dice, 0.4, lambda: {"version": dice.choice(["1", "2"])}) or {}
     return labels | (sometimes(dice, 0.2, lambda: {"shard": dice.choice(["a", "b"])}) or {})
 
@@ -23,7 +23,7 @@ def spread_constraints(dice: Random) -> list[Object]:
 
 
 def _spread(dice: Random) -> Object:
-    hard = dice.random() < 0.85
+    hard = chance(dice, 0.85)
     selector = sometimes(dice, 0.9, lambda: _selector(dice))
     keys = sometimes(dice, 0.2, lambda: sample(dice, KEYS)) or []
     least_domains = sometimes(dice, 0.35, lambda: dice.randint(1, 6))
@@ -55,7 +55,7 @@ def _term(dice: Random) -> Object:
     selector = sometimes(dice, 0.9, lambda: _selector(dice))
     free = [key for key in KEYS if selector is not None and key not in _named(selector)]
     keys = sometimes(dice, 0.15, lambda: sample(dice, free, least=0)) or []
-    match = dice.random() < 0.5
+    match = chance(dice, 0.5)
     term = given(
         topologyKey=dice.choice(TOPOLOGIES),
         namespaces=sometimes(dice, 0.3, lambda: sample(dice, ("default", "blue", "green", "nowhere"))),
@@ -64,7 +64,7 @@ def _term(dice: Random) -> Object:
     )
     if selector is not None:
         term["labelSelector"] = selector
-    if dice.random() < 0.25:
+    if chance(dice, 0.25):
         term["namespaceSelector"] = dice.choice(
             [
                 {},
@@ -78,10 +78,10 @@ def _term(dice: Random) -> Object:
 
 
 def _selector(dice: Random) -> Object:
-    if dice.random() < 0.08:
+    if chance(dice, 0.08):
         return {}
-    labels = {"app": dice.choice(APPS)} if dice.random() < 0.7 else {}
-    least = 0 if labels and dice.random() < 0.6 else 1
+    labels = {"app": dice.choice(APPS)} if chance(dice, 0.7) else {}
+    least = 0 if labels and chance(dice, 0.6) else 1
     return given(matchLabels=labels, matchExpressions=several(dice, 1, lambda: _expression(dice), least=least))
 
 

@@ -2,23 +2,36 @@
 
 from random import Random
 
-from tests.differential.vocabulary import HOSTNAME, RACK, REGION, ZONE, ZONES, Object, given, sample, several, sometimes
+from tests.differential.vocabulary import (
+    HOSTNAME,
+    RACK,
+    REGION,
+    ZONE,
+    ZONES,
+    Object,
+    chance,
+    given,
+    sample,
+    several,
+    sometimes,
+)
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 TAINT_KEYS = ("dedicated", "spot", "example.com/maintenance")
+FEATURES = ("GuaranteedQoSPodCPUResize", "RestartAllContainersOnContainerExits")
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 
 
 def nodes(dice: Random, prefix: str, *, quiet: bool) -> list[Object]:
     """Return three to eight nodes; quiet ones are large, and few of them are tainted or cordoned."""
-    spread_out = dice.random() < (0.8 if quiet else 0.5)  # every node has its zone, as in a real cluster
+    spread_out = chance(dice, 0.8 if quiet else 0.5)  # every node has its zone, as in a real cluster
     names = [f"{prefix}n{number}" for number in range(dice.randint(3, 8))]
     return [_node(dice, name, in_zone=spread_out, quiet=quiet) for name in names]
 
 
 def _node(dice: Random, name: str, *, in_zone: bool, quiet: bool) -> Object:
-    labels = {HOSTNAME: name} if in_zone or dice.random() < 0.9 else {}
-    if in_zone or dice.random() < 0.7:
+    labels = {HOSTNAME: name} if in_zone or chance(dice, 0.9) else {}
+    if in_zone or chance(dice, 0.7):
         labels[ZONE] = dice.choice(ZONES)
     labels |= sometimes(dice, 0.3, lambda: {REGION: dice.choice(["r1", "r2"])}) or {}
     labels |= sometimes(dice, 0.5, lambda: {RACK: dice.choice(["1", "2", "07", "30", "x"])}) or {}
@@ -31,12 +44,14 @@ def _node(dice: Random, name: str, *, in_zone: bool, quiet: bool) -> Object:
         "metadata": {"name": name, "labels": labels},
         "spec": given(
             taints=sometimes(dice, 0.15 if quiet else 0.25, lambda: _taints(dice)),
-            unschedulable=dice.random() < (0.03 if quiet else 0.07) or None,
+            unschedulable=chance(dice, 0.03 if quiet else 0.07) or None,
         ),
         "status": {
             "capacity": resources,
             "allocatable": resources,
             "conditions": [{"type": "Ready", "status": "True"}],
+            "declaredFeatures": sorted(sometimes(dice, 0.5, lambda: sample(dice, FEATURES, least=0)) or ()),
+            "images": [{"names": ["main:1"], "sizeBytes": 10**9}] if chance(dice, 0.2) else [],
         },
     }
 
@@ -52,7 +67,7 @@ def _resources(dice: Random, *, quiet: bool) -> dict[str, str]:
     }
     amounts |= sometimes(dice, 0.4, lambda: {"example.com/gpu": dice.choice(["1", "2", "4"])}) or {}
     amounts |= sometimes(dice, 0.2, lambda: {"hugepages-2Mi": dice.choice(["4Mi", "64Mi"])}) or {}
-    if dice.random() < 0.05:
+    if chance(dice, 0.05):
         del amounts[dice.choice(sorted(amounts))]
     return amounts
 
@@ -72,7 +87,7 @@ def tolerations(dice: Random) -> list[Object]:
 
 
 def _toleration(dice: Random) -> Object:
-    if dice.random() < 0.2:
+    if chance(dice, 0.2):
         return dice.choice(
             [
                 {"operator": "Exists"},
@@ -81,7 +96,7 @@ def _toleration(dice: Random) -> Object:
                 {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
             ]
         )
-    exists = dice.random() < 0.5
+    exists = chance(dice, 0.5)
     return given(
         key=dice.choice(TAINT_KEYS),
         operator="Exists" if exists else dice.choice(["Equal", ""]),
@@ -97,7 +112,7 @@ def node_affinity(dice: Random, names: list[str]) -> Object:
         requiredDuringSchedulingIgnoredDuringExecution=sometimes(
             dice, 0.9, lambda: {"nodeSelectorTerms": several(dice, 3, lambda: _term(dice, names))}
         ),
-        preferredDuringSchedulingIgnoredDuringExecution=[preferred] if dice.random() < 0.2 else [],
+        preferredDuringSchedulingIgnoredDuringExecution=[preferred] if chance(dice, 0.2) else [],
     )
 
 
@@ -108,7 +123,7 @@ def node_selector(dice: Random) -> dict[str, str]:
 
 
 def _term(dice: Random, names: list[str]) -> Object:
-    if dice.random() < 0.05:
+    if chance(dice, 0.05):
         return {}
     fields = sometimes(dice, 0.25, lambda: several(dice, 2, lambda: _field(dice, names))) or []
     least = 0 if fields else 1

@@ -1,8 +1,8 @@
 """
 The other side: the same API objects, read by our codec into our cluster, and what our filters say of a pod.
 
-No process, no server: `schedule_pod` itself, with one more filter at the end that refuses what is left, as the
-extender does to kube-scheduler.
+No process, no server: `schedule_pod` itself, asked again without the node that it chose until there is none, as the
+extender leaves kube-scheduler none.
 """
 
 import json
@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
 from neuron_scheduler.kube.codec import Decoded, Malformed
 from neuron_scheduler.kube.informer import Resource
@@ -28,7 +29,7 @@ from neuron_scheduler.kube.storage_codec import (
 )
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.decide import Decision, schedule_pod
+from neuron_scheduler.scheduling.decide import Decision, explain, schedule_pod
 from neuron_scheduler.scheduling.framework import Filter, Refusal
 from neuron_scheduler.scheduling.profile import default_profile
 from tests.differential.vocabulary import Object
@@ -47,15 +48,15 @@ PROFILE: Final = default_profile("default-scheduler")
 
 
 @attrs.define(eq=False)
-class LastFilter:
-    """Writes down which nodes no filter has refused, and refuses them."""
+class Extender:
+    """The last filter: refuses the nodes that were chosen already."""
 
-    names: tuple[str, ...] = ()
+    chosen: set[str] = attrs.field(factory=set)
 
     def __call__(self, cluster: Cluster, _: Pod, among: NodeSet) -> Sequence[Refusal]:
-        """Refuse all nodes that are left."""
-        self.names = tuple(sorted(cluster.row(slot).node.name for slot in slots_of(among)))
-        return [Refusal("LastFilter", FEASIBLE, among)]
+        """Refuse what was chosen."""
+        slots = (slot for slot in slots_of(among) if cluster.row(slot).node.name in self.chosen)
+        return [Refusal("Extender", FEASIBLE, sum(1 << slot for slot in slots))]
 
 
 def cluster_of(world: World) -> Cluster:
@@ -72,6 +73,10 @@ def cluster_of(world: World) -> Cluster:
         pod = _read(decode_pod(_bytes(manifest)))
         if pod is not None:  # None has ended
             cluster.put_pod(pod)
+    for manifest in world.nominated:
+        pod = _read(decode_pod(_bytes(manifest)))
+        if pod is not None:
+            cluster.nominate(pod.nominated_node_name, Nomination(pod))
     return cluster
 
 
@@ -80,11 +85,19 @@ def answer(cluster: Cluster, manifest: Object) -> Answer:
     pod = _read(decode_pod(_bytes(manifest)))
     if pod is None:
         raise AssertionError("a pending pod has not ended")
-    last = LastFilter()
-    found = schedule_pod(cluster, pod, attrs.evolve(PROFILE, filters=(*PROFILE.filters, Filter(last))))
-    if isinstance(found, Decision):
-        raise TypeError("the last filter refuses everything")
-    return Answer(last.names, found.text)
+    extender = Extender()
+    profile = attrs.evolve(PROFILE, filters=(*PROFILE.filters, Filter(extender)))
+    while isinstance(found := schedule_pod(cluster, pod, profile), Decision):
+        if found.node_name in extender.chosen:
+            raise AssertionError(f"{found.node_name} was refused and is chosen all the same")
+        extender.chosen.add(found.node_name)
+    return Answer(tuple(sorted(extender.chosen)), found.text)
+
+
+def refusal(cluster: Cluster, manifest: Object, node_name: str) -> str:
+    """Return the first reason for which our filters refuse a node to a pod; empty if they do not."""
+    pod = _read(decode_pod(_bytes(manifest)))
+    return "" if pod is None else explain(cluster, pod, PROFILE)[1].get(node_name, "")
 
 
 def _put_beside(cluster: Cluster, manifest: Object) -> None:

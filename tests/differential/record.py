@@ -14,7 +14,7 @@ from tests.differential.comparison import disagreements, recorded
 from tests.differential.judge import run_judge
 from tests.differential.recording import FOLDER, write
 from tests.differential.vocabulary import VOCABULARIES
-from tests.differential.world import world
+from tests.differential.world import numbered_world
 
 WORLDS = 6  # of each vocabulary
 
@@ -23,8 +23,7 @@ async def record(names: list[str]) -> None:
     """Record some worlds of each named vocabulary."""
     async with run_judge() as judge:
         for name in names:
-            recordings = [await recorded(judge, number, world(number, VOCABULARIES[name])) for number in range(WORLDS)]
-            FOLDER.mkdir(exist_ok=True)
+            recordings = [await recorded(judge, f"w{number}", numbered_world(number, name)) for number in range(WORLDS)]
             write(FOLDER / f"{name}.jsonl", recordings)
             different = [each for recording in recordings for each in disagreements(recording)]
             scenarios = sum(len(recording.answers) for recording in recordings)

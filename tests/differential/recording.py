@@ -26,6 +26,15 @@ _POD_DROPPED: Final = (
     "securityContext",
     "terminationGracePeriodSeconds",
 )
+_POD_STATUS_KEPT: Final = (
+    "allocatedResources",
+    "conditions",
+    "containerStatuses",
+    "initContainerStatuses",
+    "nominatedNodeName",
+    "phase",
+    "resources",
+)
 _CONTAINER_DROPPED: Final = ("image", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy")
 
 
@@ -35,11 +44,11 @@ class Recording:
     A world and what kube-scheduler said of its pending pods.
 
     Attributes:
-        number: which world it is, of the vocabulary that the file is named after.
+        name: of the world; its nodes and pods begin with it.
         answers: one for each of `world.pending`.
     """
 
-    number: int
+    name: str
     world: World
     answers: tuple[Answer, ...]
 
@@ -50,10 +59,9 @@ def compact(manifest: Object) -> Object:
     match manifest["kind"]:
         case "Pod":
             kept["spec"] = _pod_spec(manifest["spec"])
-            status = {name: kept.get("status", {}).get(name) for name in ("phase", "conditions", "containerStatuses")}
-            kept["status"] = {name: value for name, value in status.items() if value and value != "Pending"}
+            kept["status"] = _only(kept.get("status", {}), _POD_STATUS_KEPT)
         case "Node":
-            kept["status"] = {"allocatable": manifest["status"]["allocatable"]}
+            kept["status"] = _only(manifest["status"], ("allocatable", "declaredFeatures"))
     return kept
 
 
@@ -66,7 +74,8 @@ def write(path: Path, recordings: Iterable[Recording]) -> None:
             {"pod": pod, "feasible": answer.feasible, "text": answer.text}
             for pod, answer in zip(world.pop("pending"), recording.answers, strict=True)
         ]
-        lines.append(json.dumps({"number": recording.number, **world, "cases": cases}, separators=(",", ":")))
+        lines.append(json.dumps({"name": recording.name, **world, "cases": cases}, separators=(",", ":")))
+    path.parent.mkdir(exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -76,8 +85,9 @@ def read(path: Path) -> Iterator[Recording]:
         found = json.loads(line)
         cases = found["cases"]
         answers = tuple(Answer(tuple(case["feasible"]), case["text"]) for case in cases)
-        parts: list[Sequence[Object]] = [found["beside"], found["nodes"], found["bound"], [c["pod"] for c in cases]]
-        yield Recording(found["number"], World(*map(tuple, parts)), answers)
+        parts = {part: tuple(found[part]) for part in ("beside", "nodes", "bound", "nominated")}
+        pending = tuple(case["pod"] for case in cases)
+        yield Recording(found["name"], World(**parts, pending=pending), answers)
 
 
 def _pod_spec(spec: Object) -> Object:
@@ -90,3 +100,7 @@ def _pod_spec(spec: Object) -> Object:
 
 def _without(fields: Object, names: Sequence[str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in names and value not in ({}, [])}
+
+
+def _only(fields: Object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: fields[name] for name in names if fields.get(name)}

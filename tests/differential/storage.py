@@ -6,7 +6,18 @@ A claim that is bound names its volume and the volume names the claim; the uid i
 
 from random import Random
 
-from tests.differential.vocabulary import HOSTNAME, REGION, ZONE, ZONES, Object, given, sample, several, sometimes
+from tests.differential.vocabulary import (
+    HOSTNAME,
+    REGION,
+    ZONE,
+    ZONES,
+    Object,
+    chance,
+    given,
+    sample,
+    several,
+    sometimes,
+)
 
 DRIVER = "disk.example.com"
 EBS = "ebs.csi.aws.com"
@@ -17,6 +28,15 @@ NAMESPACES = (*("default",) * 12, "blue")
 CLAIMS = 10
 VOLUMES = 5
 FINALIZER = "tests/held"
+_TEMPLATE = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+_OTHER_VOLUMES: list[Object] = [
+    {"emptyDir": {}},
+    {"emptyDir": {}},
+    {"ephemeral": {"volumeClaimTemplate": {"spec": _TEMPLATE}}},
+    {"ephemeral": {"volumeClaimTemplate": {"spec": _TEMPLATE}}},
+    {"iscsi": {"targetPortal": "10.0.0.9", "iqn": "iqn.2026-01.example:disk", "lun": 0}},
+    {"rbd": {"monitors": ["10.0.0.9"], "image": "disk"}},
+]
 
 
 def storage(dice: Random, prefix: str, nodes: list[str]) -> list[Object]:
@@ -31,7 +51,7 @@ def storage(dice: Random, prefix: str, nodes: list[str]) -> list[Object]:
     for number in range(VOLUMES):
         name = f"{prefix}free{number}"
         free = _volume(dice, name, nodes, class_name=dice.choice(["local", "local", "wait", ""]))
-        if dice.random() < 0.2:
+        if chance(dice, 0.2):
             free["spec"]["claimRef"] = _reference(dice.choice(claims))  # kept for it, and not bound yet
         volumes.append(free)
     for claim in claims:  # some are on their way to a volume that is there
@@ -40,45 +60,39 @@ def storage(dice: Random, prefix: str, nodes: list[str]) -> list[Object]:
     return [
         *_classes(dice),
         _driver(dice),
-        *(_csi_node(dice, name) for name in nodes if dice.random() < 0.8),
+        *(_csi_node(dice, name) for name in nodes if chance(dice, 0.8)),
         *claims,
         *volumes,
-        *several(dice, 8, lambda: _capacity(dice, f"{prefix}room{dice.getrandbits(40)}"), least=0),
-        *several(dice, 3, lambda: _attachment(dice, f"{prefix}a{dice.getrandbits(40)}", nodes, volumes), least=0),
+        *(_capacity(dice, f"{prefix}room{number}") for number in range(dice.randint(0, 8))),
+        *(_attachment(dice, f"{prefix}a{number}", nodes, volumes) for number in range(dice.randint(0, 3))),
     ]
 
 
 def pod_volumes(dice: Random, prefix: str) -> list[Object]:
-    """Return the volumes of a pod: claims that may exist, disks, and what any node can mount."""
-    found: list[Object] = []
-    for number in range(dice.choice([1, 1, 2, 3])):
-        kind = dice.random()
-        if kind < 0.78:
-            name = f"{prefix}c{dice.randrange(CLAIMS)}" if dice.random() < 0.97 else "missing"
-            source: Object = {"persistentVolumeClaim": {"claimName": name}}
-        elif kind < 0.86:
-            source = {"awsElasticBlockStore": {"volumeID": dice.choice(["vol-1", "vol-2"])}}
-        elif kind < 0.94:
-            source = {"gcePersistentDisk": given(pdName="pd-1", readOnly=dice.random() < 0.6 or None)}
-        elif kind < 0.96:
-            spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-            source = {"ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
-        elif kind < 0.98:
-            source = {"emptyDir": {}}
-        else:
-            source = dice.choice(
-                [
-                    {"iscsi": {"targetPortal": "10.0.0.9", "iqn": "iqn.2026-01.example:disk", "lun": 0}},
-                    {"rbd": {"monitors": ["10.0.0.9"], "image": "disk"}},
-                ]
-            )
-        found.append({"name": f"v{number}"} | source)
-    return found
+    """Return the volumes of a pod: claims that may exist, seldom one of them twice, disks, and what any node mounts."""
+    sources: list[Object] = []
+    for _ in range(dice.choice([1, 1, 2, 3])):
+        source = _pod_volume(dice, prefix)
+        if source not in sources or chance(dice, 0.1):
+            sources.append(source)
+    return [{"name": f"v{number}"} | source for number, source in enumerate(sources)]
+
+
+def _pod_volume(dice: Random, prefix: str) -> Object:
+    kind = dice.randrange(100)
+    if kind < 78:
+        name = f"{prefix}c{dice.randrange(CLAIMS)}" if chance(dice, 0.97) else "missing"
+        return {"persistentVolumeClaim": {"claimName": name}}
+    if kind < 86:
+        return {"awsElasticBlockStore": {"volumeID": dice.choice(["vol-1", "vol-2"])}}
+    if kind < 94:
+        return {"gcePersistentDisk": given(pdName="pd-1", readOnly=chance(dice, 0.6) or None)}
+    return dice.choice(_OTHER_VOLUMES)
 
 
 def _classes(dice: Random) -> list[Object]:
     zones = [{"matchLabelExpressions": [{"key": ZONE, "values": sample(dice, ZONES)}]}]
-    if dice.random() < 0.3:
+    if chance(dice, 0.3):
         zones.append({"matchLabelExpressions": [{"key": REGION, "values": ["r1"]}]})
     waits = "WaitForFirstConsumer"
     return [
@@ -105,17 +119,21 @@ def _driver(dice: Random) -> Object:
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
         "metadata": {"name": DRIVER},
-        "spec": {"storageCapacity": dice.random() < 0.6},
+        "spec": {"storageCapacity": chance(dice, 0.6)},
     }
 
 
 def _csi_node(dice: Random, name: str) -> Object:
     drivers = [
-        {"name": driver, "nodeID": name, "allocatable": {"count": dice.choice([1, 1, 2, 3])}}
+        {
+            "name": driver,
+            "nodeID": name,
+            **given(allocatable={"count": dice.choice([1, 1, 2, 3])} if chance(dice, 0.9) else {}),
+        }
         for driver in (DRIVER, EBS)
-        if dice.random() < 0.6
+        if chance(dice, 0.6)
     ]
-    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": IN_TREE_EBS} if dice.random() < 0.6 else {}
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": IN_TREE_EBS} if chance(dice, 0.6) else {}
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
@@ -133,7 +151,7 @@ def _claim(dice: Random, name: str) -> Object:
         "resources": {"requests": {"storage": dice.choice(["1Gi", "4Gi", "6Gi"])}},
         "storageClassName": dice.choice(classes.get(state, CLASSES)),
     }
-    if dice.random() < 0.08:
+    if chance(dice, 0.08):
         spec["volumeMode"] = "Block"
     annotations = {}
     phase = "Pending"
@@ -154,7 +172,7 @@ def _claim(dice: Random, name: str) -> Object:
             "labels": {"state": state},
             "annotations": annotations,
         }
-        | ({"deletionTimestamp": "now", "finalizers": [FINALIZER]} if dice.random() < 0.03 else {}),
+        | ({"deletionTimestamp": "now", "finalizers": [FINALIZER]} if chance(dice, 0.03) else {}),
         "spec": spec,
         "status": {"phase": phase},
     }
@@ -172,9 +190,9 @@ def _volume(dice: Random, name: str, nodes: list[str], *, class_name: str, claim
         **_source(dice, name),
         **given(nodeAffinity=sometimes(dice, 0.6, lambda: _node_affinity(dice, nodes))),
     }
-    if dice.random() < 0.1 and "hostPath" not in spec:
+    if chance(dice, 0.1) and "hostPath" not in spec:
         spec["volumeMode"] = "Block"
-    phase = "Available" if dice.random() < 0.9 else "Released"
+    phase = "Available" if chance(dice, 0.9) else "Released"
     if claim is not None:
         spec["claimRef"] = _reference(claim)
         phase = "Bound"
@@ -193,11 +211,11 @@ def _reference(claim: Object) -> Object:
 
 
 def _source(dice: Random, name: str) -> Object:
-    kind = dice.random()
-    if kind < 0.6:
-        handle = name if dice.random() < 0.9 else "shared"
+    kind = dice.randrange(100)
+    if kind < 60:
+        handle = name if chance(dice, 0.9) else "shared"
         return {"csi": {"driver": dice.choice([DRIVER, EBS]), "volumeHandle": handle}}
-    if kind < 0.8:
+    if kind < 80:
         return {"awsElasticBlockStore": {"volumeID": name}}
     return {"hostPath": {"path": "/data"}}
 
@@ -207,7 +225,7 @@ def _node_affinity(dice: Random, nodes: list[str]) -> Object:
 
 
 def _where(dice: Random, nodes: list[str]) -> Object:
-    if dice.random() < 0.5:
+    if chance(dice, 0.5):
         return {"key": ZONE, "operator": dice.choice(["In", "In", "NotIn"]), "values": sample(dice, ZONES)}
     return {"key": HOSTNAME, "operator": "In", "values": sample(dice, nodes, most=3)}
 
@@ -220,7 +238,7 @@ def _capacity(dice: Random, name: str) -> Object:
         "metadata": {"name": name, "namespace": "default"},
         "storageClassName": dice.choice(["wait", "zoned"]),
         **given(capacity=dice.choice(["", "5Gi", "100Gi"]), maximumVolumeSize=dice.choice(["", "", "2Gi"])),
-        **({"nodeTopology": where} if dice.random() < 0.85 else {}),
+        **({"nodeTopology": where} if chance(dice, 0.85) else {}),
     }
 
 

@@ -6,7 +6,7 @@ from tests.differential.comparison import disagreements
 from tests.differential.recording import FOLDER, Recording, read
 
 RECORDINGS = {
-    f"{path.stem}, world {recording.number}": recording
+    f"{path.stem}, world {recording.name}": recording
     for path in sorted(FOLDER.glob("*.jsonl"))
     for recording in read(path)
 }
@@ -16,7 +16,7 @@ RECORDINGS = {
 def test_our_filters_say_what_kube_scheduler_said(recording: Recording) -> None:
     """The feasible nodes and the counts of refusals by reason are those that were recorded."""
     different = list(disagreements(recording))
-    assert not different, "\n".join(different)
+    assert not different, "\n\n".join(different)
 
 
 def test_there_are_recordings_of_many_scenarios() -> None:

@@ -49,9 +49,18 @@ VOCABULARIES: Final = {
 """What is compared, each by worlds of its own."""
 
 
-def sometimes(dice: Random, chance: float, make: Callable[[], T]) -> T | None:
-    """Return what `make` makes with that chance, else None."""
-    return make() if dice.random() < chance else None
+def chance(dice: Random, share: float) -> bool:
+    """
+    Return True in that share of cases, in hundredths.
+
+    The lowest draw is False: hypothesis shrinks draws towards zero, and the less a world holds, the simpler it is.
+    """
+    return dice.randrange(100) >= 100 - round(100 * share)
+
+
+def sometimes(dice: Random, share: float, make: Callable[[], T]) -> T | None:
+    """Return what `make` makes in that share of cases, else None."""
+    return make() if chance(dice, share) else None
 
 
 def several(dice: Random, most: int, make: Callable[[], T], *, least: int = 1) -> list[T]:

@@ -1,8 +1,8 @@
 """
 A small cluster with pods that wait, and what is said of each of them.
 
-Everything is an API object as a dictionary: first as it is generated, then as the API server stored it. Pure: the
-same number gives the same world on every machine.
+Everything is an API object as a dictionary: first as it is generated, then as the API server stored it. All draws come
+from the `Random` that is passed in, which may be hypothesis': then a world shrinks.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from typing import Final
 import attrs
 
 from tests.differential.nodes import nodes
-from tests.differential.pods import bound_pod, pending_pod
+from tests.differential.pods import bound_pod, nominated_pod, pending_pod
 from tests.differential.storage import storage
-from tests.differential.vocabulary import NAMESPACES, Object, Vocabulary
+from tests.differential.vocabulary import NAMESPACES, VOCABULARIES, Object, Vocabulary, chance, several, sometimes
 
 FEASIBLE: Final = "node(s) would have done"
 """The reason that both sides are made to give for nodes that no filter refuses."""
@@ -31,12 +31,14 @@ class World:
     Attributes:
         beside: what there is beside nodes and pods: namespaces, volumes.
         bound: pods on nodes; with a `deletionTimestamp` where they are being deleted.
+        nominated: pods that wait for others to leave the node that their status names.
         pending: one scenario each; none of them is ever placed.
     """
 
     beside: tuple[Object, ...]
     nodes: tuple[Object, ...]
     bound: tuple[Object, ...]
+    nominated: tuple[Object, ...]
     pending: tuple[Object, ...]
 
 
@@ -54,22 +56,30 @@ class Answer:
     text: str
 
 
-def world(number: int, vocabulary: Vocabulary) -> World:
-    """Return the world of that number."""
-    dice = Random(f"{number} {vocabulary}")
-    prefix = f"w{number}-"
+def numbered_world(number: int, vocabulary_name: str) -> World:
+    """Return the world of that number: the same on every machine, until the generator is changed."""
+    return world(Random(f"{number} {vocabulary_name}"), VOCABULARIES[vocabulary_name], name=f"w{number}")
+
+
+def world(dice: Random, vocabulary: Vocabulary, *, name: str) -> World:
+    """Return a world; the same draws give the same one, but for its name, with which all names in it begin."""
+    prefix = f"{name}-"
     machines = nodes(dice, prefix, quiet=vocabulary.quiet)
     names = [node["metadata"]["name"] for node in machines]
     bound = [
-        bound_pod(dice, f"{prefix}b{each}", min(dice.choices(names, k=2)), vocabulary, claims=prefix)
+        bound_pod(dice, f"{prefix}b{each}", min(dice.choice(names), dice.choice(names)), vocabulary, claims=prefix)
         for each in range(dice.randint(0, 30 if vocabulary.quiet else 12))
     ]
     for pod in bound:
-        if dice.random() < 0.08:
+        if chance(dice, 0.08):
             pod["metadata"]["deletionTimestamp"] = "now"
+    awaited = sometimes(dice, 0.3, lambda: several(dice, 3, lambda: dice.choice(names))) or []
+    nominated = [nominated_pod(dice, f"{prefix}w{number}", node, vocabulary) for number, node in enumerate(awaited)]
     pending = [pending_pod(dice, f"{prefix}p{each}", names, vocabulary, claims=prefix) for each in range(PENDING)]
     beside = storage(dice, prefix, names) if vocabulary.volumes else []
-    return World((*namespaces(), *beside), tuple(machines), tuple(bound), tuple(pending))
+    if chance(dice, 0.1):  # pods may be bound to what nobody knows
+        machines = machines[1:] if chance(dice, 0.7) else []
+    return World((*namespaces(), *beside), tuple(machines), tuple(bound), tuple(nominated), tuple(pending))
 
 
 def namespaces() -> list[Object]:
