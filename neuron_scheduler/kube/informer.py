@@ -22,11 +22,12 @@ from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube import wire
 from neuron_scheduler.kube.backoff import Backoff
-from neuron_scheduler.kube.client import LONGEST_PAUSE, Lines, Response, status_error
+from neuron_scheduler.kube.client import LONGEST_PAUSE, Lines, Response
 from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed
 from neuron_scheduler.kube.node_codec import decode_node
 from neuron_scheduler.kube.pod_codec import decode_pod
 from neuron_scheduler.kube.reflection import Handler, Reflection, T, same_node, same_pod
+from neuron_scheduler.kube.status import status_error
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 

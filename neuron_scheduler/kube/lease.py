@@ -15,7 +15,8 @@ import msgspec
 
 from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube import wire
-from neuron_scheduler.kube.client import Lines, Response, status_error
+from neuron_scheduler.kube.client import Lines, Response
+from neuron_scheduler.kube.status import status_error
 from neuron_scheduler.kube.transport import Pool
 
 MOST_SECONDS: Final = (1 << 31) - 1

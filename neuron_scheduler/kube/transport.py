@@ -9,6 +9,7 @@ normally.
 import contextlib
 import enum
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -37,9 +38,7 @@ def open_session(pool: Pool, user_agent: str) -> aiohttp.ClientSession:
     """Return the aiohttp session of a pool; it reads nothing from the environment (that costs 4 times the CPU)."""
     bind = pool is Pool.BIND
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            limit=pool.value, keepalive_timeout=KEEPALIVE, socket_factory=_bind_socket if bind else _socket
-        ),
+        connector=aiohttp.TCPConnector(limit=pool.value, keepalive_timeout=KEEPALIVE, socket_factory=open_socket(pool)),
         trust_env=False,
         read_bufsize=READ_BUFFER,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -47,6 +46,11 @@ def open_session(pool: Pool, user_agent: str) -> aiohttp.ClientSession:
         response_class=_ResetOnAbort if bind else aiohttp.ClientResponse,
         trace_configs=[_fence()] if bind else None,
     )
+
+
+def open_socket(pool: Pool) -> Callable[[AddrInfoType], socket.socket]:
+    """Return what opens the sockets of a pool."""
+    return _bind_socket if pool is Pool.BIND else _socket
 
 
 def _socket(address: AddrInfoType) -> socket.socket:
@@ -99,16 +103,21 @@ def _fence() -> aiohttp.TraceConfig:
     return trace
 
 
+def unreachable(error: Exception, target: str) -> UnreachableError:
+    """Return our error for one of the network's; `target` says in the message what was asked for."""
+    if isinstance(error, TimeoutError):
+        return ApiTimeoutError(f"no answer in time to {target}")
+    if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
+        return UnreachableError(f"certificate of the API server is not trusted: {error}; check the CA")
+    if isinstance(error, aiohttp.http_exceptions.LineTooLong):
+        return OversizedLineError(f"line without end in the answer to {target}: {error}")
+    return UnreachableError(f"connection failed during {target}: {str(error) or type(error).__name__}")
+
+
 @contextlib.contextmanager
 def translated(target: str) -> Iterator[None]:
-    """Raise our errors in place of aiohttp's; `target` says in the message what was asked for."""
+    """Raise our errors in place of aiohttp's."""
     try:
         yield
-    except TimeoutError as error:
-        raise ApiTimeoutError(f"no answer in time to {target}") from error
-    except aiohttp.ClientConnectorCertificateError as error:
-        raise UnreachableError(f"certificate of the API server is not trusted: {error}; check the CA") from error
-    except aiohttp.http_exceptions.LineTooLong as error:
-        raise OversizedLineError(f"line without end in the answer to {target}: {error}") from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise UnreachableError(f"connection failed during {target}: {str(error) or type(error).__name__}") from error
+    except (aiohttp.ClientError, aiohttp.http_exceptions.LineTooLong, OSError) as error:
+        raise unreachable(error, target) from error

@@ -53,9 +53,9 @@ class Scripted:
 
 @asynccontextmanager
 async def scripted(
-    *script: Answer, credentials: Credentials = NOBODY, **options: Any
+    *script: Answer, credentials: Credentials = NOBODY, proxied: bool = False, **options: Any
 ) -> AsyncIterator[tuple[Scripted, Client]]:
-    """Serve the script on a free loopback port, and give a client for it."""
+    """Serve the script on a free loopback port, and give a client for it; `proxied`, the server is its own proxy."""
     server = Scripted(list(script))
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/{path:.*}", server.handle)
@@ -66,7 +66,7 @@ async def scripted(
     host, port = runner.addresses[0][:2]
     server.url = f"http://{host}:{port}"
     try:
-        connection = Connection(server.url, "a test", credentials)
+        connection = Connection(server.url, "a test", credentials, proxy=server.url if proxied else None)
         async with Client(connection=connection, **options) as client:
             yield server, client
     finally:

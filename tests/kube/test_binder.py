@@ -5,9 +5,9 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import attrs
 import pytest
 
+from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.binder import (
     Binder,
     BindOutcome,
@@ -19,6 +19,7 @@ from neuron_scheduler.kube.binder import (
     encode_binding,
     unusable,
 )
+from neuron_scheduler.kube.client import Client
 from neuron_scheduler.model.pod import Pod
 from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
 
@@ -163,8 +164,7 @@ async def test_fenced_with_an_unknown_outcome() -> None:
 
 async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
     """A refused connection has committed nothing."""
-    async with scripted() as (_, client):
-        client.connection = attrs.evolve(client.connection, server=f"http://127.0.0.1:{free_tcp_port}")
+    async with Client(connection=Connection(f"http://127.0.0.1:{free_tcp_port}", "a test")) as client:
         answers = iter([True, True, False])
         binder = Binder(client=client, may_send=lambda: next(answers), first_pause=0.001, most_pause=0.001)
         outcome = await binder.bind(POD, "n1", SENT)

@@ -9,22 +9,29 @@ import pytest
 import trustme
 from aiohttp import web
 
-from neuron_scheduler.errors import ApiError, ApiTimeoutError, FencedError, UnreachableError
+from neuron_scheduler.errors import ApiError, ApiTimeoutError, CredentialsError, FencedError, UnreachableError
 from neuron_scheduler.kube.auth import Connection
-from neuron_scheduler.kube.client import Client, api_error
+from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.credentials import ExecPlugin, Fixed, Ticket
+from neuron_scheduler.kube.status import api_error
 from neuron_scheduler.kube.tls import Tls
 from neuron_scheduler.kube.transport import Pool
 from tests.kube.scripted import answer, hang, refuse, reset, scripted, watching
+
+WAYS = pytest.mark.parametrize("proxied", [False, True], ids=["directly", "through a proxy"])
 
 
 async def no_sleep(_seconds: float) -> None:
     """Take no time."""
 
 
-async def test_a_request_arrives_as_it_was_meant() -> None:
+@WAYS
+async def test_a_request_arrives_as_it_was_meant(proxied: bool) -> None:
     """Method, path, query, body, content type, user agent and token are sent; status and body come back."""
-    async with scripted(answer("made", status=201), credentials=Fixed("Bearer secret")) as (server, client):
+    async with scripted(answer("made", status=201), credentials=Fixed("Bearer secret"), proxied=proxied) as (
+        server,
+        client,
+    ):
         found = await client.request("POST", "/api/v1/x", params={"a": "b c"}, body=b"{}", content_type="text/x")
 
     assert (found.status, found.body) == (201, b"made")
@@ -36,10 +43,13 @@ async def test_a_request_arrives_as_it_was_meant() -> None:
     assert seen.headers["User-Agent"].startswith("neuron-scheduler/")
 
 
-async def test_a_refusal_is_an_api_error() -> None:
+@WAYS
+async def test_a_refusal_is_an_api_error(proxied: bool) -> None:
     """The status is always checked, and the Status is taken apart."""
     headers = {"Retry-After": "7"}
-    async with scripted(refuse(409, "Conflict", "already bound", kind="pods/binding", headers=headers)) as (_, client):
+    async with scripted(
+        refuse(409, "Conflict", "already bound", kind="pods/binding", headers=headers), proxied=proxied
+    ) as (_, client):
         with pytest.raises(ApiError) as caught:
             await client.request("POST", "/x", body=b"{}")
 
@@ -65,12 +75,13 @@ def test_a_refusal_without_a_status(body: bytes) -> None:
 )
 def test_retry_after(text: str | None, want: float | None) -> None:
     """Seconds and dates are read; anything else is as if absent."""
-    assert want == api_error(429, {} if text is None else {"Retry-After": text}, b"{}").retry_after
+    assert want == api_error(429, {} if text is None else {"retry-after": text}, b"{}").retry_after
 
 
-async def test_a_redirect_is_not_followed() -> None:
+@WAYS
+async def test_a_redirect_is_not_followed(proxied: bool) -> None:
     """A token is never carried to another host."""
-    async with scripted(answer(status=302, headers={"Location": "/elsewhere"})) as (server, client):
+    async with scripted(answer(status=302, headers={"Location": "/elsewhere"}), proxied=proxied) as (server, client):
         with pytest.raises(ApiError, match="302"):
             await client.request("GET", "/x")
 
@@ -111,9 +122,10 @@ async def test_a_hanging_server_is_a_timeout() -> None:
             await client.request("GET", "/x", timeout=0.05)
 
 
-async def test_a_reset_is_unreachable() -> None:
+@WAYS
+async def test_a_reset_is_unreachable(proxied: bool) -> None:
     """A cut connection is not an answer; a write is not repeated by anyone below."""
-    async with scripted(reset) as (server, client):
+    async with scripted(reset, proxied=proxied) as (server, client):
         with pytest.raises(UnreachableError):
             await client.request("POST", "/x", body=b"{}")
 
@@ -127,14 +139,15 @@ async def test_nobody_there_is_unreachable(free_tcp_port: int) -> None:
             await client.request("GET", "/x")
 
 
-async def test_requests_are_counted() -> None:
+@WAYS
+async def test_requests_are_counted(proxied: bool) -> None:
     """Each request is counted by code and method, also one without an answer."""
     counted: list[tuple[str, str]] = []
 
     def count(code: str, method: str) -> None:
         counted.append((code, method))
 
-    async with scripted(answer(), refuse(404), reset, on_request=count) as (_, client):
+    async with scripted(answer(), refuse(404), reset, on_request=count, proxied=proxied) as (_, client):
         await client.request("GET", "/x")
         with pytest.raises(ApiError):
             await client.request("PUT", "/x", body=b"")
@@ -172,27 +185,30 @@ def plugin(*tokens: str) -> tuple[ExecPlugin, list[str]]:
     return ExecPlugin(run, lambda: 0.0), left
 
 
-async def test_a_401_forces_one_refresh() -> None:
+@WAYS
+async def test_a_401_forces_one_refresh(proxied: bool) -> None:
     """A rejected token is replaced once, and the request sent again with the new one."""
     credentials, left = plugin("old", "new")
-    async with scripted(refuse(401), answer("ok"), credentials=credentials) as (server, client):
+    async with scripted(refuse(401), answer("ok"), credentials=credentials, proxied=proxied) as (server, client):
         assert (await client.request("GET", "/x")).body == b"ok"
 
     assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
     assert not left
 
 
-async def test_a_second_401_is_an_error() -> None:
+@WAYS
+async def test_a_second_401_is_an_error(proxied: bool) -> None:
     """Credentials that are really wrong do not loop."""
     credentials, _ = plugin("old", "new", "newer")
-    async with scripted(refuse(401), refuse(401), credentials=credentials) as (server, client):
+    async with scripted(refuse(401), refuse(401), credentials=credentials, proxied=proxied) as (server, client):
         with pytest.raises(ApiError, match="401"):
             await client.request("GET", "/x")
 
     assert len(server.seen) == 2
 
 
-async def test_a_fence_holds_a_bind_back() -> None:
+@WAYS
+async def test_a_fence_holds_a_bind_back(proxied: bool) -> None:
     """Permission is asked with the connection in hand; refused, nothing arrives, and the pool goes on."""
     asked: list[Callable[[], bool]] = []
 
@@ -200,7 +216,7 @@ async def test_a_fence_holds_a_bind_back() -> None:
         asked.append(no)
         return False
 
-    async with scripted(answer(status=201), answer(status=201)) as (server, client):
+    async with scripted(answer(status=201), answer(status=201), proxied=proxied) as (server, client):
         await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, permit=lambda: True)
         with pytest.raises(FencedError):
             await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, permit=no)
@@ -210,7 +226,8 @@ async def test_a_fence_holds_a_bind_back() -> None:
     assert len(server.seen) == 2
 
 
-async def test_an_abandoned_bind_is_cut_off() -> None:
+@WAYS
+async def test_an_abandoned_bind_is_cut_off(proxied: bool) -> None:
     """The server notices at once that a bind's client has given up."""
     noticed = anyio.Event()
 
@@ -221,7 +238,7 @@ async def test_an_abandoned_bind_is_cut_off() -> None:
             noticed.set()
         raise AssertionError
 
-    async with scripted(stall) as (_, client):
+    async with scripted(stall, proxied=proxied) as (_, client):
         with pytest.raises(ApiTimeoutError):
             await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, timeout=0.05)
         with anyio.fail_after(5):
@@ -306,3 +323,33 @@ async def test_a_refused_stream_is_an_api_error() -> None:
         with pytest.raises(ApiError, match="410"):
             async with client.stream("/x", params={}, read_timeout=5):
                 raise AssertionError
+
+
+@pytest.mark.parametrize("path", ["/x y", "/x\r\nHost: elsewhere", "x", "/\xe4"])
+async def test_a_path_that_would_be_another_request_is_not_sent(path: str) -> None:
+    """A name that the API server would never give out does not reach the wire."""
+    async with scripted() as (server, client):
+        with pytest.raises(ValueError, match="not a path"):
+            await client.request("POST", path, body=b"")
+
+    assert not server.seen
+
+
+async def test_a_token_that_would_be_another_header_is_not_sent() -> None:
+    """What a plugin or a file holds is not trusted to be one line."""
+    async with scripted(credentials=Fixed("Bearer a\r\nX-Remote-User: admin")) as (server, client):
+        with pytest.raises(CredentialsError, match="Authorization"):
+            await client.request("POST", "/x", body=b"")
+
+    assert not server.seen
+
+
+async def test_a_server_below_a_path() -> None:
+    """A management plane that serves many clusters has each below a path of its own."""
+    async with scripted(answer(), answer()) as (server, _):
+        connection = Connection(f"{server.url}/k8s/clusters/c-1", "a test")
+        async with Client(connection=connection) as client:
+            await client.request("POST", "/x", body=b"")
+            await client.request("GET", "/x")
+
+    assert [seen.path for seen in server.seen] == ["/k8s/clusters/c-1/x"] * 2
