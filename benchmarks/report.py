@@ -14,11 +14,19 @@ from typing import Final
 
 from benchmarks.contest import records
 from benchmarks.contest.bars import BARE_LOOP, EXTENDER, KUBE_SCHEDULER, LOOP, OURS, Bar, Figures, bars, ratio
+from benchmarks.contest.matrix import ALL_WORKLOADS_AT
 from benchmarks.contest.plots import bar_chart
 from benchmarks.contest.records import Record
 from benchmarks.contest.workloads import WORKLOADS
 
-CONTENDERS: Final = (OURS, LOOP, BARE_LOOP, KUBE_SCHEDULER, EXTENDER)
+CONTENDERS: Final = {
+    OURS: "#2f6fde",
+    LOOP: "#8b949e",
+    BARE_LOOP: "#c3c9d1",
+    KUBE_SCHEDULER: "#e08a3c",
+    EXTENDER: "#b5482f",
+}
+"""Each with its color in the plots."""
 COLUMNS: Final = ("", "pods/s", "ours is", "to last Event", "CPU ms/pod", "servers ms/pod", "peak MiB", "every run")
 
 
@@ -62,7 +70,7 @@ def _bar_row(bar: Bar) -> tuple[str, ...]:
 
 def _row(figures: Figures, nodes: int, workload: str, contender: str) -> tuple[str, ...]:
     runs = figures.runs(nodes, workload, contender)
-    cpu = figures.median(nodes, workload, contender, lambda record: record.cpu_per_pod)
+    cpu = figures.median(nodes, workload, contender, _cpu_per_pod)
     if workload == "paced":
         return contender, _latency(runs, 0.50), _latency(runs, 0.99), f"{cpu:.2f}"
     times = ratio(figures.rate(nodes, workload), figures.rate(nodes, workload, contender))
@@ -113,20 +121,26 @@ def _plots(figures: Figures) -> Iterator[tuple[str, str]]:
     """Yield (name, SVG)."""
     cells = [cell for cell in figures.cells() if cell[1] != "paced"]
     most = max((nodes for nodes, _ in cells), default=0)
-    nodes = 5_000 if any(count == 5_000 for count, _ in cells) else most
-    by_workload = {
-        WORKLOADS[workload].title: {each: figures.rate(count, workload, each) for each in (OURS, KUBE_SCHEDULER)}
-        for count, workload in cells
-        if count == nodes
+    at = ALL_WORKLOADS_AT if any(nodes == ALL_WORKLOADS_AT for nodes, _ in cells) else most
+    two = {each: CONTENDERS[each] for each in (OURS, KUBE_SCHEDULER)}
+    rates = {
+        WORKLOADS[workload].title: {each: figures.rate(at, workload, each) for each in two}
+        for nodes, workload in cells
+        if nodes == at
     }
-    subtitle = f"pods bound per second, {nodes:,} nodes, median"
-    yield "workloads", bar_chart("The pods that are slow elsewhere", subtitle, (OURS, KUBE_SCHEDULER), by_workload)
-    by_nodes = {
-        f"{count:,} nodes": {each: figures.rate(count, workload, each) for each in CONTENDERS}
-        for count, workload in cells
-        if workload == "mix"
+    yield "workloads", bar_chart("The pods that are slow elsewhere", f"pods per second, {at:,} nodes", two, rates)
+    sizes = [nodes for nodes, workload in cells if workload == "mix"]
+    by_size = {f"{nodes:,} nodes": {each: figures.rate(nodes, "mix", each) for each in CONTENDERS} for nodes in sizes}
+    yield "nodes", bar_chart("What more nodes cost", "pods per second, 1/4/8/16 devices", CONTENDERS, by_size)
+    cpu = {
+        f"{nodes:,} nodes": {each: figures.median(nodes, "mix", each, _cpu_per_pod) for each in CONTENDERS}
+        for nodes in sizes
     }
-    yield "nodes", bar_chart("Cost by number of nodes", "pods bound per second, 1/4/8/16 devices", CONTENDERS, by_nodes)
+    yield "cpu", bar_chart("What a pod costs", "ms of the contender's own CPU, 1/4/8/16 devices", CONTENDERS, cpu)
+
+
+def _cpu_per_pod(record: Record) -> float:
+    return record.cpu_per_pod
 
 
 if __name__ == "__main__":

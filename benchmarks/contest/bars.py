@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from benchmarks.contest.records import Record
+from benchmarks.contest.workloads import WORKLOADS
 
 OURS: Final = "ours"
 LOOP: Final = "binding-loop"
@@ -72,8 +73,9 @@ class Figures:
         return max((record.rate for record in self.runs(nodes, workload, contender)), default=None)
 
     def cells(self) -> list[tuple[int, str]]:
-        """Return every (nodes, workload), as first measured."""
-        return list(dict.fromkeys((each.cell.nodes, each.cell.workload) for each in self.records))
+        """Return every (nodes, workload) with a record, in the order of the matrix."""
+        found = {(each.cell.nodes, each.cell.workload) for each in self.records}
+        return sorted(found, key=lambda cell: (cell[0], list(WORKLOADS).index(cell[1])))
 
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:

@@ -75,9 +75,9 @@ class Observer:
 
     async def wait_for(self, count: int, *, start: float, pause: float) -> bool:
         """Return True when so many are bound, False after `start` seconds without any or `pause` without a further."""
-        self._wanted, self._there = count, anyio.Event()
+        self._wanted = count
         while len(self.bound) < count:
-            known = len(self.bound)
+            known, self._there = len(self.bound), anyio.Event()
             with anyio.move_on_after(pause if known else start):
                 await self._there.wait()
             if len(self.bound) == known:
@@ -96,6 +96,7 @@ class Observer:
             self.last = now
             if not had:
                 self.on_first()
+                self._there.set()
         if len(self.bound) >= self._wanted:
             self._there.set()
 

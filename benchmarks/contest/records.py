@@ -128,16 +128,20 @@ def of_label(records: Iterable[Record], label: str | None) -> list[Record]:
 
 
 def commit() -> str:
-    """Return the commit of the working tree, marked where something is changed; `unknown` outside of git."""
-    here = Path(__file__).parent
-    said = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty"],
-        cwd=here,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return said.stdout.strip() or "unknown"
+    """
+    Return the commit of the working tree, marked where code is changed; `unknown` outside of git.
+
+    The results themselves are no change, or a benchmark could not be gone on with.
+    """
+    head = _git("rev-parse", "--short=10", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)benchmarks/results")
+    return f"{head or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    said = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return said.stdout.strip()
 
 
 def machine() -> dict[str, Any]:

@@ -33,12 +33,12 @@ def test_a_page_and_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixt
     assert ["kube-scheduler", "300", "3.00x", "273", "0.50", "1.00", "100", "300"] in rows
     assert ["ours", "1.0", "3.0", "0.50"] in rows
     assert any(row[0] == "ours" and row[-1] == "1000 800!" for row in rows)
-    for plot in ("throughput-workloads.svg", "throughput-nodes.svg"):
+    for plot in ("throughput-workloads.svg", "throughput-nodes.svg", "throughput-cpu.svg"):
         assert ET.parse(tmp_path / plot).getroot().tag.endswith("svg")
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:
     """The largest fills the width, half of it is half as long, and a missing one has no bar."""
-    svg = bar_chart("a < b", "", ["x", "y"], {"one": {"x": 100.0, "y": 50.0}, "two": {"x": None}})
+    svg = bar_chart("a < b", "", {"x": "red", "y": "#00f"}, {"one": {"x": 100.0, "y": 50.0}, "two": {"x": None}})
     bars = [each for each in ET.fromstring(svg).iter() if each.get("x") == "210" and each.tag.endswith("rect")]
     assert [float(each.attrib["width"]) for each in bars] == [460.0, 230.0]
