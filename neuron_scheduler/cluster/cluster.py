@@ -405,4 +405,5 @@ def claims_on(state: NodeState) -> Values:
 
 
 def _reread(tenant: Tenant, state: NodeState) -> Tenant:
-    return tenant if tenant.unreadable else tenant_of(tenant.pod, state.machine)
+    """Read a pod's silicon anew; its volumes are what they were."""
+    return tenant if tenant.unreadable else attrs.evolve(tenant_of(tenant.pod, state.machine), volumes=tenant.volumes)

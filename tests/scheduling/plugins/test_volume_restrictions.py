@@ -29,6 +29,14 @@ def test_one_pod_has_the_claim() -> None:
     assert schedule(cluster, P) == ("a", ())
 
 
+def test_the_holder_keeps_the_claim_when_its_node_turns_out_to_be_another_machine() -> None:
+    """Its silicon is read anew then, as at every arrival of a device plugin; its volumes are what they were."""
+    cluster = stored(NODES, MINE, volume(of="data"))
+    cluster.put_pod(pod("holder", on="b", volume_claims=("data",)))
+    cluster.put_node(node("b", "trn1.32xlarge", created=1))
+    assert refusal(cluster, P).reasons == ((ONE_POD, 2),)
+
+
 def test_an_assumed_pod_has_the_claim() -> None:
     """From the decision on, before the server says so."""
     cluster = stored(NODES, MINE, volume(of="data"))
