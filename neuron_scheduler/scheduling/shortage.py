@@ -19,7 +19,7 @@ from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.topology import illegal_count, largest_free_block
+from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, whole_free_devices
 from neuron_scheduler.scheduling.filtering import Promised, fitting, promised
 from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
@@ -35,6 +35,12 @@ class LargestBlock:
     def __call__(self, state: NodeState) -> int:
         """Return the count; 0 for a node without Neuron."""
         return 0 if state.machine is None else largest_free_block(state.machine, state.free_cores, self.unit)
+
+
+def _cores_in_pieces(state: NodeState) -> int:
+    """Count the free cores of devices of which others hold a part: cores to take, but no devices."""
+    machine, free = state.machine, state.free_cores
+    return 0 if machine is None else free.bit_count() - whole_free_devices(machine, free) * machine.cores_per_device
 
 
 _LARGEST_BLOCK = {unit: LargestBlock(unit) for unit in Unit}
@@ -84,8 +90,16 @@ def _too_little_or_in_pieces(cluster: Cluster, request: NeuronRequest, nodes: No
     return (
         f"{'Capacity' if total < request.total else 'Fragmentation'}:"
         f" {_amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
-        f" largest free block {block}, {_needs(request, unit=False)}."
+        f" largest free block {block}, {_needs(request, unit=False)}{_beside(cluster, request, nodes, total)}."
     )
+
+
+def _beside(cluster: Cluster, request: NeuronRequest, nodes: NodeSet, total: int) -> str:
+    """Say what is free and of no use to a pod that asks for devices: whoever looks at the nodes would wonder."""
+    if request.unit is not Unit.DEVICE or total >= request.total:
+        return ""
+    cores = cluster.column(_cores_in_pieces).total(nodes)
+    return f"; {_amount(cores, Unit.CORE)} more on devices that others use in part" if cores else ""
 
 
 def _invalid_count(unserved: Mapping[Machine, NodeSet], request: NeuronRequest) -> str:

@@ -66,6 +66,14 @@ def trn1(name: str = "a", **keywords: object) -> Node:
         ),
         pytest.param(
             [trn1()],
+            [pod(f"c{i}", cores=1, on="a", ids=(2 * i,)) for i in range(16)],
+            pod(devices=1),
+            "Capacity: 0 Neuron devices free on 1 node, largest free block 0, pod needs 1;"
+            " 16 Neuron cores more on devices that others use in part.",
+            id="cores are free, devices are not",
+        ),
+        pytest.param(
+            [trn1()],
             [held("a", *range(8)), pod("c", cores=2, on="a", ids=(16, 17))],
             pod(devices=(4, 4)),
             "Capacity: 7 Neuron devices free on 1 node, largest free block 4, pod needs 8 (4 + 4).",
