@@ -174,9 +174,10 @@ class SchedulingQueue:
         queued.since = now
         queued.group = group_of(queued.pod, plugins)
         queued.held = held
+        queued.missed |= self._missed_by(queued)
         self._move(queued, Place.UNSCHEDULABLE)
         self._waiting.setdefault(queued.group, {})[queued.pod.uid] = queued
-        if queued.missed or self._missed_by(queued):
+        if queued.missed:
             self._wake(queued, now, "ScheduleAttemptFailure")
 
     def failed(self, queued: QueuedPod, now: float) -> None:
@@ -198,10 +199,8 @@ class SchedulingQueue:
 
     def _missed_by(self, queued: QueuedPod) -> bool:
         """Tell whether something happened since the pod was popped that may help it."""
-        if self._deciding is not queued:
-            return False
-        self._deciding = None
-        return any(helped.means(queued.pod) for helped in self._meanwhile.helped((queued.group,)))
+        happened = self._meanwhile.helped((queued.group,)) if self._deciding is queued else ()
+        return any(helped.means(queued.pod) for helped in happened)
 
     def _activate(self, queued: QueuedPod, now: float, event: str) -> None:
         if queued.first_active is None:
@@ -240,6 +239,8 @@ class SchedulingQueue:
     def _leave(self, queued: QueuedPod) -> None:
         self._counts[queued.place] -= 1
         queued.ticket = 0
+        if self._deciding is queued:
+            self._deciding, self._meanwhile = None, Noted()
         if queued.place is Place.UNSCHEDULABLE:
             pods = self._waiting[queued.group]
             del pods[queued.pod.uid]

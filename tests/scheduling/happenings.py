@@ -113,7 +113,7 @@ def _claim(dice: Random) -> tuple[str, Storage]:
         name,
         bound_to=dice.choice(["", f"pv-{name}"]),
         class_name=dice.choice(["local", "gp3", "gp3"]),
-        access_modes=(dice.choice(["ReadWriteOnce", "ReadWriteOncePod"]),),
+        access_modes=("ReadWriteOncePod" if name == "c0" else "ReadWriteOnce",),  # immutable
         terminating=dice.random() < 0.1,
     )
 
