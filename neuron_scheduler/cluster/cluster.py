@@ -240,24 +240,26 @@ class Cluster:
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
         """Return the postings of something that only the node's own object decides: pods come and go beside it."""
-        table = self._table.current
+        table = self._table.current if self._table.stale else self._table
         return table.of_nodes.postings(values_of, table.nodes)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
         """Return the column of a number that only the node's own object decides."""
-        table = self._table.current
+        table = self._table.current if self._table.stale else self._table
         return table.of_nodes.column(number_of, table.nodes)
 
     def postings(self, values_of: Callable[[NodeState], Values]) -> Postings:
         """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
-        table, definition = self._table.current, self._seen_by(values_of)
+        table = self._table.current if self._table.stale else self._table
+        definition = values_of if self._lens is None else through(self._lens, values_of)
         if self._lacking is not None and self._lacks(definition, Postings):
             return Postings()
         return table.of_rows.postings(definition, table.slots)
 
     def column(self, number_of: Callable[[NodeState], int]) -> Column:
         """Return the up-to-date column defined by `number_of`; equal definitions share one index."""
-        table, definition = self._table.current, self._seen_by(number_of)
+        table = self._table.current if self._table.stale else self._table
+        definition = number_of if self._lens is None else through(self._lens, number_of)
         if self._lacking is not None and self._lacks(definition, Column):
             return Column()
         return table.of_rows.column(definition, table.slots)
@@ -293,7 +295,8 @@ class Cluster:
 
     def bears(self, *bearings: Bearing) -> bool:
         """Tell whether any pod here bears a term in one of these ways."""
-        return self._table.terms.bears(*bearings)
+        terms = self._table.terms
+        return terms.borne_at_all and any(terms.bears(bearing) for bearing in bearings)
 
     def images(self, name: str) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes that images of a name have, the largest first, with the nodes where it is that large."""
@@ -340,9 +343,6 @@ class Cluster:
             yield
         finally:
             self._table.replace(slot, before)
-
-    def _seen_by(self, definition: Callable[[NodeState], Any]) -> Callable[[NodeState], Any]:
-        return definition if self._lens is None else through(self._lens, definition)
 
     def _lacks(self, definition: Callable[[NodeState], Any], kind: type[Postings | Column]) -> bool:
         """Tell whether an index is not ready, and note it."""

@@ -63,9 +63,9 @@ class Column:
         while len(planes) < bits.bit_length():
             planes.append(0)
         while bits:
-            lowest = bits & -bits
-            planes[lowest.bit_length() - 1] ^= nodes
-            bits ^= lowest
+            j = (bits & -bits).bit_length() - 1
+            planes[j] ^= nodes
+            bits &= bits - 1
 
     def add(self, weight: int, nodes: NodeSet) -> None:
         """Add `weight` to the number of each of the nodes: one ripple of carries for each bit of the weight."""
@@ -111,13 +111,18 @@ class Column:
         """Return the nodes whose number is `bound` or more, for a bound above 0."""
         if bound <= 0:
             raise ValueError("at_least(0) would be every slot, live or not")
-        planes = self._planes
+        return self._at_least(bound, self._planes)
+
+    @staticmethod
+    def _at_least(bound: int, planes: Sequence[NodeSet]) -> NodeSet:
         if bound.bit_length() > len(planes):
             return 0
-        j = (bound & -bound).bit_length() - 1
-        reached = planes[j]
-        for k in range(j + 1, len(planes)):
-            reached = planes[k] & reached if bound >> k & 1 else planes[k] | reached
+        j = (bound & -bound).bit_length()
+        reached = planes[j - 1]
+        bound >>= j
+        for plane in planes[j:]:
+            reached = plane & reached if bound & 1 else plane | reached
+            bound >>= 1
         return reached
 
     def reaching(self, bound: int, among: NodeSet) -> NodeSet:
@@ -129,18 +134,12 @@ class Column:
         if bound <= 0:
             raise ValueError("nothing is asked of a bound that every number reaches")
         planes, width = self._planes, bound.bit_length()
-        above = reduce(or_, planes[width:], 0)
-        if above & among == among:
-            return among
-        if width > len(planes):
-            return 0
-        j = (bound & -bound).bit_length()
-        reached = planes[j - 1]
-        bound >>= j
-        for plane in planes[j:width]:
-            reached = plane & reached if bound & 1 else plane | reached
-            bound >>= 1
-        return (above | reached) & among
+        above = 0
+        for plane in reversed(planes[width:]):
+            above |= plane
+            if above & among == among:
+                return among
+        return (self._at_least(bound, planes[:width]) | above) & among
 
     def highest(self, among: NodeSet) -> NodeSet:
         """Return those of `among` whose number is the highest."""
@@ -151,7 +150,7 @@ class Column:
     def lowest(self, among: NodeSet) -> NodeSet:
         """Return those of `among` whose number is the lowest."""
         for plane in reversed(self._planes):
-            among = less(among, plane) or among
+            among = among ^ (among & plane) or among
         return among
 
     def maximum(self, among: NodeSet) -> int:

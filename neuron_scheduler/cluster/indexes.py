@@ -3,12 +3,12 @@ The indexes of a table and the log that keeps them true.
 
 An index is defined by a function of one row. It is built when first asked for, caught up from the log when asked again,
 and dropped when nobody asks: the number of indexes and the length of the log are bounded. It holds sets only; what a
-changed row contributed before is worked out from the old row, which the log carries. Definitions are values (a
-function, or a frozen callable such as `Label("zone")`): equal definitions share one index.
+changed row contributed before is worked out from the old row, which the log carries. A definition is a function, or a
+callable of which there is one for each question (`labels.label`): an index is looked up by identity.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
@@ -26,9 +26,9 @@ Row = TypeVar("Row")
 
 @attrs.define(eq=False)
 class _Index:
-    """An index and the position in the log up to which it is true."""
+    """A `Postings` or a `Column`, and the position in the log up to which it is true."""
 
-    data: Postings | Column
+    data: Any
     position: int
 
 
@@ -46,14 +46,16 @@ class Indexes(Generic[Row]):
         index = self._by_definition.get(values_of)
         if index is None or index.position != self._end:
             index = self._caught_up(index, values_of, Postings, rows)
-        return cast(Postings, index.data)
+        found: Postings = index.data
+        return found
 
     def column(self, number_of: Callable[[Row], int], rows: Sequence[Row | None]) -> Column:
         """Return the column defined by `number_of`, true for `rows`."""
         index = self._by_definition.get(number_of)
         if index is None or index.position != self._end:
             index = self._caught_up(index, number_of, Column, rows)
-        return cast(Column, index.data)
+        found: Column = index.data
+        return found
 
     def is_ready(self, definition: Hashable) -> bool:
         """Tell whether there is an index by this definition that has little to catch up with."""
@@ -129,7 +131,10 @@ class Indexes(Generic[Row]):
         replace: Callable[[int, Any, Any], None] = index.data.replace
         start = len(self._log) - self._end
         for slot, old, new in self._log[start + index.position : start + upto]:
-            replace(slot, nothing if old is None else row_to(old), nothing if new is None else row_to(new))
+            before = nothing if old is None else row_to(old)
+            after = nothing if new is None else row_to(new)
+            if before != after:
+                replace(slot, before, after)
         index.position = upto
 
     def _cut_log(self) -> None:

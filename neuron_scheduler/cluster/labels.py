@@ -10,7 +10,7 @@ from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.node import Node
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(eq=False)
 class Label:
     """Index definition: nodes by their value of one label."""
 

@@ -16,7 +16,7 @@ from neuron_scheduler.cluster.node_state import NodeState
 Lens = Callable[[NodeState], NodeState]
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(eq=False)
 class _Through:
     """Index definition: another one, of rows seen through a lens."""
 

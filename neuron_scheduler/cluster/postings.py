@@ -104,7 +104,7 @@ class Postings:
 
     def _discard(self, value: Hashable, slot: int) -> None:
         found = self._sets[value]
-        rest = found & ~(1 << slot) if isinstance(found, int) else tuple(other for other in found if other != slot)
+        rest = found ^ (1 << slot) if isinstance(found, int) else tuple(other for other in found if other != slot)
         if rest:
             self._sets[value] = rest
         else:

@@ -47,6 +47,7 @@ class NodeTable:
         pods: the pods on the nodes, by label.
         terms: the (anti-)affinity terms that they bear.
         images: what the nodes have pulled.
+        stale: the numbering is out of order; `current` gives slots anew.
     """
 
     slots: list[NodeState | None] = attrs.field(factory=list)
@@ -63,12 +64,12 @@ class NodeTable:
     _late: NodeSet = 0
     _newest: _Age | None = None  # of those in order
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
-    _stale: bool = False
+    stale: bool = False
 
     @property
     def current(self) -> Self:
         """The table itself, after renumbering where that is due: to be taken before anything is asked by slot."""
-        if self._stale:
+        if self.stale:
             self._renumber()
         return self
 
@@ -157,7 +158,7 @@ class NodeTable:
 
     def fork(self) -> Self:
         """Return an independent copy: rows and planes are shared values, what is copied is lists of references."""
-        if self._stale:
+        if self.stale:
             self._renumber()
         return type(self)(
             slots=list(self.slots),
@@ -182,7 +183,7 @@ class NodeTable:
         else:
             insort(self._latecomers, (age, slot))
             self._late |= 1 << slot
-            self._stale |= len(self._latecomers) > _MOST_LATECOMERS
+            self.stale |= len(self._latecomers) > _MOST_LATECOMERS
         self.slots.append(None)
         self.nodes.append(None)
         self.slot_of[state.node.name] = slot
@@ -197,7 +198,7 @@ class NodeTable:
             self._latecomers.remove((_age(self.row(slot)), slot))
         self.replace(slot, None)
         holes = len(self.slots) - len(self.slot_of)
-        self._stale |= holes > len(self.slot_of) + _MOST_HOLES
+        self.stale |= holes > len(self.slot_of) + _MOST_HOLES
 
     def _move_images(self, slot: int, old: Node | None, new: Node | None) -> None:
         """Let the image table follow a row's node."""
@@ -234,7 +235,7 @@ class NodeTable:
         self._relabelings = Relabelings()
         self.of_nodes = Indexes()
         self.of_rows = Indexes()
-        self._stale = False
+        self.stale = False
 
 
 def _age(state: NodeState) -> _Age:

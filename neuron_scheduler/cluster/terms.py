@@ -115,9 +115,14 @@ class TermTable:
         for bearing, term in _borne(before):
             self._discard(bearing, term, slot)
 
-    def bears(self, *bearings: Bearing) -> bool:
-        """Tell whether any term is borne in one of these ways."""
-        return any(self._directories[bearing] for bearing in bearings)
+    @property
+    def borne_at_all(self) -> bool:
+        """Whether any pod bears any term."""
+        return bool(self._bearers)
+
+    def bears(self, bearing: Bearing) -> bool:
+        """Tell whether any term is borne in this way."""
+        return bool(self._directories[bearing])
 
     def meaning(
         self, bearing: Bearing, pod: Pod, namespace_labels: Mapping[str, str]

@@ -23,7 +23,7 @@ from neuron_scheduler.scheduling.filtering import Promised, accepted, counted, f
 from neuron_scheduler.scheduling.framework import PodRefusal, Prefer, Refusal
 from neuron_scheduler.scheduling.outlook import new_node_could_help
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
-from neuron_scheduler.scheduling.profile import Profile
+from neuron_scheduler.scheduling.profile import Plan, Profile
 from neuron_scheduler.scheduling.shortage import shortage
 
 NO_NODES = "no nodes available to schedule pods"
@@ -86,27 +86,27 @@ def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | Fit
 
     A node that was promised to the pod is asked first, and alone, as others left for it (`evaluateNominatedNode`).
     """
-    for pre_filter in profile.plan(pod).pre_filters:
+    plan = profile.plan(pod)
+    for pre_filter in plan.pre_filters:
         pod_refusal = pre_filter.refuse(cluster, pod)
         if pod_refusal is not None:
             return _refused_pod(cluster, pod_refusal)
     nomination = cluster.nomination(pod.uid)
     slot = cluster.slot(nomination[0]) if nomination is not None else None
     if slot is None:
-        return _choose(cluster, pod, profile, cluster.live)
+        return _choose(cluster, pod, profile, plan, cluster.live)
     with cluster.unpromised(pod.uid):
-        decision = _choose(cluster, pod, profile, 1 << slot)
-        return decision if isinstance(decision, Decision) else _choose(cluster, pod, profile, cluster.live)
+        decision = _choose(cluster, pod, profile, plan, 1 << slot)
+        return decision if isinstance(decision, Decision) else _choose(cluster, pod, profile, plan, cluster.live)
 
 
-def _choose(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Decision | FitError:
+def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: NodeSet) -> Decision | FitError:
     """Return the best of the nodes, with the pods that were promised space there kept in mind."""
-    candidates = fitting(cluster, pod, profile, among)
+    candidates = fitting(cluster, pod, plan, among)
     view = cluster.seen(Promised(pod.priority)) if promised(cluster, pod.priority) else cluster
-    preferences = profile.plan(pod).preferences
     too_late: list[Refusal] = []
     while candidates:
-        slot = cluster.oldest(_best(view, pod, preferences, candidates))
+        slot = cluster.oldest(_best(view, pod, plan.preferences, candidates))
         late = refusals_of(cluster, slot, pod, profile) if view is not cluster else ()
         if not late:
             state = view.row(slot)

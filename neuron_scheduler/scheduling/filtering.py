@@ -16,7 +16,7 @@ from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.framework import Accept, Refusal
-from neuron_scheduler.scheduling.profile import Profile
+from neuron_scheduler.scheduling.profile import Plan, Profile
 
 Filtered = tuple[NodeSet, list[Refusal]]
 """The nodes that passed, and why the others did not."""
@@ -64,9 +64,9 @@ def walk(
     return among, refusals
 
 
-def fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
+def fitting(cluster: Cluster, pod: Pod, plan: Plan, among: NodeSet) -> NodeSet:
     """Return the nodes that `accepted` returns, without the reasons of the others: that is known for much less."""
-    accepts = profile.plan(pod).accepts
+    accepts = plan.accepts
     among = _passing(cluster, pod, accepts, among)
     doubtful = promised(cluster, pod.priority) & among
     if not doubtful:

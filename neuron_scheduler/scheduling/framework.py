@@ -61,11 +61,13 @@ class Filter:
         refuse: which of some nodes it refuses, and why.
         accept: which it accepts, where that is known for less than the reasons; the two must agree.
         heeds: names of what in a pod gives it something to do, of which one suffices; empty if any pod does.
+        narrows: what it accepts is so much alike that other filters have less to tell apart.
     """
 
     refuse: Refuse
     accept: Accept | None = None
     heeds: tuple[str, ...] = ()
+    narrows: bool = False
 
     def __call__(self, cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Return which of the nodes are refused, and why."""

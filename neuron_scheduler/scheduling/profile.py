@@ -9,7 +9,6 @@ which plugins remain for a kind of pod is worked out once.
 """
 
 from collections.abc import Sequence
-from operator import attrgetter, ne
 
 import attrs
 
@@ -41,19 +40,46 @@ _NAMES = ("constraints.required_terms",)
 _NODES = ("constraints.node_selector", "constraints.required_terms")
 _SILICON = ("neuron",)
 
-HEEDED = (
-    *("refusal", "node_name", "neuron", "host_ports", "images", "volume_images", "constraints.resource_claims"),
-    *("constraints.spread", "constraints.node_selector", "constraints.required_terms", "constraints.required_features"),
-    *_VOLUMES,
-)
-_told = attrgetter(*HEEDED)
-_NOTHING_TOLD = _told(Pod(uid="", namespace="", name=""))
 _MOST_PLANS = 1024
+
+
+HEEDED = (
+    *("refusal", "node_name", "neuron", "host_ports", "images", "volume_images"),
+    *("constraints.node_selector", "constraints.required_terms", "constraints.spread"),
+    *("constraints.required_features", "constraints.resource_claims", *_VOLUMES),
+)
+"""What plugins may heed."""
+
+
+def _left_out(pod: Pod) -> tuple[bool, ...]:
+    """Tell of each of `HEEDED` whether a pod leaves it out; written out, since it is asked for every pod."""
+    told = pod.constraints
+    return (
+        not pod.refusal,
+        not pod.node_name,
+        pod.neuron is None,
+        not pod.host_ports,
+        not pod.images,
+        not pod.volume_images,
+        not told.node_selector,
+        told.required_terms is None,
+        not told.spread,
+        not told.required_features,
+        not told.resource_claims,
+        not told.volume_claims,
+        not told.disks,
+        not told.inline_volumes,
+    )
 
 
 @attrs.frozen
 class Plan:
-    """The plugins that have something to do for one kind of pod, in order."""
+    """
+    The plugins that have something to do for one kind of pod, in order.
+
+    Attributes:
+        accepts: the filters without their reasons, where order means nothing: what narrows most comes first.
+    """
 
     pre_filters: tuple[PreFilter, ...]
     filters: tuple[Filter, ...]
@@ -73,12 +99,13 @@ class Profile:
 
     def plan(self, pod: Pod) -> Plan:
         """Return the plugins that have something to do for a pod."""
-        told = tuple(map(ne, _told(pod), _NOTHING_TOLD))
-        found = self._plans.get(told)
+        left_out = _left_out(pod)
+        found = self._plans.get(left_out)
         if found is None:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            found = self._plans[told] = self._planned(frozenset(n for n, t in zip(HEEDED, told, strict=True) if t))
+            told = frozenset(name for name, absent in zip(HEEDED, left_out, strict=True) if not absent)
+            found = self._plans[left_out] = self._planned(told)
         return found
 
     def _planned(self, told: frozenset[str]) -> Plan:
@@ -86,7 +113,7 @@ class Profile:
         return Plan(
             pre_filters=tuple(each for each in self.pre_filters if told.intersection(each.heeds)),
             filters=filters,
-            accepts=tuple(each.accepting for each in filters),
+            accepts=tuple(each.accepting for each in sorted(filters, key=lambda each: not each.narrows)),
             preferences=tuple(
                 each.prefer for each in self.preferences if not each.heeds or told.intersection(each.heeds)
             ),
@@ -134,20 +161,20 @@ def default_profile(
         ),
         filters=(
             Filter(node_affinity.filter_names, heeds=_NAMES),
-            Filter(node_unschedulable.filter_nodes),
+            Filter(node_unschedulable.filter_nodes, node_unschedulable.open_nodes),
             Filter(node_name.filter_nodes, heeds=("node_name",)),
-            Filter(taint_toleration.filter_nodes),
+            Filter(taint_toleration.filter_nodes, taint_toleration.tolerated_nodes),
             Filter(node_affinity.filter_nodes, node_affinity.fitting_nodes, heeds=_NODES),
             Filter(node_ports.filter_nodes, heeds=("host_ports",)),
             Filter(neuron_topology.filter_counts, neuron_topology.legal_nodes, heeds=_SILICON),
             Filter(node_resources_fit.filter_nodes, node_resources_fit.fitting_nodes),
-            Filter(free_block, free_block.nodes, heeds=_SILICON),
+            Filter(free_block, free_block.nodes, heeds=_SILICON, narrows=True),
             Filter(volume_restrictions.filter_nodes, heeds=_VOLUMES),
             Filter(node_volume_limits.filter_nodes, heeds=_VOLUMES),
             Filter(volume_binding.filter_nodes, heeds=_CLAIMS),
             Filter(volume_zone.filter_nodes, heeds=_CLAIMS),
             Filter(pod_topology_spread.filter_nodes, heeds=("constraints.spread",)),
-            Filter(inter_pod_affinity.filter_nodes),
+            Filter(inter_pod_affinity.filter_nodes, inter_pod_affinity.agreeable_nodes),
             Filter(node_declared_features.filter_nodes, heeds=("constraints.required_features",)),
         ),
         preferences=tuple(by_name[name] for name in preferences),

@@ -74,7 +74,8 @@ def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: Node
     """Return the nodes out of `among` that would take the pod if it asked for no Neuron."""
     name = pod.neuron.resource if pod.neuron is not None else ""
     requests = {resource: amount for resource, amount in pod.requests.items() if resource != name}
-    return fitting(cluster, attrs.evolve(pod, neuron=None, requests=requests), profile, among)
+    without = attrs.evolve(pod, neuron=None, requests=requests)
+    return fitting(cluster, without, profile.plan(without), among)
 
 
 def _as_promised(cluster: Cluster, pod: Pod) -> Cluster:

@@ -9,12 +9,11 @@ against nodes is yielded as a weight for the others of `among`.
 
 from collections.abc import Callable, Iterable
 from math import prod
-from operator import attrgetter
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.nodeset import NodeSet
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, node_affinity, pod_topology_spread
 
 Source = Callable[[Cluster, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
@@ -26,13 +25,9 @@ OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.wishes,)
 """Sources in which a node's share is how far it is above the lowest sum, over the highest less the lowest."""
 
 
-_own = attrgetter("preferred_terms", "spread", "preferred_affinity", "preferred_anti_affinity")
-"""What of a pod's constraints is a wish, hard spreading along with the soft."""
-
-
 def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with the highest sum of shares."""
-    if not (any(_own(pod.constraints)) or cluster.bears(*inter_pod_affinity.WISHED)):
+    if not (_has_wishes(pod.constraints) or cluster.bears(*inter_pod_affinity.WISHED)):
         return among
     sums: list[tuple[Column, int]] = []
     for source in (*OF_HIGHEST, *OF_SPAN):
@@ -49,3 +44,8 @@ def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     for column, whole in sums:
         shares.add_all(column, common // whole, among)
     return shares.highest(among)
+
+
+def _has_wishes(told: Constraints) -> bool:
+    """Tell whether there may be any; a hard constraint of spreading is taken for a soft one here."""
+    return bool(told.preferred_terms or told.spread or told.preferred_affinity or told.preferred_anti_affinity)

@@ -35,7 +35,6 @@ NUMBERS_OF_NODES = (node_resources_fit.allocatable_of(CPU), node_resources_fit.a
 OF_ROWS: tuple[Callable[[NodeState], Values], ...] = (
     node_ports._taken,
     neuron_topology._has_unknown,
-    neuron_topology._has_in_between,
     *(neuron_topology.block_level(each, trusting) for each in REQUESTS for trusting in (False, True)),
 )
 NUMBERS_OF_ROWS: tuple[Callable[[NodeState], int], ...] = (

@@ -48,6 +48,15 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     return refusals
 
 
+def agreeable_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes that neither the pod's terms nor those of pods already placed speak against."""
+    constraints = pod.constraints
+    if constraints.affinity or constraints.anti_affinity or cluster.bears(Bearing.ANTI_AFFINITY):
+        for refusal in filter_nodes(cluster, pod, among):
+            among = less(among, refusal.nodes)
+    return among
+
+
 def wishes(cluster: Cluster, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weights of preferred terms, the pod's own and those that mean it, once for every matching pod."""
     for term in pod.constraints.preferred_affinity:

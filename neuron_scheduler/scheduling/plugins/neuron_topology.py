@@ -40,10 +40,12 @@ NO_BLOCK = {
 }
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(eq=False)
 class BlockLevel:
     """
-    Index definition: nodes by the level of the block that a request would cut.
+    Index definition: nodes by the level of the block that a request would cut, as an even number.
+
+    One unit is at the odd number above it on a node with pods of several units: it would break up what they leave.
 
     Attributes:
         trusting: unknown holders count by number only (`--unknown-allocations=count-only`).
@@ -54,18 +56,19 @@ class BlockLevel:
 
     def __call__(self, state: NodeState) -> Values:
         """Return the node's level, or nothing if it has no block."""
-        if state.machine is None:
+        machine, silicon = state.machine, state.silicon
+        if machine is None or not silicon.free:
             return ()
-        placement = place(state.machine, state.free_cores, self.request)
-        if placement is None or not (self.trusting or _is_safe(state, self.request)):
+        placement = place(machine, silicon.free, self.request)
+        if placement is None or (silicon.unknown_devices and not self.trusting and not _is_safe(state, self.request)):
             return ()
-        return (placement.level,)
+        return (2 * placement.level + (silicon.in_between and self.request.total == 1),)
 
 
 block_level = lru_cache(maxsize=1024)(BlockLevel)
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(eq=False)
 class IllegalCount:
     """Index definition: nodes that have as much as a request is for, and never serve it, by the reason."""
 
@@ -90,8 +93,6 @@ def _is_safe(state: NodeState, request: NeuronRequest) -> bool:
     One unit is given by count, as the device plugin itself does; anything in between needs to know which units are
     free.
     """
-    if not state.silicon.unknown_devices:
-        return True
     if state.machine is None or not request.is_one_unit:
         return False
     if request.unit is Unit.DEVICE:
@@ -112,10 +113,6 @@ def _has_unknown(state: NodeState) -> Values:
     return (True,) if state.silicon.unknown_devices else ()
 
 
-def _has_in_between(state: NodeState) -> Values:
-    return (True,) if state.silicon.in_between else ()
-
-
 def _free_devices(state: NodeState) -> int:
     return whole_free_devices(state.machine, state.free_cores) if state.machine else 0
 
@@ -126,9 +123,10 @@ def _free_cores(state: NodeState) -> int:
 
 def _imbalance(state: NodeState) -> int:
     """Return by how many eighths the cpu and memory left differ from the silicon left."""
-    if state.machine is None:
+    machine = state.machine
+    if machine is None:
         return 0
-    silicon = state.free_cores.bit_count() * EIGHTHS // state.machine.cores
+    silicon = state.silicon.free.bit_count() * EIGHTHS // machine.cores
     return abs(free_eighths(state, CPU, MEMORY) - silicon)
 
 
@@ -213,15 +211,15 @@ class SmallestBlock:
     trusting: bool = False
 
     def __call__(self, cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
-        """Return the nodes where the placement cuts the smallest block; ties as design and AWS's plugin suggest."""
+        """Return the nodes where the placement cuts the smallest block; of these, the best balanced ones."""
         if pod.neuron is None:
             return among
         levels = cluster.postings(block_level(pod.neuron, self.trusting))
-        among = next(
-            best for level in sorted(cast(Sequence[int], levels.values)) if (best := levels.get(level) & among)
-        )
-        if pod.neuron.is_one_unit:
-            among = less(among, cluster.postings(_has_in_between).keyed) or among
+        for level in sorted(cast(Sequence[int], levels.values)):
+            best = levels.get(level) & among
+            if best:
+                among = best
+                break
         return cluster.column(_imbalance).lowest(among)
 
 

@@ -23,7 +23,7 @@ TOO_MANY_PODS = "Too many pods"
 EIGHTHS = 8
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(eq=False)
 class Free:
     """Index definition: how much of a resource is free on each node."""
 
@@ -31,10 +31,11 @@ class Free:
 
     def __call__(self, state: NodeState) -> int:
         """Return the amount, never below 0."""
-        return state.free(self.resource)
+        free = state.node.allocatable.get(self.resource, 0) - state.used.get(self.resource, 0)
+        return max(0, free)
 
 
-@attrs.frozen(cache_hash=True)
+@attrs.frozen(eq=False)
 class Allocatable:
     """Index definition: how much of a resource each node has."""
 
@@ -75,21 +76,23 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
 
 def fitting_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes on which everything that the pod requests is free."""
-    among &= cluster.column(free_of(PODS)).positive
+    among = cluster.column(free_of(PODS)).reaching(1, among)
     for resource, amount in pod.requests.items():
-        if amount > 0:
+        if amount > 0 and among:
             among = cluster.column(free_of(resource)).reaching(amount, among)
     return among
 
 
 def free_eighths(state: NodeState, *resources: str) -> int:
     """Return the smallest free share of the resources the node has, in eighths."""
-    shares = [
-        state.free(resource) * EIGHTHS // allocatable
-        for resource in resources
-        if (allocatable := state.node.allocatable.get(resource, 0)) > 0
-    ]
-    return min(shares, default=0)
+    allocatable, used = state.node.allocatable, state.used
+    least = None
+    for resource in resources:
+        whole = allocatable.get(resource, 0)
+        if whole > 0:
+            share = (whole - used.get(resource, 0)) * EIGHTHS // whole
+            least = share if least is None or share < least else least
+    return least if least is not None and least > 0 else 0
 
 
 def _emptiness(state: NodeState) -> int:

@@ -7,7 +7,7 @@ Upstream: `plugins/nodeunschedulable/node_unschedulable.go`.
 from collections.abc import Sequence
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -32,5 +32,14 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     standing = cluster.node_postings(_standing)
     if not standing.keyed & among:
         return NONE_REFUSED
-    reasons = (UNREADABLE,) if tolerates_all(pod.tolerations, (_CORDON,)) else (UNREADABLE, CORDONED)
-    return [Refusal(NAME, reason, standing.get(reason) & among, unresolvable=True) for reason in reasons]
+    return [Refusal(NAME, reason, standing.get(reason) & among, unresolvable=True) for reason in _reasons(pod)]
+
+
+def open_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes that take new pods, or this one."""
+    standing = cluster.node_postings(_standing)
+    return less(among, standing.any_of(_reasons(pod))) if standing.keyed else among
+
+
+def _reasons(pod: Pod) -> tuple[str, ...]:
+    return (UNREADABLE,) if tolerates_all(pod.tolerations, (_CORDON,)) else (UNREADABLE, CORDONED)

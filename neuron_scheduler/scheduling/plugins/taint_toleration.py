@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -38,6 +38,11 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     return [Refusal(NAME, REASON, untolerated(cluster, pod) & among, unresolvable=True)]
 
 
+def tolerated_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes that have no such taint."""
+    return less(among, untolerated(cluster, pod)) if cluster.node_postings(_forbidding).keyed else among
+
+
 def untolerated(cluster: Cluster, pod: Pod) -> NodeSet:
     """Return the nodes that have a NoSchedule or NoExecute taint which the pod does not tolerate."""
     lists = cluster.node_postings(_forbidding)
@@ -49,10 +54,10 @@ def untolerated(cluster: Cluster, pod: Pod) -> NodeSet:
 def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with the fewest PreferNoSchedule taints that the pod does not tolerate."""
     lists = cluster.node_postings(_discouraging)
-    if not lists.keyed & among:
+    if not (lists.keyed and lists.keyed & among):
         return among
     tolerations = [t for t in pod.tolerations if t.effect in (None, Effect.PREFER_NO_SCHEDULE)]
-    by_count: dict[int, NodeSet] = {0: among & ~lists.keyed}
+    by_count: dict[int, NodeSet] = {0: less(among, lists.keyed)}
     for taints in lists.values:
         untolerated = sum(not any(t.tolerates(taint) for t in tolerations) for taint in cast(tuple[Taint, ...], taints))
         by_count[untolerated] = by_count.get(untolerated, 0) | lists.get(taints) & among
