@@ -12,7 +12,7 @@ from tests.differential.recording import Recording, compact
 from tests.differential.vocabulary import Object
 from tests.differential.world import Answer, World
 
-_FEW: Final = 3  # pods that are worth showing: of a world that was made smaller
+_FEW: Final = 3  # objects of a kind that are worth showing: of a world that was made smaller
 _QUESTIONS: Final = 3  # a pod that is met before the last node or volume is known gets another chance
 
 
@@ -59,15 +59,14 @@ def _difference(world: World, pod: Object, theirs: Answer, ours: Answer) -> Iter
     yield f"  we say:              {ours.text}"
     for node in world.nodes:
         name = node["metadata"]["name"]
-        if (name in theirs.feasible) != (name in ours.feasible):
-            judged = "kube-scheduler" if name in theirs.feasible else "we"
-            why = f", we refuse it: {refusal(cluster_of(world), pod, name)}" if name in theirs.feasible else ""
-            yield f"  only {judged} would take {name}{why}"
-            yield f"    {_json(node)}"
-    yield f"  the pod: {_json(pod)}"
-    for kind, others in (("bound", world.bound), ("nominated", world.nominated)):
-        if len(others) <= _FEW:
-            yield from (f"  {kind}: {_json(other)}" for other in others)
+        if name in theirs.feasible and name not in ours.feasible:
+            yield f"  only kube-scheduler would take {name}; we: {refusal(cluster_of(world), pod, name)}"
+        elif name in ours.feasible and name not in theirs.feasible:
+            yield f"  only we would take {name}"
+    told = {"pod": (pod,), "node": world.nodes, "bound": world.bound, "nominated": world.nominated}
+    for kind, objects in told.items():
+        if len(objects) <= _FEW:
+            yield from (f"  {kind} {each['metadata']['name']}: {_json(each)}" for each in objects)
 
 
 def _json(manifest: Object) -> str:

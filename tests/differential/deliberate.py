@@ -17,6 +17,8 @@ UNSERVED: Final = ("iscsi", "rbd")
 
 ABOUT_OTHER_PODS: Final = ("pod topology spread constraints", "pod affinity rules", "anti-affinity rules")
 """Reasons that another one may stand for where a node refuses a pod both as it is and with those nominated to it."""
+_KEEPS_OFF: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+"""kube-scheduler does not hear those nominated say so where nothing else has the plugin asked (`PreFilter`)."""
 
 
 def agree(world: World, pod: Object, theirs: Answer, ours: Answer) -> bool:
@@ -27,8 +29,13 @@ def agree(world: World, pod: Object, theirs: Answer, ours: Answer) -> bool:
     if _mounts_twice(volumes) or (world.nominated and _spreads_from_all(pod)):
         return set(theirs.feasible) <= set(ours.feasible)
     if world.nominated and any(reason in answer.text for reason in ABOUT_OTHER_PODS for answer in (theirs, ours)):
-        return theirs.feasible == ours.feasible
+        differing = set(theirs.feasible) ^ set(ours.feasible)
+        return not differing or (_KEEPS_OFF in ours.text and differing <= set(theirs.feasible) & _promised(world))
     return ours == theirs
+
+
+def _promised(world: World) -> set[str]:
+    return {pod["status"]["nominatedNodeName"] for pod in world.nominated}
 
 
 def _mounts_twice(volumes: Sequence[Object]) -> bool:

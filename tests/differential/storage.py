@@ -68,6 +68,18 @@ def storage(dice: Random, prefix: str, nodes: list[str]) -> list[Object]:
     ]
 
 
+def ephemeral_claims(dice: Random, pods: list[Object]) -> list[Object]:
+    """Return claims that bear the name of a pod's own ephemeral one, and are somebody else's."""
+    claims = []
+    for pod in pods:
+        for volume in pod["spec"].get("volumes", ()):
+            if "ephemeral" in volume and chance(dice, 0.5):
+                claim = _claim(dice, f"{pod['metadata']['name']}-{volume['name']}")
+                claim["metadata"]["namespace"] = pod["metadata"]["namespace"]
+                claims.append(claim)
+    return claims
+
+
 def pod_volumes(dice: Random, prefix: str) -> list[Object]:
     """Return the volumes of a pod: claims that may exist, seldom one of them twice, disks, and what any node mounts."""
     sources: list[Object] = []

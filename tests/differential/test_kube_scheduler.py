@@ -3,7 +3,7 @@ kube-scheduler 1.36 and our filters agree about every pod without Neuron, node b
 
 A scenario is one pending pod in a generated world. hypothesis makes the worlds, out of a seed. Of one that disagrees
 `smallest.py` leaves out what it can, and writes the rest to `fixtures/found-<vocabulary>.jsonl`: there
-`test_fixtures.py` compares it without a server, until both sides agree and it may stay, or is deleted.
+`test_fixtures.py` compares it without a server. Once both sides agree, its line may be moved to `settled.jsonl`.
 
 In the environment `SCENARIOS=5000` asks for more of them, `SEED=7` for others than those that have always agreed.
 """

@@ -1,8 +1,8 @@
 """
 A small cluster with pods that wait, and what is said of each of them.
 
-Everything is an API object as a dictionary: first as it is generated, then as the API server stored it. All draws come
-from the `Random` that is passed in, which may be hypothesis': then a world shrinks.
+Everything is an API object as a dictionary: first as it is generated, then as the API server stored it. Pure: all draws
+come from the `Random` that is passed in, which may be hypothesis'.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import attrs
 
 from tests.differential.nodes import nodes
 from tests.differential.pods import bound_pod, nominated_pod, pending_pod
-from tests.differential.storage import storage
+from tests.differential.storage import ephemeral_claims, storage
 from tests.differential.vocabulary import NAMESPACES, VOCABULARIES, Object, Vocabulary, chance, several, sometimes
 
 FEASIBLE: Final = "node(s) would have done"
@@ -76,7 +76,7 @@ def world(dice: Random, vocabulary: Vocabulary, *, name: str) -> World:
     awaited = sometimes(dice, 0.3, lambda: several(dice, 3, lambda: dice.choice(names))) or []
     nominated = [nominated_pod(dice, f"{prefix}w{number}", node, vocabulary) for number, node in enumerate(awaited)]
     pending = [pending_pod(dice, f"{prefix}p{each}", names, vocabulary, claims=prefix) for each in range(PENDING)]
-    beside = storage(dice, prefix, names) if vocabulary.volumes else []
+    beside = [*storage(dice, prefix, names), *ephemeral_claims(dice, pending)] if vocabulary.volumes else []
     if chance(dice, 0.1):  # pods may be bound to what nobody knows
         machines = machines[1:] if chance(dice, 0.7) else []
     return World((*namespaces(), *beside), tuple(machines), tuple(bound), tuple(nominated), tuple(pending))
