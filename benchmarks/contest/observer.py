@@ -22,15 +22,12 @@ ADDED: Final = b"\n\x05ADDED"  # field 1 of a WatchEvent: the pod is new among t
 ERROR: Final = b"\n\x05ERROR"
 PREFIX: Final = 4  # bytes before each frame, its length
 NAME: Final = re.compile(rb"run-[0-9]{6}")
+VERSION: Final = re.compile(rb"\x2a\x24[0-9a-f-]{36}\x32(.)", re.DOTALL)  # the uid, then the version with its length
 PATH: Final = "/api/v1/namespaces/default/pods?watch=1&fieldSelector=spec.nodeName!%3D&resourceVersion="
 
 
 class DisturbedError(RuntimeError):
-    """
-    The run cannot be judged, because the API server hung up on the observer.
-
-    It does so where etcd, for want of CPU, takes its own leader for lost: the machine has other things to do.
-    """
+    """The run cannot be judged, because the API server no longer tells what the observer has missed."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -52,26 +49,29 @@ class Observer:
     _wanted: int = attrs.field(default=0, init=False)
     _there: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _rest: bytes = attrs.field(default=b"", init=False)
+    _newest: bytes = attrs.field(default=b"", init=False)
 
     async def run(self, version: str) -> None:
         """
         Watch from that resource version on until cancelled.
 
+        An API server that is short of CPU hangs up on whoever does not read at once; then the watch goes on where it
+        was, as every informer's does.
+
         Raises:
-            DisturbedError: the watch ended.
+            DisturbedError: it cannot go on.
         """
         trust = ssl.create_default_context(cafile=self.plane.ca_file)
         headers = {"Authorization": f"Bearer {ADMIN.token}", "Accept": ACCEPT}
         timeout = aiohttp.ClientTimeout(total=None)
         connector = aiohttp.TCPConnector(ssl=trust)
-        async with (
-            aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session,
-            session.get(self.plane.server + PATH + version) as response,
-        ):
-            response.raise_for_status()
-            async for chunk in response.content.iter_any():
-                self._take(chunk, time.perf_counter())
-        raise DisturbedError(f"the watch of bound pods ended early, after {len(self.bound)} pods")
+        async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session:
+            while True:
+                async with session.get(self.plane.server + PATH + version) as response:
+                    response.raise_for_status()
+                    async for chunk in response.content.iter_any():
+                        self._take(chunk, time.perf_counter())
+                version, self._rest = version_of(self._newest) or version, b""
 
     async def wait_for(self, count: int, *, start: float, pause: float) -> bool:
         """Return True when so many are bound, False after `start` seconds without any or `pause` without a further."""
@@ -88,6 +88,7 @@ class Observer:
         """Count what has arrived."""
         had = len(self.bound)
         for frame in self._frames(chunk):
+            self._newest = frame
             if frame.startswith(ADDED) and (found := NAME.search(frame)):
                 self.bound.setdefault(found[0].decode(), now)
             elif frame.startswith(ERROR):
@@ -110,3 +111,9 @@ class Observer:
             yield data[at + PREFIX : end]
             at = end
         self._rest = data[at:]
+
+
+def version_of(frame: bytes) -> str:
+    """Return the resource version of the object in an event, empty if there is none."""
+    found = VERSION.search(frame)
+    return frame[found.end() : found.end() + found[1][0]].decode() if found else ""

@@ -5,7 +5,7 @@ from functools import partial
 import anyio
 import pytest
 
-from benchmarks.contest.observer import DisturbedError, Observer
+from benchmarks.contest.observer import DisturbedError, Observer, version_of
 from tests.control_plane.server import ControlPlane
 
 
@@ -61,3 +61,10 @@ async def test_the_first_bind_ends_the_patience_with_the_start(observer: Observe
         await anyio.wait_all_tasks_blocked()
         observer._take(frame(b"ADDED", b"run-000001"), 1.0)
     assert len(observer.bound) == 1
+
+
+def test_a_watch_goes_on_at_the_version_of_the_last_event() -> None:
+    """The field after it begins with the byte of the digit 8, which is no part of it."""
+    uid = b"7bd0ff6e-0000-4000-8000-000000000000"
+    assert version_of(b"\n\x05ADDED run-000001\x22\x00\x2a\x24" + uid + b"\x32\x0412348\x00B\x00") == "1234"
+    assert version_of(b"") == ""
