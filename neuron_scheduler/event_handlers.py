@@ -38,6 +38,7 @@ class PodHandler:
         clock: seconds that never jump, the queue's time.
         wake: called when the scheduling loop may have something to do.
         gone: told the uid of every pod that is gone.
+        came: told the name of a node to which somebody else has bound a pod.
         contested: told of a pod and another that claims the same cores.
     """
 
@@ -48,6 +49,7 @@ class PodHandler:
     clock: Callable[[], float]
     wake: Callable[[], None]
     gone: Callable[[str], None]
+    came: Callable[[str], None]
     contested: Callable[[Pod, Pod], None]
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
@@ -128,6 +130,7 @@ class PodHandler:
         if before is None or _told_differently(before, tenant):
             self._report(tenant)
         if before is None:
+            self.came(pod.node_name)
             self._note(ClusterEvent.ASSIGNED_POD_ADDED, pod)
         else:
             self._note_changes(before, tenant)
@@ -165,13 +168,19 @@ class PodHandler:
 
 @attrs.define(eq=False, kw_only=True)
 class NodeHandler:
-    """Takes node events; the attributes are those of `PodHandler`, but that `gone` is told the names of nodes."""
+    """
+    Takes node events; the attributes are those of `PodHandler`, but that `gone` is told the names of nodes.
+
+    Attributes:
+        void: told of a pod whose promised space went with its node.
+    """
 
     cluster: Cluster
     queue: SchedulingQueue
     metrics: Metrics
     wake: Callable[[], None]
     gone: Callable[[str], None]
+    void: Callable[[Pod], None]
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def added(self, node: Node) -> None:
@@ -192,7 +201,8 @@ class NodeHandler:
 
     def deleted(self, node: Node) -> None:
         """Take that a node is gone; its pods stay on the books until they are gone too."""
-        self.cluster.remove_node(node.name)
+        for lost in self.cluster.remove_node(node.name):
+            self.void(lost.pod)
         self._warned.forget(node.name)
         self.gone(node.name)
         self.queue.note(ClusterEvent.NODE_DELETED)

@@ -26,7 +26,7 @@ from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.decide import FitError
 from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, confirmed, rebuilt, search
+from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, can_be_kept, confirmed, rebuilt, search
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
@@ -105,13 +105,32 @@ class Preemptor:
         self._stopped.set()
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
-        """Take over what the pod's status says it was promised, before its first attempt after a restart."""
+        """
+        Take over what the pod's status says it was promised, if there is room for it: before a restart, or by others.
+
+        What was promised here comes first, for pods have left for it.
+        """
         pod = queued.pod
-        if queued.attempts > 1 or not pod.nominated_node_name or self.cluster.nomination(pod.uid) is not None:
+        if not pod.nominated_node_name or self.cluster.nomination(pod.uid) is not None:
             return
         nomination = rebuilt(self.cluster, pod, profile)
         if nomination is not None:
             self.cluster.nominate(pod.nominated_node_name, nomination)
+
+    def recheck(self, node_name: str) -> None:
+        """Take back what can no longer be kept of the promises on a node, since another pod has come to it."""
+        state = self.cluster.node(node_name)
+        lost = [each.pod for each in state.nominated if not can_be_kept(state, each)] if state is not None else ()
+        for pod in lost:
+            self.void(pod)
+        if lost:
+            self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, *lost)  # a part of it may suit others
+
+    def void(self, pod: Pod) -> None:
+        """Let a pod look anew, because what it was promised is another's, or gone with the node."""
+        self.cluster.denominate(pod.uid)
+        self.herald.displaced(pod)
+        self.queue.activate(pod.uid, self.clock())
 
     async def post_filter(self, queued: QueuedPod, refused: FitError, profile: Profile) -> PostFilter:
         """Look for pods to ask to leave, and begin to; returns before they have left."""
@@ -138,9 +157,7 @@ class Preemptor:
         """Promise the space and start asking; no event can come in between."""
         displaced = self._promised_to_lower(pod, node_name)
         for lower in displaced:
-            self.cluster.denominate(lower.uid)
-            self.herald.displaced(lower)
-            self.queue.activate(lower.uid, self.clock())
+            self.void(lower)
         if self.cluster.denominate(pod.uid) is not None or displaced:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, *displaced)  # what they were promised may suit others
         self.cluster.nominate(node_name, nomination)

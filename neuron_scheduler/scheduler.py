@@ -74,7 +74,10 @@ class Preemptor(Protocol):
         """Let `run` end once all who are to leave have been asked."""
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
-        """Take over what the pod was promised before a restart."""
+        """Take over what the pod's status says it was promised."""
+
+    def recheck(self, node_name: str) -> None:
+        """Take back what can no longer be kept of the promises on a node."""
 
     async def post_filter(self, queued: QueuedPod, refused: FitError, profile: Profile) -> PostFilter:
         """Look for pods to ask to leave, and begin to."""
@@ -200,6 +203,7 @@ class Scheduler:
         promised = self.cluster.nomination(pod.uid)
         self.cluster.assume(placed, decision.placement.cores if decision.placement else 0)
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, placed)
+        self.preemptor.recheck(decision.node_name)
         if promised is not None:
             self._note_freed(pod, promised[0])  # it may have taken other space than that which was kept for it
         plan = self.volumes.reserve(pod, decision.node_name)

@@ -131,7 +131,12 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
             client=client,
             resource=NODES,
             handler=NodeHandler(
-                cluster=cluster, queue=queue, metrics=metrics, wake=scheduler.wake, gone=volumes.noticed
+                cluster=cluster,
+                queue=queue,
+                metrics=metrics,
+                wake=scheduler.wake,
+                gone=volumes.noticed,
+                void=preemptor.void,
             ),
         ),
         others=(
@@ -159,6 +164,7 @@ def _pod_handler(scheduler: Scheduler, herald: Herald, volumes: VolumeBinder) ->
         clock=scheduler.clock,
         wake=scheduler.wake,
         gone=gone,
+        came=scheduler.preemptor.recheck,
         contested=herald.contested,
     )
 

@@ -44,9 +44,13 @@ class World:
         shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "metrics": Metrics()}
         shared |= {"wake": lambda: None, "gone": lambda _: None}
         self.pods = PodHandler(
-            **shared, scheduler_names={"one", "two"}, clock=lambda: self.now, contested=lambda _, __: None
+            **shared,
+            scheduler_names={"one", "two"},
+            clock=lambda: self.now,
+            came=lambda _: None,
+            contested=lambda _, __: None,
         )
-        self.nodes = NodeHandler(**shared)
+        self.nodes = NodeHandler(**shared, void=lambda _: None)
 
     def settle(self) -> list[str]:
         """Try every pod that may be tried, after all backoffs; return their names, and which of them fit."""
@@ -156,6 +160,20 @@ def test_a_promise_wakes_others_once_its_pod_is_elsewhere(world: World) -> None:
     assert "lower" in world.settle()
     world.pods.added(attrs.evolve(promised, node_name="elsewhere"))
     assert "lower: placed" in world.settle()
+
+
+def test_who_loses_a_promise_is_told(world: World) -> None:
+    """A pod that others bind to a node may take what was promised there; a node that goes takes it for certain."""
+    told: list[str] = []
+    world.pods.came = told.append
+    world.nodes.void = lambda pod: told.append(pod.name)
+    world.nodes.added(node("b", cpu=4000, created=1))
+    world.cluster.nominate("b", Nomination(pod("promised", scheduler_name="one", cpu=4000)))
+    foreign = pod("foreign", on="b", cpu=1000)
+    world.pods.added(foreign)
+    world.pods.updated(foreign, attrs.evolve(foreign, labels={"x": "y"}))
+    world.nodes.deleted(node("b"))
+    assert told == ["b", "promised"]
 
 
 def test_what_was_contested_before_is_told_again(world: World) -> None:

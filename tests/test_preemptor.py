@@ -158,6 +158,48 @@ async def test_another_promise_wakes_who_waits_for_the_one_before() -> None:
         assert popped(world.queue, 100.0) is other
 
 
+async def promised(world: World, preemptor: Preemptor) -> None:
+    """Let the big pod be promised the node, and ask both halves to leave."""
+    world.may_answer.set()
+    await post_filter(world, preemptor, world.pending())
+    await world.carried_out.wait()
+    assert world.cluster.nomination("uid-big") is not None
+    assert world.queue.pop(100.0) is None
+
+
+async def test_who_loses_the_space_looks_anew() -> None:
+    """One victim of two has left and a higher pod takes its half: the end of the other will not do, nor wake."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        await promised(world, preemptor)
+        world.cluster.remove_pod("uid-a")
+        world.cluster.assume(pod("higher", on="n", devices=8, priority=10), 0xFFFF)
+        preemptor.recheck("n")
+        assert world.cluster.nomination("uid-big") is None
+        assert world.told[-1] == ("big", "displaced")
+        assert popped(world.queue, 100.0).pod.name == "big"
+
+
+async def test_who_loses_nothing_sleeps_on() -> None:
+    """A pod that takes what was promised to nobody wakes nobody, and a node without promises is no matter."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        await promised(world, preemptor)
+        world.cluster.assume(pod("beside", on="n", cpu=1000, priority=10))
+        for name in ("n", "gone"):
+            preemptor.recheck(name)
+        assert world.cluster.nomination("uid-big") is not None
+        assert world.queue.pop(100.0) is None
+
+
+async def test_a_node_takes_its_promises_with_it() -> None:
+    """Its pods may stay on the books for minutes; who waits for their end looks elsewhere at once."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        await promised(world, preemptor)
+        for lost in world.cluster.remove_node("n"):
+            preemptor.void(lost.pod)
+        assert world.cluster.denominate("uid-big") is None
+        assert popped(world.queue, 100.0).pod.name == "big"
+
+
 async def test_a_pod_that_is_gone_preempts_nobody() -> None:
     """Deleted while the search went on: nobody leaves for it."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
@@ -184,15 +226,18 @@ async def test_giving_up_takes_the_promise_back() -> None:
         assert world.cluster.nomination("uid-big") is None
 
 
-async def test_a_promise_is_adopted_once() -> None:
-    """After a restart the status tells; later, memory is what counts."""
+async def test_a_promise_is_adopted() -> None:
+    """After a restart the status tells, and where somebody else has set it; what was promised here comes first."""
     async with preempting(half("a", 0, terminating=True, preempted=True)) as (world, preemptor):
         queued = world.pending(attrs.evolve(BIG, nominated_node_name="n"))
         preemptor.adopt(queued, PROFILE)
         promise = world.cluster.nomination("uid-big")
         assert promise is not None
         assert promise[1].cores == 0xFFFFFFFF
+        world.cluster.nominate("n", Nomination(BIG, cores=1))
+        preemptor.adopt(queued, PROFILE)
+        assert world.cluster.nomination("uid-big") == ("n", Nomination(BIG, cores=1))
         world.cluster.denominate("uid-big")
         queued.attempts = 2
         preemptor.adopt(queued, PROFILE)
-        assert world.cluster.nomination("uid-big") is None
+        assert world.cluster.nomination("uid-big") == promise

@@ -156,9 +156,14 @@ class Cluster:
         self._table.put(new)
         return new
 
-    def remove_node(self, name: str) -> None:
-        """Take a node out; its pods stay on the books until they are gone themselves."""
+    def remove_node(self, name: str) -> tuple[Nomination, ...]:
+        """Take a node out; its pods stay until they are gone themselves, what was promised on it is void: return it."""
+        state = self.node(name)
+        void = () if state is None else state.nominated
+        for promise in void:
+            del self._nominated[promise.pod.uid]
         self._table.remove(name)
+        return void
 
     def put_pod(self, pod: Pod) -> Tenant:
         """

@@ -28,7 +28,7 @@ from neuron_scheduler.scheduling.filtering import accepted, counted, refusals_of
 from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, pod_topology_spread
 from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.victims import Allowance, Cost, Incoming, Victims, victims_on
+from neuron_scheduler.scheduling.victims import Allowance, Cost, Incoming, Victims, has_room, victims_on
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
@@ -135,6 +135,12 @@ def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
     tenants = cluster.row(slot).tenants
     leaving = {uid for uid in evictable(cluster.row(slot), pod.priority) if _is_leaving(tenants[uid].pod)}
     return _room_made(cluster, slot, pod, profile, frozenset(leaving))
+
+
+def can_be_kept(state: NodeState, promise: Nomination) -> bool:
+    """Tell whether a node has what was promised once the victims are gone: its cores, and enough of all else."""
+    left = without_tenants(state, promise.victims & state.tenants.keys())
+    return not promise.cores & ~left.free_cores and has_room(left, promise.pod)
 
 
 @attrs.define(eq=False)

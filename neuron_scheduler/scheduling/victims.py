@@ -67,6 +67,11 @@ class Victims:
         return (self.violations, highest, total, len(self.pods), -earliest)
 
 
+def has_room(state: NodeState, pod: Pod) -> bool:
+    """Tell whether a node has enough left of everything that a pod asks for, by count."""
+    return _ByCounting.without((), state, pod).suffices()
+
+
 def by_importance(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Return the pods from the most to the least important: higher priority, then started earlier, then by name."""
     return tuple(sorted(pods, key=lambda pod: (-pod.priority, _started(pod), pod.key)))

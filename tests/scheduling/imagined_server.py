@@ -68,11 +68,11 @@ class World:
         shared["wake"] = self.scheduler.wake
         pods = PodHandler(
             cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
-            gone=lambda _: None, contested=lambda _, __: None, **shared,
+            gone=lambda _: None, came=preemptor.recheck, contested=lambda _, __: None, **shared,
         )  # fmt: skip
         handlers: Mapping[str, Any] = {
             "pod": pods,
-            "node": NodeHandler(cluster=self.cluster, gone=lambda _: None, **shared),
+            "node": NodeHandler(cluster=self.cluster, gone=lambda _: None, void=preemptor.void, **shared),
             "namespace": NamespaceHandler(namespaces=self.cluster.namespaces, **shared),
             "storage": StorageHandler(cluster=self.cluster, noticed=lambda _: None, **shared),
         }

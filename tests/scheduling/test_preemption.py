@@ -1,6 +1,7 @@
 """Whom a pod that fits nowhere may ask to leave: the cheapest legal set, or nobody."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -8,9 +9,17 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.node import HOSTNAME_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
-from neuron_scheduler.model.selectors import Effect, LabelSelector, Operator, Requirement, Taint
+from neuron_scheduler.model.selectors import (
+    Effect,
+    LabelSelector,
+    Operator,
+    PodAffinityTerm,
+    Requirement,
+    SpreadConstraint,
+    Taint,
+)
 from neuron_scheduler.scheduling.decide import Decision
 from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, confirmed, rebuilt, search
 from neuron_scheduler.scheduling.profile import default_profile
@@ -293,6 +302,41 @@ def test_a_higher_pod_may_take_what_was_promised() -> None:
     assert schedule(cluster, pod("high", devices=16, priority=6)) == ("n", tuple(range(16)))
     found = answer(cluster, pod("mid", devices=16, priority=5))
     assert found == NoPreemption(f"preemption: 0/1 nodes are available: 1 {NO_VICTIMS}.", gives_up=True)
+
+
+SPREAD = (
+    SpreadConstraint(HOSTNAME_LABEL, 1, hard=True, selector=LabelSelector((Requirement("app", Operator.IN, ("a",)),))),
+)
+APART = (PodAffinityTerm(HOSTNAME_LABEL, SPREAD[0].selector, frozenset({"default"})),)
+
+
+@pytest.mark.parametrize(
+    ("promised", "asking", "reason"),
+    [
+        pytest.param({}, {"anti_affinity": APART}, "didn't match pod anti-affinity rules", id="it keeps away"),
+        pytest.param(
+            {"anti_affinity": APART}, {}, "didn't satisfy existing pods anti-affinity rules", id="it is kept away"
+        ),
+        pytest.param({}, {"spread": SPREAD}, "didn't match pod topology spread constraints", id="it spreads"),
+    ],
+)
+def test_promised_pods_count_for_affinity_and_spread(
+    promised: dict[str, Any], asking: dict[str, Any], reason: str
+) -> None:
+    """Where there is a choice the other node is taken; where there is none, the reason is that of the filter."""
+    there = pod("promised", labels={"app": "a"}, priority=5, **promised)
+    pending = pod("pending", labels={"app": "a"}, priority=5, **asking)
+    nodes = [node(name, created=age, labels={HOSTNAME_LABEL: name}) for age, name in enumerate("ab")]
+    cluster = cluster_of(nodes)
+    cluster.nominate("a", Nomination(there))
+    found = decide(cluster, pending)
+    assert isinstance(found, Decision)
+    assert found.node_name == "b"
+    cluster.put_node(attrs.evolve(nodes[1], unschedulable=True))
+    assert f"1 node(s) {reason}" in refusal(cluster, pending).text
+    higher = decide(cluster, attrs.evolve(pending, priority=6))
+    assert isinstance(higher, Decision)
+    assert higher.node_name == "a"
 
 
 def test_the_promised_node_comes_first() -> None:
