@@ -128,7 +128,8 @@ class Preemptor:
 
     def void(self, pod: Pod) -> None:
         """Let a pod look anew, because what it was promised is another's, or gone with the node."""
-        self.cluster.denominate(pod.uid)
+        node_name = self.cluster.denominate(pod.uid)
+        log.info("Nominated node is lost; trying pod anew", v=2, pod=pod.key, node=node_name or "")
         self.herald.displaced(pod)
         self.queue.activate(pod.uid, self.clock())
 

@@ -157,13 +157,10 @@ class Cluster:
         return new
 
     def remove_node(self, name: str) -> tuple[Nomination, ...]:
-        """Take a node out; its pods stay until they are gone themselves, what was promised on it is void: return it."""
+        """Take a node out and return what was promised on it, which is void; its pods stay until they are gone."""
         state = self.node(name)
-        void = () if state is None else state.nominated
-        for promise in void:
-            del self._nominated[promise.pod.uid]
         self._table.remove(name)
-        return void
+        return () if state is None else state.nominated
 
     def put_pod(self, pod: Pod) -> Tenant:
         """

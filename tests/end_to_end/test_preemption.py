@@ -19,11 +19,13 @@ from tests.end_to_end.workload import (
     ids_of,
     placed,
     refused,
+    remove,
 )
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PRIORITIES = {"low": 10, "middle": 50, "high": 100}
 GRACE = 1
+ATTEMPTS = "scheduler_preemption_attempts_total"
 
 
 @asynccontextmanager
@@ -125,6 +127,31 @@ async def test_the_room_is_kept_while_the_victims_leave(api: RestClient, schedul
         await refused(api, "late-2", saying="No preemption victims found for incoming pod")
     assert (await scheduler.metrics())["scheduler_preemption_victims_sum"] >= 1
     assert {"half", "late-0", "late-1", "late-2"} == await names(api)
+
+
+async def test_who_loses_its_room_does_not_loop(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """A higher pod takes what came free; the one promised is told at once, and has nobody else evicted in vain."""
+    await add_priority_classes(api, **PRIORITIES)
+    await add_nodes(scheduler, api, trn1="trn1.32xlarge")
+    before = await scheduler.metrics()
+    async with graceful_kubelets(api):
+        await running(api, "quick", neuron=8, **prior("low"))
+        await running(api, "slow", neuron=8, **prior("low", terminationGracePeriodSeconds=4))
+        await create_pod(api, pod_manifest("big", neuron=16, **prior("middle")))
+        await api.wait_for(f"{PODS}/big", lambda found: found["status"].get("nominatedNodeName") == "trn1")
+        await api.wait_until(PODS, lambda pods: "default/quick" not in pods)
+        await placed(api, "taker", neuron=8, **prior("high"))
+        waiting = await api.wait_for(f"{PODS}/big", lambda found: "nominatedNodeName" not in found["status"])
+        assert condition_of(waiting)["reason"] == "Unschedulable"
+        assert "default/slow" in await api.wait_until(PODS, bool), "it need not wait for the end of the other victim"
+        await refused(api, "big", saying=" preemption: 0/1 nodes are available: 1 Insufficient aws.amazon.com/neuron.")
+        await api.wait_until(PODS, lambda pods: "default/slow" not in pods)
+        await remove(api, "taker")
+        assert ids_of(await placed(api, "big")) == tuple(range(16))
+    after = await scheduler.metrics()
+    grown = {name: after[name] - before[name] for name in ("scheduler_preemption_victims_sum", ATTEMPTS)}
+    assert grown["scheduler_preemption_victims_sum"] == 2
+    assert grown[ATTEMPTS] <= 3  # for room; when a half of it came free; when that was lost
 
 
 async def test_never_means_never(api: RestClient, scheduler: SchedulerProcess) -> None:
