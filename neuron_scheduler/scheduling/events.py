@@ -78,12 +78,15 @@ _NODE_PLUGINS = frozenset(
 _COUNTING_PODS = frozenset({pod_topology_spread.NAME, inter_pod_affinity.NAME})
 """Plugins that look at the pods of other nodes too: any pod that comes, goes or changes its labels may matter."""
 
+_COUNTING_VOLUMES = frozenset({volume_restrictions.NAME, node_volume_limits.NAME})
+"""Plugins that look at what the pods of a node have mounted."""
+
+_ASKING_WHICH_POD = _COUNTING_PODS | _COUNTING_VOLUMES
+
 _VOLUMES = frozenset({volume_binding.NAME, volume_zone.NAME})
 
 MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
-    ClusterEvent.NODE_ADDED: (
-        _NODE_PLUGINS | _COUNTING_PODS | _VOLUMES | {volume_restrictions.NAME, node_volume_limits.NAME}
-    ),
+    ClusterEvent.NODE_ADDED: _NODE_PLUGINS | _ASKING_WHICH_POD | _VOLUMES,
     ClusterEvent.NODE_LABELS: frozenset({node_affinity.NAME, neuron_topology.NAME}) | _COUNTING_PODS | _VOLUMES,
     ClusterEvent.NODE_TAINTS: frozenset({node_unschedulable.NAME, taint_toleration.NAME, pod_topology_spread.NAME}),
     ClusterEvent.NODE_FEATURES: frozenset({node_declared_features.NAME}),
@@ -94,11 +97,9 @@ MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
     ClusterEvent.NODE_ALLOCATABLE: frozenset({node_resources_fit.NAME, neuron_topology.NAME}),
     ClusterEvent.NODE_HEALTH: frozenset({neuron_topology.NAME}),
     ClusterEvent.ASSIGNED_POD_GONE: (
-        frozenset({node_ports.NAME, node_resources_fit.NAME, neuron_topology.NAME})
-        | _COUNTING_PODS
-        | {volume_restrictions.NAME, node_volume_limits.NAME}
+        frozenset({node_ports.NAME, node_resources_fit.NAME, neuron_topology.NAME}) | _ASKING_WHICH_POD
     ),
-    ClusterEvent.CLAIM_ADDED: _VOLUMES | {volume_restrictions.NAME, node_volume_limits.NAME},
+    ClusterEvent.CLAIM_ADDED: _VOLUMES | _COUNTING_VOLUMES,
     ClusterEvent.CLAIM_CHANGED: _VOLUMES | {node_volume_limits.NAME},
     ClusterEvent.VOLUME_ADDED: _VOLUMES | {node_volume_limits.NAME},
     ClusterEvent.VOLUME_CHANGED: _VOLUMES | {node_volume_limits.NAME},
@@ -119,6 +120,7 @@ class Moved:
     namespace: str
     labels: frozenset[tuple[str, str]]
     anti_affinity: tuple[PodAffinityTerm, ...]
+    has_volumes: bool
 
 
 @attrs.frozen(cache_hash=True)
@@ -128,20 +130,32 @@ class Interest:
     namespace: str
     labels: frozenset[tuple[str, str]]
     selectors: tuple[LabelSelector, ...]
-    terms: tuple[PodAffinityTerm, ...]
+    affinity: tuple[PodAffinityTerm, ...]
+    anti_affinity: tuple[PodAffinityTerm, ...]
 
-    def concerns(self, other: Moved) -> bool:
-        """Tell whether the other pod may be one of those that count."""
+    def concerns(self, other: Moved, event: ClusterEvent) -> bool:
+        """Tell whether the other pod may be one of those that count; of two that keep apart none helps by coming."""
         return (
             (other.namespace == self.namespace and any(s.matches(dict(other.labels)) for s in self.selectors))
-            or any(_may_mean(term, other.namespace, other.labels) for term in self.terms)
-            or any(_may_mean(term, self.namespace, self.labels) for term in other.anti_affinity)
+            or any(_may_mean(term, other.namespace, other.labels) for term in self.affinity)
+            or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._shuns(other))
+        )
+
+    def _shuns(self, other: Moved) -> bool:
+        return any(_may_mean(term, other.namespace, other.labels) for term in self.anti_affinity) or any(
+            _may_mean(term, self.namespace, self.labels) for term in other.anti_affinity
         )
 
 
 def moved(pod: Pod) -> Moved:
     """Return what of a pod can matter to others."""
-    return Moved(pod.namespace, frozenset(pod.labels.items()), pod.constraints.anti_affinity)
+    constraints = pod.constraints
+    return Moved(
+        namespace=pod.namespace,
+        labels=frozenset(pod.labels.items()),
+        anti_affinity=constraints.anti_affinity,
+        has_volumes=bool(constraints.volume_claims or constraints.disks),
+    )
 
 
 def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
@@ -153,7 +167,8 @@ def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
         namespace=pod.namespace,
         labels=frozenset(pod.labels.items()),
         selectors=tuple({c.selector: None for c in constraints.spread if c.hard and c.selector is not None}),
-        terms=(*constraints.affinity, *constraints.anti_affinity),
+        affinity=constraints.affinity,
+        anti_affinity=constraints.anti_affinity,
     )
 
 
@@ -168,18 +183,22 @@ def may_help(
     """
     Tell whether an event may help a pod that these plugins refused.
 
-    For plugins that count pods it matters which pods it happened to; where that is not told (None), or they are too
-    many, it may help. Of the others `local` is asked, which knows the nodes it happened to.
+    For plugins that count pods, or their volumes, it matters which pods it happened to; where that is not told (None),
+    or they are too many, it may help. Of the others `local` is asked, which knows the nodes it happened to.
     """
     if not plugins:
         return True
     helped = plugins & MAY_HELP[event]
-    counting = helped & _COUNTING_PODS
-    if counting and (interest is None or len(happened_to) > MOST_ASKED):
+    local_ones = helped - _ASKING_WHICH_POD
+    if len(happened_to) > MOST_ASKED and helped != local_ones:
         return True
-    if counting and interest is not None and any(pod is None or interest.concerns(pod) for pod in happened_to):
+    if helped & _COUNTING_VOLUMES and any(pod is None or pod.has_volumes for pod in happened_to):
         return True
-    return helped != counting and local(helped - counting)
+    if helped & _COUNTING_PODS and any(
+        pod is None or interest is None or interest.concerns(pod, event) for pod in happened_to
+    ):
+        return True
+    return bool(local_ones) and local(local_ones)
 
 
 def _may_mean(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[str, str]]) -> bool:

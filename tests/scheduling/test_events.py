@@ -135,10 +135,31 @@ COUNTING = pod(
 def test_which_pods_matter(pending: Pod, other: Pod, *, want: bool) -> None:
     """A pod refused by who is where is woken by those it counts, and by those that it was kept away by."""
     interest = interest_of(pending, SPREAD)
-    for event in (E.ASSIGNED_POD_ADDED, E.ASSIGNED_POD_LABELS, E.ASSIGNED_POD_GONE):
+    for event in (E.ASSIGNED_POD_LABELS, E.ASSIGNED_POD_GONE):
         assert may_help(event, {moved(other)}, SPREAD, interest) is want
         assert may_help(event, {moved(other), None}, SPREAD, interest)
         assert not may_help(E.NODE_HEALTH, {None}, SPREAD, interest)
+
+
+def test_nobody_who_keeps_apart_is_woken_by_an_arrival() -> None:
+    """A pod that comes helps those who want it near or count it, and those never whom it is kept apart from."""
+    web, keeping = pod(labels={"app": "web"}, namespace="near"), COUNTING.constraints
+    for pending, want in (
+        (COUNTING, True),
+        (pod(affinity=keeping.affinity), True),
+        (pod(spread=keeping.spread, namespace="near"), True),
+        (pod(anti_affinity=keeping.anti_affinity), False),
+    ):
+        assert may_help(E.ASSIGNED_POD_ADDED, {moved(web)}, SPREAD, interest_of(pending, SPREAD)) is want
+
+
+@pytest.mark.parametrize("plugin", ["VolumeRestrictions", "NodeVolumeLimits"])
+def test_only_pods_with_volumes_give_volumes_up(plugin: str) -> None:
+    """A pod refused for volumes is woken by the end of a pod that had some."""
+    plain, mounting, plugins = pod(), pod(volume_claims=("data",)), frozenset({plugin})
+    assert not may_help(E.ASSIGNED_POD_GONE, {moved(plain)}, plugins, None)
+    assert may_help(E.ASSIGNED_POD_GONE, {moved(plain), moved(mounting)}, plugins, None)
+    assert may_help(E.ASSIGNED_POD_GONE, {None}, plugins, None)
 
 
 def test_other_plugins_do_not_ask_which_pod() -> None:
