@@ -18,6 +18,7 @@ import sys
 import time
 import traceback as tracebacks
 from collections.abc import Hashable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, TextIO
 
 import attrs
@@ -26,6 +27,7 @@ ROOT: Final = "neuron_scheduler"
 MOST_VERBOSE: Final = 10
 SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
+_encode: Final = json.JSONEncoder(separators=(",", ":"), default=str).encode
 _ESCAPES: Final = {
     '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
 }  # fmt: skip
@@ -118,6 +120,8 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger(ROOT).setLevel(logging.INFO - min(verbosity, MOST_VERBOSE))
     logging.captureWarnings(capture=True)
+    # what a record need not carry ("Optimization" in Python's logging how-to): no line of ours tells it
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def sentence(exc: BaseException) -> str:
@@ -173,9 +177,17 @@ def _text(value: object) -> str:
         if "\n" not in value:
             return quote(value)
         return "<\n" + "".join(f"\t{line}\n" for line in value.split("\n")) + " >"
+    if type(value) is int:
+        return str(value)
     if value is None or isinstance(value, int | float | list | tuple | dict):
-        return json.dumps(value, separators=(",", ":"), default=str)
+        return _encode(value)
     return quote(str(value))
+
+
+@lru_cache(maxsize=4)
+def _stamp(second: int) -> str:
+    """Return the local time as klog writes it: a thousand lines share one."""
+    return time.strftime("%m%d %H:%M:%S", time.localtime(second))
 
 
 def _json_value(value: object) -> object:
@@ -188,9 +200,9 @@ class _Klog(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         pairs = _pairs(record)
         severity = SEVERITIES.get(record.levelno, "I")
-        stamp = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
         microseconds = int(record.created % 1 * 1_000_000)
-        header = f"{severity}{stamp}.{microseconds:06d} {os.getpid():7d} {record.filename}:{record.lineno}] "
+        stamp = f"{_stamp(int(record.created))}.{microseconds:06d}"
+        header = f"{severity}{stamp} {os.getpid():7d} {record.filename}:{record.lineno}] "
         if pairs is None:
             return header + super().format(record)
         return header + quote(record.msg) + "".join(f" {key}={_text(value)}" for key, value in pairs.items())

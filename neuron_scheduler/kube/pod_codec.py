@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+import attrs
 import msgspec
 
 from neuron_scheduler.kube import pod_wire as wire
@@ -20,7 +21,7 @@ from neuron_scheduler.model.neuron_request import (
     neuron_container_names,
     neuron_request,
 )
-from neuron_scheduler.model.pod import NO_LABELS, Owner, Pod, PodCondition
+from neuron_scheduler.model.pod import NO_LABELS, HostPort, Owner, Pod, PodCondition
 from neuron_scheduler.model.resources import (
     NEURON_NAMES,
     NOTHING,
@@ -49,9 +50,12 @@ ALLOCATION_KEYS: Final = (
 )
 TERMINAL: Final = ("Succeeded", "Failed")
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+RESIZE_PENDING: Final = "PodResizePending"
 
 _POD: Final = msgspec.json.Decoder(wire.Pod)
 _PLACED: Final = msgspec.json.Decoder(wire.Placed)
+_DECISIVE: Final = msgspec.msgpack.Decoder(tuple[wire.PodSpec, wire.PodStatus | None])
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def decode_pod(encoded: Encoded) -> Decoded[Pod]:
@@ -78,14 +82,7 @@ def _malformed_pod(encoded: Encoded, reason: str) -> Decoded[Pod]:
 
 
 def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
-    containers, init_containers = _containers(spec, status)
-    requests = effective_requests(
-        containers,
-        init_containers=init_containers,
-        pod_level=_pod_level(spec, status),
-        overhead=amounts(spec.overhead),
-    )
-    neuron, neuron_names, refusal = _silicon(requests, containers, init_containers)
+    needs = _needs(_decisive(spec, status))
     container_images, volume_images = images(spec)
     created = meta.creation_timestamp
     return Pod(
@@ -99,16 +96,16 @@ def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
         node_name=interned(spec.node_name or ""),
         nominated_node_name=interned(status.nominated_node_name or ""),
         priority=spec.priority or 0,
-        requests=shared(tuple(requests.items())),
-        neuron=neuron,
-        neuron_containers=neuron_names,
+        requests=needs.requests,
+        neuron=needs.neuron,
+        neuron_containers=needs.neuron_containers,
         images=container_images,
         volume_images=volume_images,
         allocation=_allocation(meta.annotations),
         annotations_size=annotations_size(meta.annotations or NO_LABELS),
-        refusal=refusal,
+        refusal=needs.refusal,
         tolerations=tolerations(spec.tolerations),
-        host_ports=host_ports(spec),
+        host_ports=needs.host_ports,
         constraints=constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS),
         terminating=meta.deletion_timestamp is not None,
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
@@ -119,6 +116,60 @@ def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
         started=None if status.start_time is None else status.start_time.timestamp(),
         preempted=any(map(_is_preemption, status.conditions or ())),
     )
+
+
+@attrs.frozen
+class _Needs:
+    """What a pod's containers need; the fields are those of `Pod`."""
+
+    requests: Resources
+    neuron: NeuronRequest | None
+    neuron_containers: tuple[str, ...]
+    refusal: str
+    host_ports: tuple[HostPort, ...]
+
+
+def _decisive(spec: wire.PodSpec, status: wire.PodStatus) -> bytes:
+    """Return all that `_needs` follows from: alike in the pods of one workload, and in all sights of one pod."""
+    asked = wire.PodSpec(
+        host_network=spec.host_network,
+        containers=spec.containers,
+        init_containers=spec.init_containers,
+        resources=spec.resources,
+        overhead=spec.overhead,
+    )
+    if not spec.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
+        return _encode((asked, None))
+    asked.node_name = "bound"
+    given = wire.PodStatus(
+        conditions=[condition for condition in status.conditions or () if condition.type == RESIZE_PENDING],
+        container_statuses=status.container_statuses,
+        init_container_statuses=status.init_container_statuses,
+        resources=status.resources,
+        allocated_resources=status.allocated_resources,
+    )
+    return _encode((asked, given))
+
+
+@lru_cache(maxsize=1 << 12)
+def _needs(decisive: bytes) -> _Needs:
+    """
+    Return what the containers need, read once for all that are alike: it is most of the work of reading a pod.
+
+    Raises:
+        ValueError: an amount is no quantity, or negative.
+    """
+    spec, given = _DECISIVE.decode(decisive)
+    status = given or wire.PodStatus()
+    containers, init_containers = _containers(spec, status)
+    requests = effective_requests(
+        containers,
+        init_containers=init_containers,
+        pod_level=_pod_level(spec, status),
+        overhead=amounts(spec.overhead),
+    )
+    neuron, names, refusal = _silicon(requests, containers, init_containers)
+    return _Needs(shared(tuple(requests.items())), neuron, names, refusal, host_ports(spec))
 
 
 def _silicon(
@@ -177,7 +228,7 @@ def _given(actuated: wire.Resources, allocated: Quantities | None) -> Resources:
 
 
 def _is_infeasible(status: wire.PodStatus) -> bool:
-    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
+    return any(c.type == RESIZE_PENDING and c.reason == "Infeasible" for c in status.conditions or ())
 
 
 def _requests(resources: wire.Resources | None) -> Resources:
@@ -213,7 +264,7 @@ def _allocation(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
 
 def annotations_size(annotations: Mapping[str, str]) -> int:
     """Return the bytes of all keys and values together, as the API server counts them (at most 256 KiB)."""
-    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    return len("".join((*annotations, *annotations.values())).encode())
 
 
 def _scheduled(conditions: Iterable[Condition]) -> PodCondition | None:

@@ -14,7 +14,7 @@ import msgspec
 Quantities = dict[str, str | int]
 
 
-class Wire(msgspec.Struct, gc=False, rename="camel"):
+class Wire(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """What all of these have in common: an inheritance that msgspec asks for, to set options once."""
 
 

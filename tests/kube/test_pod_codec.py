@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube.codec import Decoded, Malformed
-from neuron_scheduler.kube.pod_codec import decode_pod
+from neuron_scheduler.kube.pod_codec import _needs, decode_pod
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import HostPort, Owner, Pod, PodCondition
 from tests.kube.objects import container, encoded, pod
@@ -300,3 +300,26 @@ def test_equal_strings_are_one_object() -> None:
     assert one.node_name is two.node_name
     assert next(iter(one.labels.values())) is next(iter(two.labels.values()))
     assert one.requests is two.requests
+
+
+def test_containers_that_are_alike_are_read_once() -> None:
+    """Pods of one workload, and all sights of one pod, need the same: reading that is most of the work."""
+    containers = [container("alike", requests={"cpu": "1", DEVICE: "4"})]
+    read(spec={"containers": containers})
+    before = _needs.cache_info().misses
+    pending = read(name="other", spec={"containers": containers})
+    bound = read(name="other", spec={"containers": containers, "nodeName": "n1"}, metadata={"labels": {"a": "b"}})
+
+    assert _needs.cache_info().misses == before
+    assert pending.requests is bound.requests
+    assert pending.neuron is bound.neuron
+
+
+def test_a_resize_is_read_for_the_pod_that_is_resized() -> None:
+    """What one pod was given does not count for another whose containers are alike."""
+    containers = [container("resized", requests={"cpu": "1"})]
+    given = {"containerStatuses": [{"name": "resized", "resources": {"requests": {"cpu": "3"}}}]}
+
+    assert read(spec={"containers": containers, "nodeName": "n1"}, status=given).requests == {"cpu": 3000}
+    assert read(spec={"containers": containers, "nodeName": "n1"}).requests == {"cpu": 1000}
+    assert read(spec={"containers": containers}, status=given).requests == {"cpu": 1000}
