@@ -85,12 +85,14 @@ class App:
         await parts.nodes.synced.wait()
         for other in parts.others:
             await other.synced.wait()
+        _ = parts.cluster.live  # numbers the nodes, which were listed by name: that takes longer with pods on them
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
         gc.collect()
         gc.freeze()  # what the informers hold stays; looking through it again and again would stall the loop
         log.info("Caches are synced", nodes=parts.cluster.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
+        await parts.scheduler.rehearse()
         if parts.leader is not None:
             await parts.leader.acquire()
             services.start_soon(self._hold, parts.leader)

@@ -29,6 +29,7 @@ from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.rehearsal import Rehearsal
 from neuron_scheduler.scheduling.storage_events import taken_back
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
 
@@ -108,6 +109,9 @@ class _Commitment:
     plan: VolumePlan | None = None
 
 
+_REHEARSED = 1024  # pods, most of which resemble each other
+
+
 @attrs.define(eq=False, kw_only=True)
 class Scheduler:
     """
@@ -138,6 +142,7 @@ class Scheduler:
     running: bool = attrs.field(default=False, init=False)
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _rehearsal: Rehearsal = attrs.field(factory=Rehearsal, init=False)
 
     def wake(self) -> None:
         """Let the loop look at the queue again."""
@@ -147,6 +152,12 @@ class Scheduler:
         """Let `run` end once every Binding on its way is resolved."""
         self.stopping = True
         self._wake.set()
+
+    async def rehearse(self) -> None:
+        """Prepare the cluster for pods like those that wait already."""
+        for pod in self.queue.first(_REHEARSED):
+            for _ in self._rehearsal.of(self.cluster, pod, self.profiles[pod.scheduler_name]):
+                await anyio.lowlevel.checkpoint()
 
     async def run(self) -> None:
         """Schedule until stopped; returns when no Binding is on its way."""
@@ -188,8 +199,10 @@ class Scheduler:
 
     async def _schedule_one(self, queued: QueuedPod) -> _Commitment | None:
         """Decide and assume in one step; None if there is nothing to commit. Waits only where no node was found."""
+        profile = self.profiles[queued.pod.scheduler_name]
+        if not await self._rehearsed(queued, profile):
+            return None
         pod, started = queued.pod, self.clock()
-        profile = self.profiles[pod.scheduler_name]
         self.preemptor.adopt(queued, profile)
         decision = schedule_pod(self.cluster, pod, profile)
         decided = self.clock()
@@ -208,6 +221,14 @@ class Scheduler:
             self._note_freed(pod, promised[0])  # it may have taken other space than that which was kept for it
         plan = self.volumes.reserve(pod, decision.node_name)
         return _Commitment(queued, pod, annotations, decision, started, plan)
+
+    async def _rehearsed(self, queued: QueuedPod, profile: Profile) -> bool:
+        """Prepare the cluster for a pod that is the first of its sort; False if it is gone when that is done."""
+        uid, waited = queued.pod.uid, False
+        for _ in self._rehearsal.of(self.cluster, queued.pod, profile):
+            waited = True
+            await anyio.lowlevel.checkpoint()
+        return not waited or uid in self.queue
 
     async def _refused(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
         """Ask others to leave if that helps, tell the pod's owner, and put the pod back."""

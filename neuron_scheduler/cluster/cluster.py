@@ -18,6 +18,7 @@ from typing import Any, Self
 import attrs
 
 from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.indexes import Indexes
 from neuron_scheduler.cluster.lens import Lens, through
 from neuron_scheduler.cluster.namespaces import NamespaceTable
 from neuron_scheduler.cluster.node_state import (
@@ -44,6 +45,10 @@ from neuron_scheduler.model.volumes import Storage
 CHANGED = "its allocation changed after it was bound; the first is kept"
 
 
+_Lacking = dict[Callable[[Any], Any], tuple[bool, type[Postings | Column]]]
+"""Definitions of indexes that are not there, with whether they are of nodes alone."""
+
+
 @attrs.define(eq=False)
 class Cluster:
     """
@@ -63,7 +68,7 @@ class Cluster:
     _assumed: set[str] = attrs.field(factory=set)
     _nominated: dict[str, str] = attrs.field(factory=dict)
     _lens: Lens | None = None
-    _lacking: dict[Callable[[NodeState], Any], type[Postings | Column]] | None = None
+    _lacking: _Lacking | None = None
 
     # What there is
 
@@ -71,6 +76,11 @@ class Cluster:
     def live(self) -> NodeSet:
         """All nodes that exist."""
         return self._table.current.live
+
+    @property
+    def epoch(self) -> int:
+        """Changes whenever all slots are given anew, and all indexes are gone."""
+        return self._table.current.epoch
 
     @property
     def node_count(self) -> int:
@@ -243,18 +253,22 @@ class Cluster:
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
         """Return the postings of something that only the node's own object decides: pods come and go beside it."""
         table = self._table.current if self._table.stale else self._table
+        if self._lacking is not None and self._lacks(table.of_nodes, values_of, Postings):
+            return Postings()
         return table.of_nodes.postings(values_of, table.nodes)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
         """Return the column of a number that only the node's own object decides."""
         table = self._table.current if self._table.stale else self._table
+        if self._lacking is not None and self._lacks(table.of_nodes, number_of, Column):
+            return Column()
         return table.of_nodes.column(number_of, table.nodes)
 
     def postings(self, values_of: Callable[[NodeState], Values]) -> Postings:
         """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
         table = self._table.current if self._table.stale else self._table
         definition = values_of if self._lens is None else through(self._lens, values_of)
-        if self._lacking is not None and self._lacks(definition, Postings):
+        if self._lacking is not None and self._lacks(table.of_rows, definition, Postings):
             return Postings()
         return table.of_rows.postings(definition, table.slots)
 
@@ -262,7 +276,7 @@ class Cluster:
         """Return the up-to-date column defined by `number_of`; equal definitions share one index."""
         table = self._table.current if self._table.stale else self._table
         definition = number_of if self._lens is None else through(self._lens, number_of)
-        if self._lacking is not None and self._lacks(definition, Column):
+        if self._lacking is not None and self._lacks(table.of_rows, definition, Column):
             return Column()
         return table.of_rows.column(definition, table.slots)
 
@@ -270,14 +284,18 @@ class Cluster:
         """
         Build the indexes that a question needs, a few rows at a time; yields whenever others may run.
 
-        For questions that are asked seldom: an index costs some milliseconds for a thousand rows. `ask` is called once,
-        of a cluster where indexes that are not there have nothing in them, and must not stop at what that leads to.
+        For questions that have not been asked for long: an index costs some milliseconds for a thousand rows. `ask` is
+        called once, of a cluster where indexes that are not there have nothing in them, and must not stop at what that
+        leads to.
         """
-        lacking: dict[Callable[[NodeState], Any], type[Postings | Column]] = {}
+        lacking: _Lacking = {}
         ask(attrs.evolve(self, lacking=lacking))
-        for definition, kind in lacking.items():
+        for definition, (of_nodes, kind) in lacking.items():
             table = self._table.current
-            yield from table.of_rows.prepare(definition, kind, table.slots)
+            if of_nodes:
+                yield from table.of_nodes.prepare(definition, kind, table.nodes)
+            else:
+                yield from table.of_rows.prepare(definition, kind, table.slots)
 
     def counts(self, definition: Matching) -> Column:
         """Return how many pods match a selector on each node."""
@@ -346,11 +364,11 @@ class Cluster:
         finally:
             self._table.replace(slot, before)
 
-    def _lacks(self, definition: Callable[[NodeState], Any], kind: type[Postings | Column]) -> bool:
+    def _lacks(self, indexes: Indexes[Any], definition: Callable[[Any], Any], kind: type[Postings | Column]) -> bool:
         """Tell whether an index is not ready, and note it."""
-        if self._lacking is None or self._table.of_rows.is_ready(definition):
+        if self._lacking is None or indexes.is_ready(definition):
             return False
-        self._lacking[definition] = kind
+        self._lacking[definition] = (indexes is self._table.of_nodes, kind)
         return True
 
     def _settle(self, tenant: Tenant) -> None:

@@ -48,6 +48,7 @@ class NodeTable:
         terms: the (anti-)affinity terms that they bear.
         images: what the nodes have pulled.
         stale: the numbering is out of order; `current` gives slots anew.
+        epoch: how often that has happened.
     """
 
     slots: list[NodeState | None] = attrs.field(factory=list)
@@ -65,6 +66,7 @@ class NodeTable:
     _newest: _Age | None = None  # of those in order
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
     stale: bool = False
+    epoch: int = 0
 
     @property
     def current(self) -> Self:
@@ -236,6 +238,7 @@ class NodeTable:
         self.of_nodes = Indexes()
         self.of_rows = Indexes()
         self.stale = False
+        self.epoch += 1
 
 
 def _age(state: NodeState) -> _Age:

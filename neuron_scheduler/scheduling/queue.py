@@ -13,6 +13,7 @@ others are being asked to leave is held until all of them have been asked.
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -59,6 +60,10 @@ class SchedulingQueue:
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
+
+    def first(self, most: int) -> list[Pod]:
+        """Return some of the pods that wait, those first that came first."""
+        return [queued.pod for queued in islice(self._pods.values(), most)]
 
     def count(self, place: Place) -> int:
         """How many pods wait at a place."""

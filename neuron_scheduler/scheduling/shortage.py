@@ -46,6 +46,15 @@ def _cores_in_pieces(state: NodeState) -> int:
 _LARGEST_BLOCK = {unit: LargestBlock(unit) for unit in Unit}
 
 
+def rehearse_shortage(view: Cluster, request: NeuronRequest) -> None:
+    """Ask for every index that the sentence may need."""
+    neuron_topology.machines(view)
+    neuron_topology.not_certain(view)
+    neuron_topology.free_units(view, request.unit)
+    view.node_column(allocatable_of(request.resource))
+    view.column(_LARGEST_BLOCK[request.unit])
+
+
 def shortage(cluster: Cluster, pod: Pod, profile: Profile) -> str:
     """Return the sentence for a pod that was refused; empty if its silicon is not what it lacks."""
     request = pod.neuron
