@@ -1,27 +1,41 @@
 """
-How long one decision takes, alone: `schedule_pod` and assume, no two pods alike, from 1,000 to 50,000 nodes.
+How long one decision takes, alone: `schedule_pod` and assume, from 1,000 to 50,000 nodes, for pods of all sorts.
 
-Run as `python -m benchmarks.decision [--nodes 1000 15000 50000] [--pods 2000]`. The nodes are half full of earlier
-pods, so that block levels are mixed. Prints microseconds per call and their growth; absolute values belong to the
-machine, the growth belongs to the algorithm.
+Run as `python -m benchmarks.decision [--nodes 1000 5000 15000 50000] [--pods 500]`. The nodes are half full of earlier
+pods, so that block levels are mixed; all clusters are asked in turn, pod by pod, so that a noisy machine disturbs all
+sizes alike. Absolute values belong to the machine, growth belongs to the algorithm. Prints a table, appends a line of
+JSON for each size to `benchmarks/results/decision.jsonl`, and draws `decision.svg` beside it.
+
+`--memory` measures, in a process of its own, what a cluster with many images and pods takes.
 """
 
 import argparse
 import gc
+import json
+import platform
 import random
+import resource
 import statistics
 import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import attrs
 
+from benchmarks.contest.plots import bar_chart
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.neuron_request import neuron_request
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Image, Node
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Container
-from neuron_scheduler.scheduling.decide import Decision, schedule_pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
+from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.rehearsal import Rehearsal
 
+RESULTS = Path(__file__).parent / "results"
+PROFILE = default_profile("my-scheduler")
 SIZES = {
     "trn1.32xlarge": (128, 512, 16, 32),
     "trn2.48xlarge": (192, 2048, 16, 64),
@@ -30,94 +44,235 @@ SIZES = {
 }
 """vCPUs, memory in GiB, devices, cores."""
 
-# What the prototype of the same index took, p50 in microseconds by number of nodes: (decide, assume).
-PROTOTYPE = {1_000: (8, 8), 15_000: (10, 8), 50_000: (13, 9)}
+WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+NAMESPACE = frozenset({"default"})
+BARS = {"plain": 50, "spread by zone": 150, "apart by hostname": 150, "unschedulable": 100}
+"""Microseconds that a decision at 15,000 nodes may take at most (p50)."""
+
+Make = Callable[[int, random.Random], Pod]
 
 
-def fleet(count: int) -> list[Node]:
-    """Return nodes of all types in turn, in three zones."""
-    nodes = []
+def fleet(count: int, images: int = 0) -> Iterator[Node]:
+    """Yield nodes of all types in turn, in three zones, each with some of the fleet's images."""
+    known = [Image((f"registry.example/team/app-{i}:v1", f"registry.example/app@{i:064}"), i << 20) for i in range(200)]
     for i in range(count):
-        name = list(SIZES)[i % len(SIZES)]
-        cpu, memory, devices, cores = SIZES[name]
+        kind = list(SIZES)[i % len(SIZES)]
+        cpu, memory, devices, cores = SIZES[kind]
         silicon = {NEURON_DEVICE: devices, NEURON_CORE: cores}
-        nodes.append(
-            Node(
-                uid=f"node-{i}",
-                name=f"ip-10-{i >> 16}-{i >> 8 & 255}-{i & 255}",
-                created=float(i),
-                labels={INSTANCE_TYPE_LABEL: name, ZONE_LABEL: f"zone-{i % 3}"},
-                allocatable={CPU: cpu * 1000, MEMORY: memory << 30, PODS: 110, **silicon},
-                capacity=silicon,
-            )
+        name = f"ip-10-{i >> 16}-{i >> 8 & 255}-{i & 255}"
+        yield Node(
+            uid=f"node-{i}",
+            name=name,
+            created=float(i),
+            labels={INSTANCE_TYPE_LABEL: kind, ZONE_LABEL: f"zone-{i % 3}", HOSTNAME_LABEL: name},
+            allocatable={CPU: cpu * 1000, MEMORY: memory << 30, PODS: 110, **silicon},
+            capacity=silicon,
+            images=tuple(known[(i + j) % len(known)] for j in range(images)),
         )
-    return nodes
 
 
-def pod(number: int, random_source: random.Random) -> Pod:
-    """Return a pod that resembles no other: random cpu and memory, 1, 4 or 8 devices, a zone."""
-    requests = {
-        CPU: random_source.randrange(100, 3_900),
-        MEMORY: random_source.randrange(1 << 28, 1 << 33),
-        NEURON_DEVICE: random_source.choice((1, 1, 4, 8)),
-    }
-    return Pod(
-        uid=f"pod-{number}",
-        namespace="default",
-        name=f"pod-{number}",
-        requests=requests,
-        neuron=neuron_request([Container("main", requests)]),
-        constraints=Constraints(node_selector={ZONE_LABEL: f"zone-{number % 3}"}),
-    )
+def pod(number: int, requests: Mapping[str, int], **rest: Any) -> Pod:
+    """Return a pending pod."""
+    neuron = neuron_request([Container("main", requests)])
+    return Pod(uid=f"pod-{number}", namespace="default", name=f"pod-{number}", requests=requests, neuron=neuron, **rest)
 
 
-def measure(nodes: int, pods: int) -> tuple[list[float], list[float], float]:
-    """Return microseconds of each decision and each assumption, and milliseconds of the first decision."""
-    cluster, profile, random_source = Cluster(), default_profile("my-scheduler"), random.Random(1)
-    for node in fleet(nodes):
-        cluster.put_node(node)
-    started = time.perf_counter()
-    schedule_pod(cluster, pod(-1, random_source), profile)
-    first = (time.perf_counter() - started) * 1e3
-    decisions, assumptions = [], []
-    warm_up = nodes // 2 + 200
-    for number in range(warm_up + pods):
-        waiting = pod(number, random_source)
+def unlike(number: int, dice: random.Random, **rest: Any) -> Pod:
+    """Return a pod whose cpu and memory no other asks for, to the byte, with 1, 4 or 8 devices."""
+    amounts = {CPU: dice.randrange(100, 3_900), MEMORY: dice.randrange(1 << 28, 1 << 33)}
+    return pod(number, {**amounts, NEURON_DEVICE: dice.choice((1, 1, 4, 8))}, **rest)
+
+
+def in_zone(number: int, dice: random.Random) -> Pod:
+    """Return a pod unlike all others that is tied to a zone."""
+    return unlike(number, dice, constraints=Constraints(node_selector={ZONE_LABEL: f"zone-{number % 3}"}))
+
+
+def one_shape(number: int, _: random.Random) -> Pod:
+    """Return a pod like all others of its sort."""
+    return pod(number, {CPU: 1000, MEMORY: 1 << 30, NEURON_DEVICE: 1})
+
+
+def in_mebibytes(number: int, dice: random.Random) -> Pod:
+    """Return a pod unlike all others whose memory is in whole MiB, as people write it."""
+    made = in_zone(number, dice)
+    return attrs.evolve(made, requests={**made.requests, MEMORY: made.requests[MEMORY] >> 20 << 20})
+
+
+def _constrained(constraints: Constraints) -> Make:
+    return lambda number, dice: unlike(number, dice, labels={"app": "web"}, constraints=constraints)
+
+
+def _spread(key: str) -> Make:
+    return _constrained(Constraints(spread=(SpreadConstraint(key, max_skew=1, hard=True, selector=WEB),)))
+
+
+def _too_much(number: int, dice: random.Random) -> Pod:
+    """Return a pod unlike all others that no node can take."""
+    made = in_zone(number, dice)
+    return attrs.evolve(made, requests={**made.requests, CPU: 1_000_000 + dice.randrange(1000)})
+
+
+WORKLOADS: Mapping[str, Make] = {
+    "one shape": one_shape,
+    "plain": in_zone,
+    "plain, in MiB": in_mebibytes,
+    "spread by zone": _spread(ZONE_LABEL),
+    "spread by hostname": _spread(HOSTNAME_LABEL),
+    "apart by hostname": _constrained(Constraints(anti_affinity=(PodAffinityTerm(HOSTNAME_LABEL, WEB, NAMESPACE),))),
+    "near by zone": _constrained(Constraints(affinity=(PodAffinityTerm(ZONE_LABEL, WEB, NAMESPACE),))),
+    "unschedulable": _too_much,
+}
+
+
+@attrs.define(eq=False)
+class Contestant:
+    """A cluster of one size and what was measured on it, microseconds by workload unless said otherwise."""
+
+    nodes: int
+    cluster: Cluster = attrs.field(factory=Cluster)
+    decisions: dict[str, list[float]] = attrs.field(factory=dict)
+    assumptions: dict[str, list[float]] = attrs.field(factory=dict)
+    pauses_ms: dict[str, tuple[float, float]] = attrs.field(factory=dict)
+    """By workload: the longest single step of its first rehearsal, and all of it."""
+
+    def rehearse(self, workload: str, pending: Pod) -> None:
+        """Measure the first builds of indexes for a workload."""
+        longest, began = 0.0, time.perf_counter()
+        started = began
+        for _ in Rehearsal().of(self.cluster, pending, PROFILE):
+            longest = max(longest, time.perf_counter() - started)
+            started = time.perf_counter()
+        self.pauses_ms[workload] = (longest * 1e3, (time.perf_counter() - began) * 1e3)
+
+    def step(self, workload: str, pending: Pod) -> str | None:
+        """Decide and assume; return the uid of the assumed pod, None if it was refused."""
         started = time.perf_counter()
-        decision = schedule_pod(cluster, waiting, profile)
+        decision = schedule_pod(self.cluster, pending, PROFILE)
         decided = time.perf_counter()
-        if not isinstance(decision, Decision) or decision.placement is None:
-            raise SystemExit(f"the imagined fleet is full after {number} pods; ask for fewer")
-        cluster.assume(attrs.evolve(waiting, node_name=decision.node_name), decision.placement.cores)
-        assumed = time.perf_counter()
-        if number >= warm_up:
-            decisions.append((decided - started) * 1e6)
-            assumptions.append((assumed - decided) * 1e6)
-    return decisions, assumptions, first
+        self.decisions.setdefault(workload, []).append((decided - started) * 1e6)
+        if isinstance(decision, FitError):
+            return None
+        self.place(pending, decision)
+        self.assumptions.setdefault(workload, []).append((time.perf_counter() - decided) * 1e6)
+        return pending.uid
+
+    def place(self, pending: Pod, decision: Decision) -> None:
+        """Assume a pod where it was decided to go."""
+        cores = decision.placement.cores if decision.placement else 0
+        self.cluster.assume(attrs.evolve(pending, node_name=decision.node_name), cores)
+
+
+def prepared(nodes: int) -> Contestant:
+    """Return a cluster that earlier pods have half filled; the first rehearsal is measured before them."""
+    found, dice = Contestant(nodes), random.Random(1)
+    for node in fleet(nodes):
+        found.cluster.put_node(node)
+    found.rehearse("first of all", in_zone(-1, dice))
+    for number in range(nodes // 2):
+        pending = in_zone(1_000_000 + number, dice)
+        decision = schedule_pod(found.cluster, pending, PROFILE)
+        if isinstance(decision, FitError):
+            raise SystemExit(f"the imagined fleet is full after {number} pods: {decision.text}")
+        found.place(pending, decision)
+    return found
+
+
+def measure(contestants: list[Contestant], pods: int) -> None:
+    """Let all clusters decide the same pods, workload after workload; what was placed is taken off again."""
+    warm_up, number = pods // 5 + 1, 0
+    for workload, make in WORKLOADS.items():
+        dice, placed = random.Random(2), []
+        for contestant in contestants:
+            contestant.rehearse(workload, make(0, dice))
+        for _ in range(warm_up + pods):
+            number += 1
+            pending = make(number, dice)
+            placed += [(each, uid) for each in contestants if (uid := each.step(workload, pending)) is not None]
+        for contestant, uid in placed:
+            contestant.cluster.forget(uid)
+        for contestant in contestants:
+            for kind in (contestant.decisions, contestant.assumptions):
+                del kind.get(workload, [])[:warm_up]
+
+
+def record(contestant: Contestant) -> dict[str, Any]:
+    """Return what is written down of a cluster."""
+    return {
+        "machine": f"{platform.processor() or platform.machine()}, Python {platform.python_version()}",
+        "nodes": contestant.nodes,
+        "decide_us": {name: _percentiles(found) for name, found in contestant.decisions.items()},
+        "assume_us": {name: _percentiles(found) for name, found in contestant.assumptions.items()},
+        "first_builds_ms": {
+            name: {"longest_pause": round(longest, 2), "all": round(total, 1)}
+            for name, (longest, total) in contestant.pauses_ms.items()
+        },
+    }
+
+
+def _percentiles(found: list[float]) -> dict[str, float]:
+    return {"p50": round(statistics.median(found), 1), "p99": round(sorted(found)[len(found) * 99 // 100], 1)}
+
+
+def show(records: list[dict[str, Any]]) -> None:
+    """Print a table of the records, and draw how cost grows."""
+    print(f"{'workload':<20}" + "".join(f"{found['nodes']:>15,}" for found in records) + f"{'growth':>9}{'bar':>6}")
+    for name in WORKLOADS:
+        cells = [found["decide_us"][name] for found in records]
+        texts = "".join(f"{cell['p50']:>8.1f} {cell['p99']:>6.0f}" for cell in cells)
+        print(f"{name:<20}{texts}{cells[-1]['p50'] / cells[0]['p50']:>8.2f}x{BARS.get(name, ''):>6}")
+    assumed = "".join(f"{found['assume_us']['plain']['p50']:>8.1f}       " for found in records)
+    print(f"{'assume':<20}{assumed}")
+    pauses = "".join(f"{found['first_builds_ms']['first of all']['longest_pause']:>8.1f} ms    " for found in records)
+    print(f"{'longest pause':<20}{pauses}")
+    colors = ("#a6c8ff", "#4c8dff", "#1f5fd0", "#123a80", "#081d40")
+    series = {f"{found['nodes']:,} nodes": color for found, color in zip(records, colors, strict=False)}
+    bars = {
+        name: {f"{found['nodes']:,} nodes": found["decide_us"][name]["p50"] for found in records} for name in WORKLOADS
+    }
+    chart = bar_chart("What more nodes cost a decision", "microseconds, p50; no two pods alike", series, bars)
+    (RESULTS / "decision.svg").write_text(chart)
+
+
+def memory(nodes: int, images: int, pods: int) -> dict[str, Any]:
+    """Return what a cluster takes: peak resident memory of this process, in MB, and of that what Python had before."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    cluster, dice = Cluster(), random.Random(1)
+    names = []
+    for node in fleet(nodes, images):
+        cluster.put_node(node)
+        names.append(node.name)
+    for number in range(pods):
+        small = pod(number, {CPU: 100, MEMORY: 1 << 27}, labels={"app": f"app-{number % 500}"})
+        cluster.put_pod(attrs.evolve(small, node_name=names[number % nodes]))
+    for make in WORKLOADS.values():
+        schedule_pod(cluster, make(-1, dice), PROFILE)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return {"nodes": nodes, "images_per_node": images, "pods": pods, "rss_mb": peak, "rss_mb_before": before}
 
 
 def main() -> None:
-    """Print one line for each number of nodes."""
+    """Measure, print, write down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 15_000, 50_000])
-    parser.add_argument("--pods", type=int, default=2_000)
-    arguments = parser.parse_args()
-    print(
-        f"{'nodes':>7} {'decide p50':>11} {'p99':>7} {'growth':>7} {'assume p50':>11} {'p99':>7} {'first ms':>9}"
-        "  prototype (decide / assume p50)"
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000, 15_000, 50_000])
+    parser.add_argument("--pods", type=int, default=500, help="of each workload")
+    parser.add_argument(
+        "--memory", action="store_true", help="measure memory instead, of 30,000 pods and 50 images each"
     )
-    smallest = 0.0
-    for nodes in arguments.nodes:
+    arguments = parser.parse_args()
+    RESULTS.mkdir(exist_ok=True)
+    if arguments.memory:
+        records = [memory(max(arguments.nodes), 50, 30_000)]
+        print(records[0])
+    else:
+        contestants = [prepared(nodes) for nodes in sorted(arguments.nodes)]
         gc.collect()
-        decisions, assumptions, first = measure(nodes, arguments.pods)
-        decide, assume = statistics.median(decisions), statistics.median(assumptions)
-        smallest = smallest or decide
-        p99 = [sorted(times)[len(times) * 99 // 100] for times in (decisions, assumptions)]
-        known = PROTOTYPE.get(nodes)
-        print(
-            f"{nodes:>7} {decide:>11.1f} {p99[0]:>7.1f} {decide / smallest:>6.2f}x {assume:>11.1f} {p99[1]:>7.1f} "
-            f"{first:>9.1f}  {f'{known[0]} / {known[1]}' if known else '-'}"
-        )
+        gc.freeze()
+        measure(contestants, arguments.pods)
+        records = [record(contestant) for contestant in contestants]
+        show(records)
+    with (RESULTS / "decision.jsonl").open("a") as written:
+        written.writelines(json.dumps(each) + "\n" for each in records)
 
 
 if __name__ == "__main__":
