@@ -200,7 +200,7 @@ def test_the_flags_fit_what_stands_around_them(
     assert spec["schedulerName"] != config.scheduler_name
     lease = {"name": config.leader_elect_resource_name, "namespace": config.leader_elect_resource_namespace}
     fence = rendered["ValidatingAdmissionPolicyBinding/my-scheduler-leader"]["spec"]["paramRef"]
-    assert fence == lease | {"parameterNotFoundAction": "Deny"}
+    assert fence == lease | {"parameterNotFoundAction": "Allow"}
     for workload in ("Deployment", "PodDisruptionBudget"):
         selector = rendered[f"{workload}/my-scheduler"]["spec"]["selector"]["matchLabels"]
         assert selector.items() <= metadata["labels"].items()
@@ -298,7 +298,7 @@ async def test_the_account_may_not_do_more(
 
 @pytest.mark.control_plane
 async def test_only_the_holder_of_the_lease_binds(plane: ControlPlane) -> None:
-    """The old holder's Binding is refused after a takeover, and so is one without a holder or without any Lease."""
+    """The old holder's Binding is refused after a takeover, and so is one without a holder."""
     token = await plane.token_for("kube-system", "my-scheduler")
     for name in ("a", "b", "c"):
         await create_pod(plane.admin, pod_manifest(name))
@@ -308,8 +308,6 @@ async def test_only_the_holder_of_the_lease_binds(plane: ControlPlane) -> None:
             seen, _ = await bind_as(scheduler, pod, {"neuron-scheduler/leader": holder}, dryRun="All")
             return seen == status
 
-        status, answer = await bind_as(scheduler, "a", {"neuron-scheduler/leader": "one"})
-        assert (status, "no params found" in answer["message"]) == (422, True), "there is no Lease yet"
         await hold_lease(plane.admin, "one")
         await until(lambda: answers(201, "one"))
         status, _ = await bind_as(scheduler, "a", {"neuron-scheduler/leader": "one", **ALLOCATION})
@@ -326,6 +324,23 @@ async def test_only_the_holder_of_the_lease_binds(plane: ControlPlane) -> None:
     pods = [await plane.admin.get(f"{PODS}/{name}") for name in ("a", "b")]
     assert [pod["metadata"]["annotations"]["neuron-scheduler/leader"] for pod in pods] == ["one", "two"]
     await bind(plane.admin, await plane.admin.get(f"{PODS}/c"), "n1")  # other schedulers bind as before
+
+
+@pytest.mark.control_plane
+async def test_nobody_is_stopped_before_there_is_a_lease(plane: ControlPlane) -> None:
+    """On a cluster on which the manifests have just been applied, kube-scheduler binds our own Deployment's pods."""
+    await create_pod(plane.admin, pod_manifest("d"))
+    await hold_lease(plane.admin, "somebody")
+    async with plane.client(await plane.token_for("kube-system", "my-scheduler")) as scheduler:
+
+        async def answers(status: int) -> bool:
+            seen, _ = await bind_as(scheduler, "d", {"neuron-scheduler/leader": "nobody"}, dryRun="All")
+            return seen == status
+
+        await until(lambda: answers(422))
+        await plane.admin.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler")
+        await until(lambda: answers(201))
+    await bind(plane.admin, await plane.admin.get(f"{PODS}/d"), "n1")
 
 
 @pytest.mark.control_plane
