@@ -7,11 +7,12 @@ import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.node_state import NodeState, Nomination
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.preemptor import PostFilter, Preemptor
 from neuron_scheduler.scheduling.events import ClusterEvent
+from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
@@ -59,6 +60,12 @@ class World:
         """Take note that it is over."""
         self.carried_out.set()
 
+    def row(self, name: str) -> NodeState:
+        """Return a node's row."""
+        state = self.cluster.node(name)
+        assert state is not None
+        return state
+
     def pending(self, pending: Pod = BIG) -> QueuedPod:
         """Queue and pop a pod."""
         self.queue.add(pending, 0.0)
@@ -90,7 +97,8 @@ async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, Preemptor]]:
 async def post_filter(world: World, preemptor: Preemptor, queued: QueuedPod) -> PostFilter:
     """Let a refused pod preempt, and put it back."""
     after = await preemptor.post_filter(queued, refusal(world.cluster, queued.pod), PROFILE)
-    world.queue.unschedulable(queued, FIT, 0.0, held=after.held)
+    promised = world.cluster.nomination(queued.pod.uid) is not None
+    world.queue.unschedulable(queued, FIT, 0.0, held=after.held, promised=promised)
     return after
 
 
@@ -188,6 +196,21 @@ async def test_who_loses_nothing_sleeps_on() -> None:
             preemptor.recheck(name)
         assert world.cluster.nomination("uid-big") is not None
         assert world.queue.pop(100.0) is None
+
+
+async def test_it_wakes_when_it_fits() -> None:
+    """The end of one victim of two is not enough, nor is that of a pod elsewhere whose neighbours could be evicted."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
+        for name, first in (("c", 0), ("d", 8)):
+            world.cluster.put_pod(attrs.evolve(half(name, first, priority=5), node_name="m"))
+        await promised(world, preemptor)
+        for name, node_name, woken in (("a", "n", False), ("c", "m", False), ("b", "n", True)):
+            gone = world.cluster.tenant(f"uid-{name}")
+            assert gone is not None
+            assert world.cluster.remove_pod(gone.pod.uid) == node_name
+            world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone.pod, on=Change(world.row(node_name)))
+            assert (world.queue.pop(100.0) is not None) is woken
 
 
 async def test_a_node_takes_its_promises_with_it() -> None:

@@ -37,7 +37,7 @@ class Need:
     What the plugins that refused a pod look at in it, and nothing else, so that pods that are alike in it are equal.
 
     Attributes:
-        evicts_below: pods below this priority could be asked to leave for it; None if it never preempts.
+        evicts_below: pods below this priority could be asked to leave; None if it never does, or has done so.
     """
 
     requests: frozenset[tuple[str, int]] = frozenset()
@@ -66,8 +66,8 @@ class Change:
     before: Node | None = None
 
 
-def need_of(pod: Pod, plugins: frozenset[str]) -> Need:
-    """Return what a pod needs, as far as these plugins refused it."""
+def need_of(pod: Pod, plugins: frozenset[str], *, promised: bool = False) -> Need:
+    """Return what a pod needs, as far as these plugins refused it; one that was promised space evicts nobody else."""
     named, constraints = plugins & _HINTS.keys(), pod.constraints
     affinity, fit = node_affinity.NAME in named, node_resources_fit.NAME in named
     tolerant = named & {taint_toleration.NAME, node_unschedulable.NAME}
@@ -78,7 +78,7 @@ def need_of(pod: Pod, plugins: frozenset[str]) -> Need:
         required_terms=constraints.required_terms if affinity else None,
         tolerations=pod.tolerations if tolerant else (),
         host_ports=pod.host_ports if node_ports.NAME in named else (),
-        evicts_below=None if pod.never_preempts else pod.priority,
+        evicts_below=None if pod.never_preempts or promised else pod.priority,
     )
 
 

@@ -46,9 +46,9 @@ class Group:
     scheduler_name: str = ""
 
 
-def group_of(pod: Pod, plugins: frozenset[str]) -> Group:
+def group_of(pod: Pod, plugins: frozenset[str], *, promised: bool = False) -> Group:
     """Return the group of a pod that these plugins refused."""
-    return Group(plugins, need_of(pod, plugins), interest_of(pod, plugins), pod.scheduler_name)
+    return Group(plugins, need_of(pod, plugins, promised=promised), interest_of(pod, plugins), pod.scheduler_name)
 
 
 @attrs.frozen

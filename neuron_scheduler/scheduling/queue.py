@@ -166,18 +166,21 @@ class SchedulingQueue:
         """Keep what happens from now on for a popped pod whose decision takes a while, until it is put back."""
         self._deciding, self._meanwhile = queued, Noted()
 
-    def unschedulable(self, queued: QueuedPod, plugins: frozenset[str], now: float, *, held: bool = False) -> None:
+    def unschedulable(
+        self, queued: QueuedPod, plugins: frozenset[str], now: float, *, held: bool = False, promised: bool = False
+    ) -> None:
         """
         Put a refused pod back: it waits for an event that could change a refusing plugin's mind.
 
-        Such an event may have come since it was popped. One that is `held` waits for its release first.
+        Such an event may have come since it was popped. One that is `held` waits for its release first. One that was
+        `promised` space waits until it fits: others that could be asked to leave are no help any more.
         """
         if self._pods.get(queued.pod.uid) is not queued:
             return
         queued.refusals += 1
         queued.errors = 0
         queued.since = now
-        queued.group = group_of(queued.pod, plugins)
+        queued.group = group_of(queued.pod, plugins, promised=promised)
         queued.held = held
         queued.missed |= self._missed_by(queued)
         self._move(queued, Place.UNSCHEDULABLE)
