@@ -23,12 +23,13 @@ from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import place
+from neuron_scheduler.scheduling.allowance import Allowance
 from neuron_scheduler.scheduling.decide import FitError
 from neuron_scheduler.scheduling.filtering import accepted, counted, refusals_of, walk
 from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, pod_topology_spread
 from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.victims import Allowance, Cost, Incoming, Victims, has_room, victims_on
+from neuron_scheduler.scheduling.victims import Cost, Incoming, Victims, has_room, victims_on
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."

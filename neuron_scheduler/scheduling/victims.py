@@ -21,13 +21,12 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, evictable, with_tenant, without_tenants
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
-from neuron_scheduler.model.selectors import Operator
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import MOST_REMEMBERED, legal_sets
+from neuron_scheduler.scheduling.allowance import Allowance
 from neuron_scheduler.scheduling.filtering import refusals_of
 from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.profile import Profile
@@ -75,50 +74,6 @@ def has_room(state: NodeState, pod: Pod) -> bool:
 def by_importance(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Return the pods from the most to the least important: higher priority, then started earlier, then by name."""
     return tuple(sorted(pods, key=lambda pod: (-pod.priority, _started(pod), pod.key)))
-
-
-@attrs.define(eq=False)
-class Allowance:
-    """
-    What budgets allow, with what was worked out about pods; as good as the budgets are fresh.
-
-    A budget is posted under one equality of its selector, so that a pod is compared with few of many.
-    """
-
-    budgets: Sequence[DisruptionBudget]
-    _posted: dict[tuple[str, ...], list[int]] = attrs.field(factory=dict, init=False)
-    _counting: dict[str, tuple[int, ...]] = attrs.field(factory=dict, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        for number, budget in enumerate(self.budgets):
-            for place in _places(budget):
-                self._posted.setdefault(place, []).append(number)
-
-    def violating(self, pods: Iterable[Pod]) -> frozenset[str]:
-        """
-        Return the uids of those pods whose end goes beyond a budget, if all of them end in this order.
-
-        Upstream: `filterPodsWithPDBViolation`. A pod uses up one disruption of each budget that counts it.
-        """
-        if not self.budgets:
-            return frozenset()
-        left: dict[int, int] = {}
-        beyond = set()
-        for pod in pods:
-            for number in self._counted_by(pod):
-                left[number] = left.get(number, self.budgets[number].allowed) - 1
-                if left[number] < 0:
-                    beyond.add(pod.uid)
-        return frozenset(beyond)
-
-    def _counted_by(self, pod: Pod) -> tuple[int, ...]:
-        """Return the budgets that count a pod, by number."""
-        found = self._counting.get(pod.uid)
-        if found is None:
-            places = ((pod.namespace,), *((pod.namespace, *label) for label in pod.labels.items()))
-            near = (number for place in places for number in self._posted.get(place, ()))
-            found = self._counting[pod.uid] = tuple(number for number in near if self.budgets[number].counts(pod))
-        return found
 
 
 @attrs.frozen
@@ -220,14 +175,6 @@ class _DryRun:
     def _victims(self, pods: tuple[Pod, ...]) -> Victims:
         """Return these as victims, with the violations that they alone cause."""
         return Victims(pods, len(self.allowance.violating(pods)))
-
-
-def _places(budget: DisruptionBudget) -> Sequence[tuple[str, ...]]:
-    """Return where to post a budget: under its namespace and a label that the pods it counts must have."""
-    for requirement in budget.selector.requirements if budget.selector is not None else ():
-        if requirement.operator is Operator.IN:
-            return [(budget.namespace, requirement.key, value) for value in dict.fromkeys(requirement.values)]
-    return [(budget.namespace,)]
 
 
 class _Ground(Protocol):

@@ -1,0 +1,63 @@
+"""
+What PodDisruptionBudgets allow, asked for many sets of pods in one search for victims.
+
+Upstream compares every pod with every budget (`filterPodsWithPDBViolation`). Here a budget is posted under one equality
+of its selector, and what was found about a pod is kept for the search: a pod stands in many sets, and thousands of pods
+and hundreds of budgets are ordinary. Refuses to say who leaves: a violation is a cost, no bar.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Operator
+
+
+@attrs.define(eq=False)
+class Allowance:
+    """What budgets allow, with what was worked out about pods; as good as the budgets are fresh."""
+
+    budgets: Sequence[DisruptionBudget]
+    _posted: dict[tuple[str, ...], list[int]] = attrs.field(factory=dict, init=False)
+    _counting: dict[str, tuple[int, ...]] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for number, budget in enumerate(self.budgets):
+            for place in _places(budget):
+                self._posted.setdefault(place, []).append(number)
+
+    def violating(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """
+        Return the uids of those pods whose end goes beyond a budget, if all of them end in this order.
+
+        Upstream: `filterPodsWithPDBViolation`. A pod uses up one disruption of each budget that counts it.
+        """
+        if not self.budgets:
+            return frozenset()
+        left: dict[int, int] = {}
+        beyond = set()
+        for pod in pods:
+            for number in self._counted_by(pod):
+                left[number] = left.get(number, self.budgets[number].allowed) - 1
+                if left[number] < 0:
+                    beyond.add(pod.uid)
+        return frozenset(beyond)
+
+    def _counted_by(self, pod: Pod) -> tuple[int, ...]:
+        """Return the budgets that count a pod, by number."""
+        found = self._counting.get(pod.uid)
+        if found is None:
+            places = ((pod.namespace,), *((pod.namespace, *label) for label in pod.labels.items()))
+            near = (number for place in places for number in self._posted.get(place, ()))
+            found = self._counting[pod.uid] = tuple(number for number in near if self.budgets[number].counts(pod))
+        return found
+
+
+def _places(budget: DisruptionBudget) -> Sequence[tuple[str, ...]]:
+    """Return where to post a budget: under its namespace and a label that the pods it counts must have."""
+    for requirement in budget.selector.requirements if budget.selector is not None else ():
+        if requirement.operator is Operator.IN:
+            return [(budget.namespace, requirement.key, value) for value in dict.fromkeys(requirement.values)]
+    return [(budget.namespace,)]
