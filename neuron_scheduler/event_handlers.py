@@ -172,7 +172,7 @@ class NodeHandler:
     Takes node events; the attributes are those of `PodHandler`, but that `gone` is told the names of nodes.
 
     Attributes:
-        void: told of a pod whose promised space went with its node.
+        void: told of a pod whose promised space went with its node, or its node's machine.
     """
 
     cluster: Cluster
@@ -226,7 +226,10 @@ class NodeHandler:
             self.wake()
 
     def _put(self, node: Node) -> None:
-        self.cluster.put_node(node)
+        before, after = self.cluster.node(node.name), self.cluster.put_node(node)
+        if before is not None and before.nominated != after.nominated:  # its machine is another, and so are its cores
+            for lost in before.nominated:
+                self.void(lost.pod)
         if node.refusal:
             self.metrics.malformed("nodes")
         doubt = node.refusal or doubts(node)

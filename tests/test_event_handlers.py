@@ -176,6 +176,20 @@ def test_who_loses_a_promise_is_told(world: World) -> None:
     assert told == ["b", "promised"]
 
 
+def test_a_promise_does_not_outlive_the_machine(world: World) -> None:
+    """Cores were promised that are others now that the device plugin counts them otherwise; a label changes nothing."""
+    told: list[str] = []
+    world.nodes.void = lambda pod: told.append(pod.name)
+    before = node("b", "trn1.32xlarge", created=1)
+    world.nodes.added(before)
+    world.cluster.nominate("b", Nomination(pod("promised", scheduler_name="one", devices=1), cores=3))
+    labelled = attrs.evolve(before, labels={**before.labels, "x": "y"})
+    world.nodes.updated(before, labelled)
+    assert told == []
+    world.nodes.updated(labelled, node("b", created=1))
+    assert told == ["promised"]
+
+
 def test_what_was_contested_before_is_told_again(world: World) -> None:
     """Both owners hear of it, for whom nobody spoke while no replica was leading."""
     told: list[tuple[str, str]] = []
