@@ -185,7 +185,7 @@ def with_tenant(state: NodeState, tenant: Tenant) -> NodeState:
         used=used,
         ports=_more(state.ports, pod.host_ports),
         volumes=_more(state.volumes, tenant.volumes),
-        silicon=tenant.cores != 0,
+        silicon=_silicon_with(state, tenant),
         priorities=state.priorities if tenant.unreadable else _one_more(state.priorities, pod.priority),
         last_alloc_time=max(state.last_alloc_time, (tenant.cores != 0 and alloc_time_of(pod)) or 0),
     )
@@ -218,7 +218,7 @@ def without_tenants(state: NodeState, uids: Collection[str]) -> NodeState:
         used={name: amount for name, amount in used.items() if amount},
         ports=ports,
         volumes=volumes,
-        silicon=any(tenant.cores != 0 for tenant in gone),
+        silicon=_silicon_of(state.machine, tenants) if any(tenant.cores != 0 for tenant in gone) else state.silicon,
         priorities={priority: count for priority, count in priorities.items() if count},
         last_alloc_time=state.last_alloc_time,
     )
@@ -236,11 +236,11 @@ def _with_tenants(
     used: Resources,
     ports: Mapping[HostPort, int],
     volumes: Mapping[Held, int],
-    silicon: bool,
+    silicon: Silicon,
     priorities: Mapping[int, int],
     last_alloc_time: int,
 ) -> NodeState:
-    """Return the row with other tenants; their silicon is counted anew only if it has changed."""
+    """Return the row with other tenants."""
     return NodeState(
         node=state.node,
         machine=state.machine,
@@ -249,11 +249,30 @@ def _with_tenants(
         ports=ports,
         volumes=volumes,
         storage=state.storage,
-        silicon=_silicon_of(state.machine, tenants) if silicon else state.silicon,
+        silicon=silicon,
         priorities=priorities,
         nominated=state.nominated,
         last_alloc_time=last_alloc_time,
     )
+
+
+def _silicon_with(state: NodeState, tenant: Tenant) -> Silicon:
+    """Return the silicon with one tenant more, which is known without looking at the others if its cores are."""
+    machine, silicon, cores = state.machine, state.silicon, tenant.cores
+    if cores == 0 or machine is None:
+        return silicon
+    if cores is None or silicon.unknown_holders:
+        return _silicon_of(machine, {**state.tenants, tenant.pod.uid: tenant})
+    return Silicon(
+        free=silicon.free & ~cores,
+        contested=silicon.contested | cores & (machine.all_cores ^ silicon.free),
+        in_between=silicon.in_between or _is_in_between(tenant, machine),
+    )
+
+
+def _is_in_between(tenant: Tenant, machine: Machine) -> bool:
+    request = tenant.pod.neuron
+    return request is not None and request.total > 1 and tenant.cores != machine.all_cores
 
 
 def _silicon_of(machine: Machine | None, tenants: Mapping[str, Tenant]) -> Silicon:
@@ -271,8 +290,7 @@ def _silicon_of(machine: Machine | None, tenants: Mapping[str, Tenant]) -> Silic
         elif tenant.cores:
             contested |= held & tenant.cores
             held |= tenant.cores
-            request = tenant.pod.neuron
-            in_between |= request is not None and request.total > 1 and tenant.cores != machine.all_cores
+            in_between |= _is_in_between(tenant, machine)
     return Silicon(machine.all_cores & ~held, contested, in_between, unknown_holders, unknown_devices, unknown_cores)
 
 

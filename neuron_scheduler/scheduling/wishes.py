@@ -47,5 +47,6 @@ def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
 
 
 def _has_wishes(told: Constraints) -> bool:
-    """Tell whether there may be any; a hard constraint of spreading is taken for a soft one here."""
-    return bool(told.preferred_terms or told.spread or told.preferred_affinity or told.preferred_anti_affinity)
+    if told.preferred_terms or told.preferred_affinity or told.preferred_anti_affinity:
+        return True
+    return bool(told.spread) and not all(constraint.hard for constraint in told.spread)

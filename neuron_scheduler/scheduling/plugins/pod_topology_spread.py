@@ -16,7 +16,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.labels import label
-from neuron_scheduler.cluster.nodeset import NodeSet, lowest_slot
+from neuron_scheduler.cluster.nodeset import NodeSet, less, lowest_slot
 from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
@@ -48,9 +48,9 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     for constraint in hard:
         keyed = cluster.node_postings(label(constraint.topology_key)).keyed
         crowded = _crowded(cluster, pod, constraint, _eligible(cluster, pod, constraint, carrying)) & keyed
-        refusals.append(Refusal(NAME, NO_LABEL, among & ~keyed, unresolvable=True))
+        refusals.append(Refusal(NAME, NO_LABEL, less(among, keyed), unresolvable=True))
         refusals.append(Refusal(NAME, REASON, among & crowded))
-        among &= keyed & ~crowded
+        among = less(among & keyed, crowded)
     return refusals
 
 
@@ -89,7 +89,7 @@ def _eligible(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, carrying
     if constraint.honor_affinity:
         carrying = node_affinity.fitting_nodes(cluster, pod, carrying)
     if constraint.honor_taints:
-        carrying &= ~taint_toleration.untolerated(cluster, pod)
+        carrying = taint_toleration.tolerated_nodes(cluster, pod, carrying)
     return carrying
 
 
@@ -146,20 +146,24 @@ def _totals(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, eligible: 
     shared by pods with different node selectors, or a taint. A few zones are nothing; thousands of racks would take
     milliseconds. Nodes that are a domain each need no loop.
     """
-    counts = _counts(cluster, pod, constraint)
-    domains = cluster.node_postings(label(constraint.topology_key))
-    outside = counts.positive & domains.keyed & ~eligible
-    if len(domains.values) == domains.keyed.bit_count():  # every node is a domain of its own
+    if constraint.selector is None or not constraint.selector.requirements:
+        return Column()
+    domains, matching = cluster.node_postings(label(constraint.topology_key)), _matching(pod, constraint)
+    not_counting = less(domains.keyed, eligible)
+    every_node_is_one = len(domains.values) == domains.keyed.bit_count()
+    if not (not_counting or every_node_is_one):
+        return cluster.totals(matching, constraint.topology_key)
+    counts = cluster.counts(matching)
+    outside = counts.positive & not_counting
+    if every_node_is_one:
         return counts.masked(eligible) if outside else counts
-    if not counts.positive:
-        return counts
-    totals = cluster.totals(_matching(pod, constraint), constraint.topology_key)
+    totals = cluster.totals(matching, constraint.topology_key)
     if outside:
         totals = totals.fork()
     while outside:
         nodes = domains.get(_domain(cluster, constraint.topology_key, outside))
         totals.flip(totals.value(lowest_slot(outside)) ^ counts.total(nodes & eligible), nodes)
-        outside &= ~nodes
+        outside = less(outside, nodes)
     return totals
 
 
