@@ -14,11 +14,11 @@ import anyio
 import anyio.lowlevel
 import attrs
 from anyio.abc import TaskGroup, TaskStatus
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from neuron_scheduler import extension_log, logs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.binder import BindOutcome, Bound, Fenced, Gone, Refused, Unresolved
+from neuron_scheduler.kube.worklist import Worklist
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.allocation import LEADER, annotations_for
@@ -162,20 +162,20 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule until stopped; returns when no Binding is on its way."""
         self.running = True
-        send, receive = anyio.create_memory_object_stream[_Commitment](self.bind_concurrency)
-        async with anyio.create_task_group() as binders, receive:
+        decided: Worklist[_Commitment] = Worklist(self.bind_concurrency)
+        async with anyio.create_task_group() as binders:
             for _ in range(self.bind_concurrency):
-                binders.start_soon(self._commit_each, receive.clone())
+                binders.start_soon(self._commit_each, decided)
             await binders.start(self.preemptor.run)
-            async with send, anyio.create_task_group() as preparing:
-                await self._schedule_each(send, preparing)
+            async with anyio.create_task_group() as preparing:
+                await self._schedule_each(decided, preparing)
                 preparing.cancel_scope.cancel()  # pods that wait for their volumes are left to whoever comes next
+            decided.close()
             self.preemptor.stop()
 
-    async def _schedule_each(self, send: MemoryObjectSendStream[_Commitment], preparing: TaskGroup) -> None:
+    async def _schedule_each(self, decided: Worklist[_Commitment], preparing: TaskGroup) -> None:
         turn_ends = self.clock() + _LONGEST_TURN
         while not self.stopping and self.may_bind():
-            self._wake = anyio.Event()
             now = self.clock()
             queued = self.queue.pop(now)
             if queued is None:
@@ -183,15 +183,16 @@ class Scheduler:
                 continue
             commitment = await self._schedule_one(queued)
             if commitment is not None and commitment.plan is not None:
-                preparing.start_soon(self._prepare, commitment, commitment.plan, send)
+                preparing.start_soon(self._prepare, commitment, commitment.plan, decided)
             elif commitment is not None:
-                await send.send(commitment)
+                await decided.give(commitment)
             if self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
                 turn_ends = self.clock() + _LONGEST_TURN
 
     async def _idle(self, now: float) -> None:
-        """Wait for an event, or until a backoff is over."""
+        """Wait for an event, or until a backoff is over; between the look at the queue and this nothing can happen."""
+        self._wake = anyio.Event()
         upcoming = self.queue.next_time()
         timeout = math.inf if upcoming is None else max(0.0, upcoming - now)
         with anyio.move_on_after(timeout):
@@ -259,22 +260,19 @@ class Scheduler:
             leader=self.identity,
         )
 
-    async def _prepare(
-        self, commitment: _Commitment, plan: VolumePlan, send: MemoryObjectSendStream[_Commitment]
-    ) -> None:
+    async def _prepare(self, commitment: _Commitment, plan: VolumePlan, decided: Worklist[_Commitment]) -> None:
         """Let a pod's volumes be bound, however long it takes, and then the pod; nobody else waits with it."""
         outcome = await self.volumes.prepare(commitment.pod, plan)
         if outcome is None:
-            await send.send(commitment)
+            await decided.give(commitment)
         else:
             self._settle(commitment, outcome)
 
-    async def _commit_each(self, receive: MemoryObjectReceiveStream[_Commitment]) -> None:
-        async with receive:
-            async for commitment in receive:
-                await self.herald.withdraw(commitment.pod.uid)
-                outcome = await self.binder.bind(commitment.pod, commitment.decision.node_name, commitment.annotations)
-                self._settle(commitment, outcome)
+    async def _commit_each(self, decided: Worklist[_Commitment]) -> None:
+        while (commitment := await decided.next()) is not None:
+            await self.herald.withdraw(commitment.pod.uid)
+            outcome = await self.binder.bind(commitment.pod, commitment.decision.node_name, commitment.annotations)
+            self._settle(commitment, outcome)
 
     def _settle(self, commitment: _Commitment, outcome: BindOutcome) -> None:
         """Draw the consequences of a Binding whose outcome is definite."""

@@ -60,3 +60,64 @@ async def test_a_worklist() -> None:
         assert not worklist.put(8)
 
     assert got == [0, 1, 7, None, None]
+
+
+async def test_an_item_wakes_one_of_those_who_wait() -> None:
+    """Dozens wait where little happens; all but one of them would wake for nothing."""
+    worklist: Worklist[int] = Worklist(9)
+    turns: list[int] = []
+
+    async def take(number: int) -> None:
+        while await worklist.next() is not None:
+            turns.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(3):
+            tasks.start_soon(take, number)
+        await anyio.wait_all_tasks_blocked()
+        for item in range(4):
+            worklist.put(item)
+            assert len(worklist._takers) == 2
+            await anyio.wait_all_tasks_blocked()
+        worklist.close()
+
+    assert turns == [0, 1, 2, 0]
+
+
+async def test_giving_waits_for_room() -> None:
+    """Who may wait is held back instead of refused."""
+    worklist: Worklist[int] = Worklist(1)
+
+    async def give() -> None:
+        for item in range(4):
+            await worklist.give(item)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(give)
+        await anyio.wait_all_tasks_blocked()
+        assert len(worklist) == 1
+        assert [await worklist.next() for _ in range(4)] == [0, 1, 2, 3]
+
+
+async def test_a_turn_is_passed_on_by_one_that_is_cancelled() -> None:
+    """An item is not left behind because the one that it woke has gone."""
+    worklist: Worklist[int] = Worklist(9)
+    got: list[int | None] = []
+
+    async def take() -> None:
+        got.append(await worklist.next())
+
+    async with anyio.create_task_group() as others:
+        async with anyio.create_task_group() as first:
+            first.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+            others.start_soon(take)
+            others.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+            first.cancel_scope.cancel()
+            worklist.put(7)
+        await anyio.wait_all_tasks_blocked()
+        assert got == [7]
+        worklist.close()
+
+    assert got == [7, None]
