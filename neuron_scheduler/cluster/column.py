@@ -60,12 +60,12 @@ class Column:
     def flip(self, bits: int, nodes: NodeSet) -> None:
         """Change all the nodes' numbers in these bits; each must have the same number."""
         planes = self._planes
-        while len(planes) < bits.bit_length():
-            planes.append(0)
+        if bits.bit_length() > len(planes):
+            planes += [0] * (bits.bit_length() - len(planes))
         while bits:
-            j = (bits & -bits).bit_length() - 1
+            j = bits.bit_length() - 1
             planes[j] ^= nodes
-            bits &= bits - 1
+            bits ^= 1 << j
 
     def add(self, weight: int, nodes: NodeSet) -> None:
         """Add `weight` to the number of each of the nodes: one ripple of carries for each bit of the weight."""
