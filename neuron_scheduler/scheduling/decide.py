@@ -2,7 +2,7 @@
 The decision: which node a pod gets, and which part of its silicon, or why none.
 
     candidates = every live node
-    for each filter:      candidates less those it refuses      (the refused are kept, by reason)
+    for each filter:      candidates less those it refuses      (why is asked only if none is left)
     for each preference:  candidates = its best non-empty subset
     node = the oldest of the candidates
 
