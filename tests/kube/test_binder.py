@@ -19,7 +19,7 @@ from neuron_scheduler.kube.binder import (
     encode_binding,
     unusable,
 )
-from neuron_scheduler.kube.client import Client
+from neuron_scheduler.kube.client import LONGEST_PAUSE, Client
 from neuron_scheduler.model.pod import Pod
 from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
 
@@ -229,3 +229,18 @@ def test_too_many_annotations() -> None:
     """Those that the pod has already count."""
     assert not unusable({"a": "x" * ((256 << 10) - 11)}, already=10)
     assert "are allowed" in unusable({"a": "x" * ((256 << 10) - 10)}, already=10)
+
+
+async def test_a_busy_server_is_left_alone_as_long_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a limit of our own, 429 with Retry-After is what slows us down; within reason."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("neuron_scheduler.kube.binder.anyio.sleep", sleep)
+    busy = [refuse(429, headers={"Retry-After": seconds}) for seconds in ("3", "9999")]
+    async with scripted(*busy, CREATED) as (_, client):
+        assert Bound() == await Binder(client=client, may_send=lambda: True, first_pause=0.001).bind(POD, "n1", SENT)
+
+    assert waits == [3.0, LONGEST_PAUSE]
