@@ -212,8 +212,8 @@ class Scheduler:
             await self._refused(queued, decision, profile, started)
             return None
         extension_log.filtered(self.cluster, pod, profile)  # before the assumption: it shows what was free
-        annotations = self._annotations(pod, decision)
-        placed = attrs.evolve(pod, node_name=decision.node_name, allocation=annotations)
+        allocation = self._allocation(pod, decision)
+        placed = attrs.evolve(pod, node_name=decision.node_name, allocation=allocation)
         promised = self.cluster.nomination(pod.uid)
         self.cluster.assume(placed, decision.placement.cores if decision.placement else 0)
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, placed)
@@ -221,7 +221,8 @@ class Scheduler:
         if promised is not None:
             self._note_freed(pod, promised[0])  # it may have taken other space than that which was kept for it
         plan = self.volumes.reserve(pod, decision.node_name)
-        return _Commitment(queued, pod, annotations, decision, started, plan)
+        leader = {LEADER: self.identity} if self.identity else {}
+        return _Commitment(queued, pod, {**allocation, **leader}, decision, started, plan)
 
     async def _rehearsed(self, queued: QueuedPod, profile: Profile) -> bool:
         """Prepare the cluster for a pod that is the first of its sort; False if it is gone when that is done."""
@@ -246,18 +247,17 @@ class Scheduler:
         log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
         self.herald.unschedulable(pod, refused.text, hopeless=refused.hopeless, nominated=after.nominated)
 
-    def _annotations(self, pod: Pod, decision: Decision) -> dict[str, str]:
-        """Return what the Binding carries: the allocation, and who is leading."""
+    def _allocation(self, pod: Pod, decision: Decision) -> Mapping[str, str]:
+        """Return the annotations that tell what the pod is given."""
         state = self.cluster.node(decision.node_name)
         if decision.placement is None or state is None or state.machine is None:
-            return {LEADER: self.identity} if self.identity else {}
+            return {}
         return annotations_for(
             pod=pod,
             machine=state.machine,
             placement=decision.placement,
             node_name=decision.node_name,
             alloc_time=max(self.wall_clock(), state.last_alloc_time + 1),
-            leader=self.identity,
         )
 
     async def _prepare(self, commitment: _Commitment, plan: VolumePlan, decided: Worklist[_Commitment]) -> None:

@@ -28,6 +28,7 @@ from neuron_scheduler.cluster.node_state import (
     on_node,
     tenant_of,
     with_tenant,
+    with_tenant_again,
     without_tenant,
 )
 from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
@@ -179,7 +180,13 @@ class Cluster:
         The first allocation that could be read for a uid is kept: the silicon it names is what the kubelet was told.
         An assumption was never read anywhere, so it gives way to what the watch says.
         """
-        before = None if pod.uid in self._assumed else self.tenant(pod.uid)
+        known = self.tenant(pod.uid)
+        if known is not None and known.holds_as_before(pod):
+            self._assumed.discard(pod.uid)
+            tenant = attrs.evolve(known, pod=pod)
+            self._table.put_tenants(with_tenant_again(self._table.state_of(pod.node_name), tenant))
+            return tenant
+        before = None if pod.uid in self._assumed else known
         self._assumed.discard(pod.uid)
         tenant = tenant_of(pod, self._table.state_of(pod.node_name).machine)
         same_node = self._where.get(pod.uid) == pod.node_name

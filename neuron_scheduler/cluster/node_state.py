@@ -8,6 +8,7 @@ nothing.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import attrs
@@ -41,6 +42,16 @@ class Tenant:
     unreadable: bool = False
     volumes: tuple[Held, ...] = ()
 
+    def holds_as_before(self, pod: Pod) -> bool:
+        """Tell whether the pod's new state is of one that holds on the same node what this tenant holds."""
+        return not self.unreadable and _held(pod) == _held(self.pod)
+
+
+_held = attrgetter(
+    *("node_name", "allocation", "neuron", "neuron_containers", "requests", "host_ports", "priority"),
+    *("constraints.volume_claims", "constraints.disks"),
+)
+"""All of a pod that a reading of it and the sums of a row depend on."""
 
 NO_TENANTS: Mapping[str, Tenant] = {}
 
@@ -188,6 +199,20 @@ def with_tenant(state: NodeState, tenant: Tenant) -> NodeState:
         silicon=_silicon_with(state, tenant),
         priorities=state.priorities if tenant.unreadable else _one_more(state.priorities, pod.priority),
         last_alloc_time=max(state.last_alloc_time, (tenant.cores != 0 and alloc_time_of(pod)) or 0),
+    )
+
+
+def with_tenant_again(state: NodeState, tenant: Tenant) -> NodeState:
+    """Return the row with the new state of a pod that holds what it held."""
+    return _with_tenants(
+        state,
+        {**state.tenants, tenant.pod.uid: tenant},
+        used=state.used,
+        ports=state.ports,
+        volumes=state.volumes,
+        silicon=state.silicon,
+        priorities=state.priorities,
+        last_alloc_time=state.last_alloc_time,
     )
 
 

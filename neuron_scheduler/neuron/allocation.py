@@ -82,14 +82,13 @@ def read(pod: Pod, machine: Machine | None) -> Allocation:
 
 
 def annotations_for(
-    *, pod: Pod, machine: Machine, placement: Placement, node_name: str, alloc_time: int, leader: str
+    *, pod: Pod, machine: Machine, placement: Placement, node_name: str, alloc_time: int
 ) -> dict[str, str]:
     """
-    Return the annotations that a Binding carries.
+    Return the annotations that tell what a pod has been given.
 
     The id list follows the containers in spec order, because the plugin can only split it so; that is ascending
-    wherever the placement could make it so. `alloc_time` is Unix time in nanoseconds, unique and increasing per node;
-    `leader` is the identity of the Lease's holder, empty without leader election.
+    wherever the placement could make it so. `alloc_time` is Unix time in nanoseconds, unique and increasing per node.
 
     Raises:
         ValueError: the pod asks for no Neuron, or the placement is not one of this request on this machine.
@@ -108,14 +107,13 @@ def annotations_for(
         _OWN_KEYS[request.unit]: dict(zip(pod.neuron_containers, placement.containers, strict=True)),
         "ids": placement.ids,
     }
-    annotations = {
+    return {
         IDS: csv,
         ALLOC_TIME: str(alloc_time),
         ALLOCATED: "false",
         DOCUMENTED[request.unit]: csv,
         OWN: json.dumps(own, separators=(",", ":")),
     }
-    return annotations | ({LEADER: leader} if leader else {})
 
 
 def alloc_time_of(pod: Pod) -> int | None:

@@ -216,7 +216,6 @@ class ClusterMachine(RuleBasedStateMachine):
                 placement=placement,
                 node_name=state.node.name,
                 alloc_time=1,
-                leader="",
             )
             placed = attrs.evolve(placed, allocation=allocation)
         self.cluster.assume(placed, cores)

@@ -13,7 +13,6 @@ from neuron_scheduler.neuron.allocation import (
     ALLOCATED,
     ALLOCATION_KEYS,
     IDS,
-    LEADER,
     OWN,
     RESOURCE_TYPE,
     Allocation,
@@ -160,7 +159,6 @@ def test_written() -> None:
         placement=placement,
         node_name="n1",
         alloc_time=1743574052764891534,
-        leader="me",
     )
 
     assert annotations == {
@@ -169,7 +167,6 @@ def test_written() -> None:
         ALLOCATED: "false",
         "NEURON_DEVS": "0,1,2",
         OWN: '{"node":"n1","devices":{"c0":[0,1],"c1":[2]},"ids":[0,1,2]}',
-        LEADER: "me",
     }
 
 
@@ -178,12 +175,11 @@ def test_written_for_cores() -> None:
     placement = place(INF1_6, INF1_6.all_cores, THREE_CORES)
     assert placement is not None
     annotations = annotations_for(
-        pod=pod(THREE_CORES), machine=INF1_6, placement=placement, node_name="n1", alloc_time=1, leader=""
+        pod=pod(THREE_CORES), machine=INF1_6, placement=placement, node_name="n1", alloc_time=1
     )
 
     assert annotations["NEURON_CORES"] == annotations[IDS] == "0,1,2"
     assert "NEURON_DEVS" not in annotations
-    assert LEADER not in annotations
 
 
 def test_id_list_follows_the_containers() -> None:
@@ -191,9 +187,7 @@ def test_id_list_follows_the_containers() -> None:
     neuron = request(Unit.DEVICE, 2, 1)
     placement = place(INF2_48, 0b11 << 2 | 0b1111 << 8, neuron)
     assert placement is not None
-    annotations = annotations_for(
-        pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1", alloc_time=1, leader=""
-    )
+    annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1", alloc_time=1)
 
     assert placement.ids == (1, 4, 5)
     assert annotations[IDS] == "4,5,1"
@@ -205,9 +199,7 @@ def test_init_container_does_not_shift_names() -> None:
     neuron = NeuronRequest(Unit.DEVICE, (1, 1), 3, (3,))
     placement = place(INF2_48, INF2_48.all_cores, neuron)
     assert placement is not None
-    annotations = annotations_for(
-        pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1", alloc_time=1, leader=""
-    )
+    annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1", alloc_time=1)
 
     assert annotations[IDS] == "0,1,2"
     assert json.loads(annotations[OWN]) == {"node": "n1", "devices": {"c0": [0], "c1": [1]}, "ids": [0, 1, 2]}
@@ -227,7 +219,7 @@ def test_foreign_placement(case: str) -> None:
     neuron, placement = FOREIGN[case]
 
     with pytest.raises(ValueError, match="asks for"):
-        annotations_for(pod=pod(neuron), machine=INF1_6, placement=placement, node_name="n1", alloc_time=1, leader="")
+        annotations_for(pod=pod(neuron), machine=INF1_6, placement=placement, node_name="n1", alloc_time=1)
 
 
 @settings(max_examples=300, deadline=None)
@@ -243,16 +235,13 @@ def test_round_trip(machine: Machine, unit: Unit, counts: list[int], free: int) 
     placement = place(machine, free, neuron) or place(machine, machine.all_cores, neuron)
     if placement is None:
         return
-    written = annotations_for(
-        pod=pod(neuron), machine=machine, placement=placement, node_name="n1", alloc_time=5, leader="me"
-    )
-    kept = {key: value for key, value in written.items() if key in ALLOCATION_KEYS}
-    alone = [{key: kept[key]} for key in kept if key not in (ALLOC_TIME, ALLOCATED)]
+    written = annotations_for(pod=pod(neuron), machine=machine, placement=placement, node_name="n1", alloc_time=5)
+    alone = [{key: written[key]} for key in written if key not in (ALLOC_TIME, ALLOCATED)]
 
-    assert set(written) - set(kept) == {LEADER}
-    for annotations in (kept, *alone):
+    assert written.keys() <= ALLOCATION_KEYS
+    for annotations in (written, *alone):
         assert read(pod(neuron, annotations), machine) == Allocation(placement.cores)
-    assert alloc_time_of(pod(neuron, kept)) == 5
+    assert alloc_time_of(pod(neuron, written)) == 5
 
 
 TIMES: dict[str, tuple[str, int | None]] = {

@@ -60,7 +60,6 @@ def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
         placement=decision.placement,
         node_name=decision.node_name,
         alloc_time=1,
-        leader="",
     )
     return attrs.evolve(bound, allocation=allocation)
 
