@@ -6,7 +6,7 @@ the codec leaves nothing of it, so old and new are equal.
 """
 
 import enum
-from collections.abc import Callable, Iterator, Set as AbstractSet
+from collections.abc import Callable, Collection, Iterator, Set as AbstractSet
 
 import attrs
 
@@ -115,12 +115,19 @@ MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
 
 @attrs.frozen(cache_hash=True)
 class Moved:
-    """What of a pod that came, went or changed can matter to others."""
+    """
+    What of a pod that came, went or changed can matter to others.
+
+    Attributes:
+        before: the same before a change; None for one that came or went.
+    """
 
     namespace: str
     labels: frozenset[tuple[str, str]]
-    anti_affinity: tuple[PodAffinityTerm, ...]
-    has_volumes: bool
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    has_volumes: bool = False
+    terminating: bool = False
+    before: "Moved | None" = None
 
 
 @attrs.frozen(cache_hash=True)
@@ -135,11 +142,32 @@ class Interest:
 
     def concerns(self, other: Moved, event: ClusterEvent) -> bool:
         """Tell whether the other pod may be one of those that count; of two that keep apart none helps by coming."""
+        if other.before is not None:
+            return self._tells_apart(other.before, other)
         return (
-            (other.namespace == self.namespace and any(s.matches(dict(other.labels)) for s in self.selectors))
+            any(self._counts(selector, other) for selector in self.selectors)
             or any(_may_mean(term, other.namespace, other.labels) for term in self.affinity)
             or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._shuns(other))
         )
+
+    def _tells_apart(self, before: Moved, after: Moved) -> bool:
+        """Tell whether a pod that has changed counts otherwise now; whom itself keeps away does not depend on it."""
+
+        def means(term: PodAffinityTerm, pod: Moved) -> bool:
+            return _may_mean(term, pod.namespace, pod.labels)
+
+        return (
+            any(
+                (self._counts(selector, before) and not before.terminating)
+                != (self._counts(selector, after) and not after.terminating)
+                for selector in self.selectors
+            )
+            or any(means(term, before) != means(term, after) for term in self.affinity)
+            or any(means(term, before) and not means(term, after) for term in self.anti_affinity)
+        )
+
+    def _counts(self, selector: LabelSelector, other: Moved) -> bool:
+        return other.namespace == self.namespace and selector.matches(dict(other.labels))
 
     def _shuns(self, other: Moved) -> bool:
         return any(_may_mean(term, other.namespace, other.labels) for term in self.anti_affinity) or any(
@@ -147,15 +175,23 @@ class Interest:
         )
 
 
-def moved(pod: Pod) -> Moved:
-    """Return what of a pod can matter to others."""
-    constraints = pod.constraints
-    return Moved(
-        namespace=pod.namespace,
-        labels=frozenset(pod.labels.items()),
-        anti_affinity=constraints.anti_affinity,
-        has_volumes=bool(constraints.volume_claims or constraints.disks),
-    )
+def moved(event: ClusterEvent, pods: Collection[Pod]) -> Iterator[Moved | None]:
+    """Yield what of the pods that an event happened to can matter to others: of a change, the pod before and after."""
+    told = [
+        Moved(
+            namespace=pod.namespace,
+            labels=frozenset(pod.labels.items()),
+            anti_affinity=pod.constraints.anti_affinity,
+            has_volumes=bool(pod.constraints.volume_claims or pod.constraints.disks),
+            terminating=pod.terminating,
+        )
+        for pod in pods
+    ]
+    if event is ClusterEvent.ASSIGNED_POD_LABELS and len(told) == 2:
+        before, after = told
+        yield attrs.evolve(after, before=before)
+    else:
+        yield from told or (None,)
 
 
 def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:

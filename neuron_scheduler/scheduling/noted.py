@@ -82,7 +82,7 @@ class Noted:
         """Take an event, with the pods it happened to and the node it happened on, if they are known."""
         known = self._pods.setdefault(event, set())
         if len(known) <= MOST_ASKED:
-            known.update(map(moved, pods) if pods else (None,))
+            known.update(moved(event, pods))
         changes = self._changes.setdefault(event, {})
         if on is None or changes is None or len(changes) > _MOST_CHECKS:
             self._changes[event] = None

@@ -19,6 +19,7 @@ from neuron_scheduler.scheduling.events import (
     MAY_HELP,
     MOST_ASKED,
     ClusterEvent,
+    Moved,
     interest_of,
     may_help,
     moved,
@@ -95,6 +96,12 @@ COUNTING = pod(
     affinity=(PodAffinityTerm("zone", WEB, frozenset({"near"})),),
     anti_affinity=(PodAffinityTerm("zone", WEB, frozenset(), LabelSelector()),),
 )
+NEAR_HERE = (PodAffinityTerm("zone", WEB, frozenset({"default"})),)
+
+
+def told(*pods: Pod) -> set[Moved | None]:
+    """Return what of pods that have gone can matter to others."""
+    return {found for pod in pods for found in moved(E.ASSIGNED_POD_GONE, (pod,))}
 
 
 @pytest.mark.parametrize(
@@ -135,10 +142,50 @@ COUNTING = pod(
 def test_which_pods_matter(pending: Pod, other: Pod, *, want: bool) -> None:
     """A pod refused by who is where is woken by those it counts, and by those that it was kept away by."""
     interest = interest_of(pending, SPREAD)
-    for event in (E.ASSIGNED_POD_LABELS, E.ASSIGNED_POD_GONE):
-        assert may_help(event, {moved(other)}, SPREAD, interest) is want
-        assert may_help(event, {moved(other), None}, SPREAD, interest)
-        assert not may_help(E.NODE_HEALTH, {None}, SPREAD, interest)
+    assert may_help(E.ASSIGNED_POD_GONE, told(other), SPREAD, interest) is want
+    assert may_help(E.ASSIGNED_POD_GONE, {*told(other), None}, SPREAD, interest)
+    assert not may_help(E.NODE_HEALTH, {None}, SPREAD, interest)
+
+
+TELLING: dict[str, tuple[Pod, dict[str, Any], dict[str, Any], bool]] = {
+    "a label that nobody asks for": (COUNTING, {"labels": {"app": "web"}}, {"labels": {"app": "web", "z": "1"}}, False),
+    "counted now": (pod(spread=COUNTING.constraints.spread), {}, {"labels": {"app": "web"}}, True),
+    "counted no more": (pod(spread=COUNTING.constraints.spread), {"labels": {"app": "web"}}, {}, True),
+    "ending, which spread does not count": (
+        pod(spread=COUNTING.constraints.spread),
+        {"labels": {"app": "web"}},
+        {"labels": {"app": "web"}, "terminating": True},
+        True,
+    ),
+    "wanted near": (pod(affinity=NEAR_HERE), {}, {"labels": {"app": "web"}}, True),
+    "wanted near no more, so that there may be none": (pod(affinity=NEAR_HERE), {"labels": {"app": "web"}}, {}, True),
+    "to be kept apart from no more": (
+        pod(anti_affinity=COUNTING.constraints.anti_affinity),
+        {"labels": {"app": "web"}},
+        {},
+        True,
+    ),
+    "to be kept apart from": (
+        pod(anti_affinity=COUNTING.constraints.anti_affinity),
+        {},
+        {"labels": {"app": "web"}},
+        False,
+    ),
+    "ending, which affinity does not mind": (
+        pod(anti_affinity=COUNTING.constraints.anti_affinity),
+        {"labels": {"app": "web"}},
+        {"labels": {"app": "web"}, "terminating": True},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TELLING)
+def test_which_changes_matter(case: str) -> None:
+    """A pod is woken by a change of another only where the other counts otherwise than before."""
+    pending, before, after, want = TELLING[case]
+    change = moved(E.ASSIGNED_POD_LABELS, (attrs.evolve(pod(), **before), attrs.evolve(pod(), **after)))
+    assert may_help(E.ASSIGNED_POD_LABELS, set(change), SPREAD, interest_of(pending, SPREAD)) is want
 
 
 def test_nobody_who_keeps_apart_is_woken_by_an_arrival() -> None:
@@ -150,22 +197,22 @@ def test_nobody_who_keeps_apart_is_woken_by_an_arrival() -> None:
         (pod(spread=keeping.spread, namespace="near"), True),
         (pod(anti_affinity=keeping.anti_affinity), False),
     ):
-        assert may_help(E.ASSIGNED_POD_ADDED, {moved(web)}, SPREAD, interest_of(pending, SPREAD)) is want
+        assert may_help(E.ASSIGNED_POD_ADDED, told(web), SPREAD, interest_of(pending, SPREAD)) is want
 
 
 @pytest.mark.parametrize("plugin", ["VolumeRestrictions", "NodeVolumeLimits"])
 def test_only_pods_with_volumes_give_volumes_up(plugin: str) -> None:
     """A pod refused for volumes is woken by the end of a pod that had some."""
     plain, mounting, plugins = pod(), pod(volume_claims=("data",)), frozenset({plugin})
-    assert not may_help(E.ASSIGNED_POD_GONE, {moved(plain)}, plugins, None)
-    assert may_help(E.ASSIGNED_POD_GONE, {moved(plain), moved(mounting)}, plugins, None)
+    assert not may_help(E.ASSIGNED_POD_GONE, told(plain), plugins, None)
+    assert may_help(E.ASSIGNED_POD_GONE, told(plain, mounting), plugins, None)
     assert may_help(E.ASSIGNED_POD_GONE, {None}, plugins, None)
 
 
 def test_other_plugins_do_not_ask_which_pod() -> None:
     """A pod that also lacks cpu is helped by any pod that goes, and one that nobody refused by anything."""
     plugins = SPREAD | {"NodeResourcesFit"}
-    stranger = {moved(pod(namespace="o"))}
+    stranger = told(pod(namespace="o"))
     assert may_help(E.ASSIGNED_POD_GONE, stranger, plugins, interest_of(COUNTING, plugins))
     assert not may_help(E.ASSIGNED_POD_ADDED, stranger, plugins, interest_of(COUNTING, plugins))
     assert interest_of(COUNTING, frozenset({"NodeResourcesFit"})) is None
@@ -174,5 +221,5 @@ def test_other_plugins_do_not_ask_which_pod() -> None:
 
 def test_a_crowd_is_not_looked_through() -> None:
     """So many pods at once may help everybody who counts pods."""
-    crowd = {moved(pod(labels={"n": str(i)})) for i in range(MOST_ASKED + 1)}
+    crowd = told(*(pod(labels={"n": str(i)}) for i in range(MOST_ASKED + 1)))
     assert may_help(E.ASSIGNED_POD_ADDED, crowd, SPREAD, interest_of(COUNTING, SPREAD))
