@@ -10,6 +10,7 @@ is counted, because a Lease may then only expire. Refuses to decide how many bin
 import random as randomness
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final, Protocol
 
 import anyio
@@ -254,6 +255,11 @@ def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> 
     return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
 
 
+@lru_cache(maxsize=64)
+def _is_key(name: str) -> bool:
+    return _KEY.fullmatch(name.lower()) is not None
+
+
 def unusable(annotations: Mapping[str, str], *, already: int) -> str:
     """
     Return what is wrong with annotations to be added to `already` bytes of them; empty if nothing.
@@ -261,7 +267,7 @@ def unusable(annotations: Mapping[str, str], *, already: int) -> str:
     The server does not validate a Binding's annotations; invalid ones make every later update of the pod fail.
     """
     for key in annotations:
-        if not _KEY.fullmatch(key.lower()):
+        if not _is_key(key):
             return f"annotation key {key!r} is invalid: it must be [prefix/]name"
     size = already + annotations_size(annotations)
     if size > MOST_ANNOTATIONS:

@@ -16,7 +16,6 @@ from typing import Final, cast
 from urllib.parse import SplitResult
 
 import aiohappyeyeballs
-import anyio
 import attrs
 from aiohappyeyeballs import AddrInfoType
 
@@ -184,10 +183,10 @@ class Connections:
     limit: int
     open_socket: Callable[[AddrInfoType], socket.socket]
     _idle: list[_Connection] = attrs.field(factory=list, init=False)
-    _slots: anyio.Semaphore = attrs.field(init=False)
+    _slots: asyncio.Semaphore = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._slots = anyio.Semaphore(self.limit, fast_acquire=True)
+        self._slots = asyncio.Semaphore(self.limit)
 
     async def exchange(
         self,

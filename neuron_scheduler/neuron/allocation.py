@@ -38,6 +38,7 @@ ALLOCATION_KEYS = frozenset({IDS, ALLOC_TIME, ALLOCATED, RESOURCE_TYPE, OWN, *DO
 
 _OWN_KEYS = {Unit.DEVICE: "devices", Unit.CORE: "cores"}
 _UNIT_NAMES = {Unit.DEVICE: {NEURON_DEVICE, NEURON_DEVICE_ALIAS}, Unit.CORE: {NEURON_CORE}}
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _ID_LIST = re.compile(r"(?:0|[1-9][0-9]{0,3})(?:,(?:0|[1-9][0-9]{0,3}))*")
 _TIME = re.compile(r"[1-9][0-9]{0,18}")
 _LATEST = 1 << 62
@@ -112,7 +113,7 @@ def annotations_for(
         ALLOC_TIME: str(alloc_time),
         ALLOCATED: "false",
         DOCUMENTED[request.unit]: csv,
-        OWN: json.dumps(own, separators=(",", ":")),
+        OWN: _encode(own),
     }
 
 
