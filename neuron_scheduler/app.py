@@ -30,6 +30,13 @@ log = logs.logger(__name__)
 
 EVENTS_GRACE = 5.0
 """Seconds after the last Binding in which queued Events may still be written."""
+_THRESHOLDS = gc.get_threshold()
+_ONLY_THE_YOUNG = (*_THRESHOLDS[:2], 1 << 30)
+"""
+Thresholds of the collector while the informers fill. What they hold stays, and is set aside once all of it is there:
+looking through it again and again meanwhile, or once at the end, would hold the event loop for a tenth of a second and
+more where there are 30,000 pods.
+"""
 
 
 async def run(config: Config) -> None:
@@ -78,6 +85,7 @@ class App:
     async def _schedule(self, services: TaskGroup) -> None:
         """Go through the stages of a scheduler's life; each has its line in the log."""
         parts = self.parts
+        gc.set_threshold(*_ONLY_THE_YOUNG)
         await rights.require(self.client, self._rights())
         services.start_soon(parts.nodes.run)
         for other in parts.others:
@@ -88,8 +96,8 @@ class App:
         _ = parts.cluster.live  # numbers the nodes, which were listed by name: that takes longer with pods on them
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
-        gc.collect()
-        gc.freeze()  # what the informers hold stays; looking through it again and again would stall the loop
+        gc.freeze()
+        gc.set_threshold(*_THRESHOLDS)
         log.info("Caches are synced", nodes=parts.cluster.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
         await parts.scheduler.rehearse()

@@ -6,6 +6,7 @@ queue in between. Survives closed, cut, silent and half-open connections, expire
 and objects that cannot be read. Refuses to interpret objects: `codec` reads them, `reflection` compares them.
 """
 
+import heapq
 import random as randomness
 import time
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 
 PAGE: Final = 500
-BATCH: Final = 100  # objects handled before the event loop may turn to others
+BATCH: Final = 25  # objects handled before the event loop may turn to others
 PAGE_TIMEOUT: Final = 60.0
 LIST_TIMEOUT: Final = 300.0  # without limit: one body for 30,000 pods is 255 MB
 WATCH_SECONDS: Final = 300  # and up to as much again, so that replicas do not reconnect together
@@ -168,7 +169,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         """List in pages, or in one piece when the continue token has expired, and hand over the differences."""
-        found: list[Decoded[T]] = []
+        pages: list[list[Decoded[T]]] = []
         params = {**self.resource.params, "limit": str(PAGE)}
         while True:
             timeout = PAGE_TIMEOUT if "limit" in params else LIST_TIMEOUT
@@ -177,19 +178,21 @@ class Informer(Generic[T]):
             except ApiError as error:
                 if error.status != 410 or "limit" not in params:
                     raise
-                found.clear()
+                pages.clear()
                 params = dict(self.resource.params)
                 continue
             page = _LIST.decode(answer.body)
+            pages.append([])
             for number, item in enumerate(page.items or (), start=1):
-                found.append(self.resource.decode(item))
+                pages[-1].append(self.resource.decode(item))
                 if number % BATCH == 0:
                     await checkpoint()
+            pages[-1].sort(key=self._place)
             if not page.metadata.continue_:
                 break
             params["continue"] = page.metadata.continue_
             await checkpoint()
-        await self._replace(found)
+        await self._replace(pages)
         self._resource_version = page.metadata.resource_version
         self.lists += 1
         self.synced.set()
@@ -197,14 +200,17 @@ class Informer(Generic[T]):
             done.set()
         self._waiting.clear()
 
-    async def _replace(self, found: list[Decoded[T]]) -> None:
-        """Hand over what is new or different, then what is gone: nothing looks free in between."""
-        found.sort(key=self._place)
-        for number, decoded in enumerate(found, start=1):
+    async def _replace(self, pages: list[list[Decoded[T]]]) -> None:
+        """
+        Hand over what is new or different, then what is gone: nothing looks free in between.
+
+        The pages are each in order, and merged as they are handed over: sorting all of them would hold the event loop.
+        """
+        for number, decoded in enumerate(heapq.merge(*pages, key=self._place), start=1):
             self._reflection.put(decoded)
             if number % BATCH == 0:
                 await checkpoint()
-        for key in self._reflection.missing({decoded.key for decoded in found}):
+        for key in self._reflection.missing({decoded.key for page in pages for decoded in page}):
             self._reflection.remove(key)
 
     def _place(self, decoded: Decoded[T]) -> tuple[int, Any]:
