@@ -153,6 +153,8 @@ class ClusterMachine(RuleBasedStateMachine):
         known = self.pods.get(seen.uid)
         if known is not None and known.node_name == on and on not in self.nodes:
             return  # how a machine that is gone would read another allocation is nobody's promise
+        if known is not None and known.uid not in self.unreadable and known.neuron != seen.neuron:
+            return  # what a pod asks of silicon cannot be changed
         self._see(seen)
 
     @precondition(lambda self: self.assumed)
