@@ -25,7 +25,6 @@ from neuron_scheduler.cluster.node_state import (
     NodeState,
     Nomination,
     Tenant,
-    on_node,
     tenant_of,
     with_tenant,
     with_tenant_again,
@@ -34,6 +33,7 @@ from neuron_scheduler.cluster.node_state import (
 from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
 from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.postings import Postings, Values
+from neuron_scheduler.cluster.rereading import claims_on, holding, holding_anew, on_new_node
 from neuron_scheduler.cluster.table import NodeTable
 from neuron_scheduler.cluster.terms import Bearing
 from neuron_scheduler.cluster.volumes import Touched, Volumes
@@ -162,8 +162,8 @@ class Cluster:
         """Add a node or take its new state, and return its row."""
         before = self._table.state_of(node.name)
         if self.node(node.name) is None:  # in no index so far: nobody told when a claim of its pods changed
-            before = self._with_volumes_anew(before)
-        new = self._resettled(before, node)
+            before = holding_anew(before, self.volumes)
+        new = on_new_node(before, node, self.volumes.storage_of(node.name))
         self._table.put(new)
         return new
 
@@ -381,7 +381,7 @@ class Cluster:
     def _settle(self, tenant: Tenant) -> None:
         """Put a pod on the node it names, off any other, in one change where it stays on the same node."""
         uid, name = tenant.pod.uid, tenant.pod.node_name
-        tenant = self._with_volumes(tenant)
+        tenant = holding(tenant, self.volumes)
         self.denominate(uid)
         if self._where.get(uid) not in (None, name):
             self.remove_pod(uid)
@@ -390,10 +390,6 @@ class Cluster:
             state = without_tenant(state, uid)
         self._where[uid] = name
         self._table.put_tenants(with_tenant(state, tenant))
-
-    def _with_volumes(self, tenant: Tenant) -> Tenant:
-        held = self.volumes.held_by(tenant.pod)
-        return tenant if held == tenant.volumes else attrs.evolve(tenant, volumes=held)
 
     def _look_again(self, touched: Touched) -> None:
         """Put the rows anew that a storage object means something to."""
@@ -405,32 +401,8 @@ class Cluster:
             return
         holders = self.postings(claims_on)
         for slot in {slot for key in touched.claims for slot in holders.slots(key)}:
-            self._table.replace(slot, self._with_volumes_anew(self._table.row(slot)))
-
-    def _with_volumes_anew(self, state: NodeState) -> NodeState:
-        for uid, tenant in state.tenants.items():
-            again = self._with_volumes(tenant)
-            if again is not tenant:
-                state = with_tenant(without_tenant(state, uid), again)
-        return state
-
-    def _resettled(self, before: NodeState, node: Node) -> NodeState:
-        storage = self.volumes.storage_of(node.name)
-        new = attrs.evolve(on_node(node), storage=storage)
-        if new.machine == before.machine:
-            return attrs.evolve(before, node=node, storage=storage)
-        return attrs.evolve(on_node(node, {uid: _reread(t, new) for uid, t in before.tenants.items()}), storage=storage)
+            self._table.replace(slot, holding_anew(self._table.row(slot), self.volumes))
 
 
 def _unpromised(state: NodeState, uid: str) -> NodeState:
     return attrs.evolve(state, nominated=tuple(each for each in state.nominated if each.pod.uid != uid))
-
-
-def claims_on(state: NodeState) -> Values:
-    """Index definition: nodes by the keys of the claims that their pods use."""
-    return tuple(held for held in state.volumes if isinstance(held, str)) if state.volumes else ()
-
-
-def _reread(tenant: Tenant, state: NodeState) -> Tenant:
-    """Read a pod's silicon anew; its volumes are what they were."""
-    return tenant if tenant.unreadable else attrs.evolve(tenant_of(tenant.pod, state.machine), volumes=tenant.volumes)

@@ -8,7 +8,7 @@ made anew under the same name is another one. Refuses to choose the pod, and to 
 
 import random as randomness
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 import anyio
@@ -17,7 +17,7 @@ import msgspec
 
 from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.client import JSON, STRATEGIC_MERGE_PATCH, Response
+from neuron_scheduler.kube.client import JSON, LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
 from neuron_scheduler.kube.pod_codec import PREEMPTION_BY_SCHEDULER
 from neuron_scheduler.model.pod import Pod
 
@@ -50,6 +50,7 @@ class Evictor:
     may_send: Callable[[], bool]
     random: Callable[[], float] = randomness.random
     wall_clock: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
 
     async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
         """Return True once the pod is terminating, or gone already; False if that cannot be had now."""
@@ -69,6 +70,7 @@ class Evictor:
         for attempt in range(1, TRIES + 1):
             if not self.may_send():
                 return False
+            asked = 0.0
             try:
                 await self.client.request(method, path, body=body, content_type=content_type)
             except ApiError as error:
@@ -77,13 +79,14 @@ class Evictor:
                 if attempt == TRIES or error.status not in (409, 429, 500, 503):
                     log.error("Pod could not be preempted", exc=error, method=method, path=path)
                     return False
+                asked = min(error.retry_after or 0.0, LONGEST_PAUSE)
             except UnreachableError as error:
                 if attempt == TRIES:
                     log.error("Pod could not be preempted", exc=error, method=method, path=path)
                     return False
             else:
                 return True
-            await anyio.sleep(pause * (1 + JITTER * self.random()))
+            await self.sleep(max(asked, pause * (1 + JITTER * self.random())))
             pause *= FACTOR
         return False
 

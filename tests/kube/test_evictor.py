@@ -67,6 +67,20 @@ async def test_what_may_go_wrong(script: list[Answer], want: bool, requests: int
     assert (done, len(server.seen)) == (want, requests)
 
 
+async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
+    """Retry-After counts where it is longer than our own pause, up to half a minute."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    script = [refuse(429, headers={"Retry-After": after}) for after in ("2", "0", "3600")]
+    async with scripted(*script, answer(), answer()) as (_, client):
+        evictor = Evictor(client=client, may_send=lambda: True, random=lambda: 0.0, sleep=sleep)
+        assert await evictor.evict(VICTIM, scheduler_name="my-scheduler")
+    assert pauses == [2.0, 0.05, 30.0]
+
+
 async def test_nothing_is_sent_without_the_lease() -> None:
     """A replica that may not write does not delete either."""
     done, server = await evicted(may_send=False)
