@@ -172,7 +172,7 @@ class App:
         waiting = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
         return State(
             leader=leader.leading if leader is not None else True,
-            pending_pods={place.value: queue.count(place) for place in waiting},
+            pending_pods={place: queue.count(place) for place in waiting},
             unschedulable_pods=queue.refused_by_plugin(),
             cache_size={
                 "nodes": cluster.node_count,

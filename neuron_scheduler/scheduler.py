@@ -299,7 +299,7 @@ class Scheduler:
         self.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
         ids = {}
         if decision.placement is not None and commitment.pod.neuron is not None:
-            ids = {f"{commitment.pod.neuron.unit.value}s": ",".join(map(str, decision.placement.ids))}
+            ids = {f"{commitment.pod.neuron.unit}s": ",".join(map(str, decision.placement.ids))}
         log.info(
             "Successfully bound pod to node",
             v=2,

@@ -21,7 +21,7 @@ from neuron_scheduler.model.resources import (
 )
 
 
-class Unit(enum.Enum):
+class Unit(enum.StrEnum):
     """The unit that ids and counts of a request are in."""
 
     DEVICE = "device"

@@ -16,7 +16,7 @@ _INT64 = 1 << 63
 _INT64_DIGITS = 19
 
 
-class Operator(enum.Enum):
+class Operator(enum.StrEnum):
     """How a requirement compares a label with its values."""
 
     IN = "In"
@@ -157,7 +157,7 @@ class SpreadConstraint:
     honor_taints: bool = False
 
 
-class Effect(enum.Enum):
+class Effect(enum.StrEnum):
     """What a taint does to pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"

@@ -34,7 +34,7 @@ MOST_ASKED = 256
 """Different pods in one burst of events; beyond, asking which of them matter costs more than it saves."""
 
 
-class ClusterEvent(enum.Enum):
+class ClusterEvent(enum.StrEnum):
     """Something that may let a waiting pod fit; the value is the label in `scheduler_queue_incoming_pods_total`."""
 
     NODE_ADDED = "NodeAdd"

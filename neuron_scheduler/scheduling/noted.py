@@ -78,6 +78,9 @@ class Noted:
     _changes: dict[ClusterEvent, dict[str, Change] | None] = attrs.field(factory=dict)
     _claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
 
+    def __bool__(self) -> bool:
+        return bool(self._pods or self._claims)
+
     def note(self, event: ClusterEvent, pods: Collection[Pod], on: Change | None) -> None:
         """Take an event, with the pods it happened to and the node it happened on, if they are known."""
         known = self._pods.setdefault(event, set())
@@ -97,10 +100,10 @@ class Noted:
 
     def helped(self, groups: Collection[Group]) -> Iterator[Helped]:
         """Yield whom each event may help; `groups` may change meanwhile."""
-        for event in sorted(self._pods, key=lambda e: e.value):
+        for event in sorted(self._pods):
             for group in self._helped(event, groups):
                 yield Helped(event, group)
-        for event in sorted(self._claims, key=lambda e: e.value):
+        for event in sorted(self._claims):
             for group in [group for group in groups if group.plugins & MAY_HELP[event]]:
                 yield Helped(event, group, self._claims[event])
 

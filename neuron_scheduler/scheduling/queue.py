@@ -152,7 +152,8 @@ class SchedulingQueue:
 
         With nothing active, a backoff after a refusal is cut short, as upstream does; one after an error never is.
         """
-        self._apply_events(now)
+        if self._noted:
+            self._apply_events(now)
         self._flush(now)
         queued = self._first(self._active) or self._first(self._backoff)
         if queued is None:
@@ -213,12 +214,12 @@ class SchedulingQueue:
     def _activate(self, queued: QueuedPod, now: float, event: str) -> None:
         if queued.first_active is None:
             queued.first_active = now
-        self._entered(Place.ACTIVE.value, event)
+        self._entered(Place.ACTIVE, event)
         self._move(queued, Place.ACTIVE)
         heapq.heappush(self._active, (-queued.pod.priority, queued.since, queued.ticket, queued.pod.uid))
 
     def _into_backoff(self, queued: QueuedPod, event: str) -> None:
-        self._entered(Place.BACKOFF.value, event)
+        self._entered(Place.BACKOFF, event)
         self._move(queued, Place.BACKOFF)
         heap = self._error_backoff if queued.errors else self._backoff
         heapq.heappush(heap, (self._expiry(queued), queued.ticket, queued.pod.uid))
@@ -260,7 +261,7 @@ class SchedulingQueue:
         for helped in noted.helped(self._waiting.keys()):
             for queued in list(self._waiting.get(helped.group, {}).values()):
                 if helped.means(queued.pod):
-                    self._wake(queued, now, helped.event.value)
+                    self._wake(queued, now, helped.event)
 
     def _flush(self, now: float) -> None:
         for heap in (self._backoff, self._error_backoff):

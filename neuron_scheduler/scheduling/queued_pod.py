@@ -13,7 +13,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.noted import Group
 
 
-class Place(enum.Enum):
+class Place(enum.StrEnum):
     """Where a pod waits; the values are the labels of `scheduler_pending_pods`."""
 
     ACTIVE = "active"
