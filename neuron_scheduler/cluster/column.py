@@ -107,39 +107,31 @@ class Column:
         """The nodes whose number is above 0."""
         return reduce(or_, self._planes, 0)
 
-    def at_least(self, bound: int) -> NodeSet:
-        """Return the nodes whose number is `bound` or more, for a bound above 0."""
-        if bound <= 0:
-            raise ValueError("at_least(0) would be every slot, live or not")
-        return self._at_least(bound, self._planes)
-
-    @staticmethod
-    def _at_least(bound: int, planes: Sequence[NodeSet]) -> NodeSet:
-        if bound.bit_length() > len(planes):
-            return 0
-        j = (bound & -bound).bit_length()
-        reached = planes[j - 1]
-        bound >>= j
-        for plane in planes[j:]:
-            reached = plane & reached if bound & 1 else plane | reached
-            bound >>= 1
-        return reached
-
-    def reaching(self, bound: int, among: NodeSet) -> NodeSet:
+    def at_least(self, bound: int, among: NodeSet) -> NodeSet:
         """
-        Return those of `among` whose number is `bound` or more, for a bound above 0.
+        Return those of `among` whose number is `bound` or more.
 
-        Most have far more than is asked for: where the planes above the bound settle it, the others are not looked at.
+        Most nodes have a bit above all of the bound's. The planes below are read from the highest, and only until no
+        node is left whose number is still like the bound.
         """
         if bound <= 0:
-            raise ValueError("nothing is asked of a bound that every number reaches")
+            return among
         planes, width = self._planes, bound.bit_length()
-        above = 0
-        for plane in reversed(planes[width:]):
-            above |= plane
-            if above & among == among:
-                return among
-        return (self._at_least(bound, planes[:width]) | above) & among
+        if width > len(planes):
+            return 0
+        reached = reduce(or_, planes[width:], 0) & among
+        alike = among ^ reached
+        j = width - 1
+        while alike and bound:
+            higher = alike & planes[j]
+            if bound >> j:
+                bound ^= 1 << j
+                alike = higher
+            elif higher:
+                reached |= higher
+                alike ^= higher
+            j -= 1
+        return reached | alike
 
     def highest(self, among: NodeSet) -> NodeSet:
         """Return those of `among` whose number is the highest."""

@@ -73,7 +73,7 @@ def shortage(cluster: Cluster, pod: Pod, profile: Profile) -> str:
     if not nodes:
         return _invalid_count(unserved, request)
     offered = cluster.node_column(allocatable_of(request.resource))
-    large = nodes & offered.at_least(request.total)
+    large = offered.at_least(request.total, nodes)
     if not large:
         return f"Capacity: {_needs(request)}, the largest node has {offered.maximum(nodes)}."
     return _too_little_or_in_pieces(_as_promised(cluster, pod), request, large)
@@ -96,7 +96,7 @@ def _too_little_or_in_pieces(cluster: Cluster, request: NeuronRequest, nodes: No
     total, block = free.total(nodes), cluster.column(_LARGEST_BLOCK[request.unit]).maximum(nodes)
     if block >= request.total and len(request.counts) == 1:
         return ""  # then something else stands in the way, and the sentence would be false
-    holding = (nodes & free.at_least(1) or nodes).bit_count()
+    holding = (free.at_least(1, nodes) or nodes).bit_count()
     return (
         f"{'Capacity' if total < request.total else 'Fragmentation'}:"
         f" {_amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"

@@ -33,7 +33,7 @@ def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
         return among
     for eighth in range(EIGHTHS, 0, -1):
         needed = _least_sum(eighth, len(pod.images)) - everywhere
-        reached = among & sums.at_least(needed) if needed > 0 else among
+        reached = sums.at_least(needed, among)
         if reached:
             return reached
     return among

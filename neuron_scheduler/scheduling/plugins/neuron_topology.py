@@ -194,7 +194,7 @@ class FreeBlock:
         if not (unhealthy or lacking):
             return NONE_REFUSED
         free = free_units(cluster, request.unit)
-        exhausted = less(lacking, free.reaching(request.total, lacking))
+        exhausted = less(lacking, free.at_least(request.total, lacking))
         doubtful = 0 if self.trusting else cluster.postings(_has_unknown).keyed & less(lacking, exhausted)
         return [
             Refusal(NAME, UNHEALTHY, unhealthy, unresolvable=True),

@@ -65,9 +65,9 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     for resource, amount in pod.requests.items():
         if amount <= 0:
             continue
-        lacking = less(among, cluster.column(free_of(resource)).reaching(amount, among))
+        lacking = less(among, cluster.column(free_of(resource)).at_least(amount, among))
         if lacking:
-            never = less(lacking, cluster.node_column(allocatable_of(resource)).reaching(amount, lacking))
+            never = less(lacking, cluster.node_column(allocatable_of(resource)).at_least(amount, lacking))
             reason = insufficient(resource)
             refusals.append(Refusal(NAME, reason, never, unresolvable=True))
             refusals.append(Refusal(NAME, reason, less(lacking, never)))
@@ -76,10 +76,10 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
 
 def fitting_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes on which everything that the pod requests is free."""
-    among = cluster.column(free_of(PODS)).reaching(1, among)
+    among = cluster.column(free_of(PODS)).at_least(1, among)
     for resource, amount in pod.requests.items():
         if amount > 0 and among:
-            among = cluster.column(free_of(resource)).reaching(amount, among)
+            among = cluster.column(free_of(resource)).at_least(amount, among)
     return among
 
 

@@ -15,7 +15,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Attachable, InlineVolume
@@ -68,7 +68,7 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     for driver, disks in by_driver.items():
         limited = cluster.postings(_limited).get(driver) & among
         if limited:
-            refused |= limited & ~_fitting(cluster, driver, disks, limited)
+            refused |= less(limited, _fitting(cluster, driver, disks, limited))
     return [Refusal(NAME, REASON, refused)] if refused else NONE_REFUSED
 
 
@@ -79,7 +79,7 @@ def _fitting(cluster: Cluster, driver: str, disks: Sequence[Disk], limited: Node
         there = cluster.postings(_attached).get((disk.driver, disk.handle))
         spared.add(1, there & limited)
     room = cluster.column(_room(driver))
-    fitting = spared.at_least(len(disks))
+    fitting = spared.at_least(len(disks), limited)
     for new in range(1, len(disks)):
-        fitting |= room.at_least(new) & spared.at_least(len(disks) - new)
-    return fitting | room.at_least(len(disks))
+        fitting |= room.at_least(new, limited) & spared.at_least(len(disks) - new, limited)
+    return fitting | room.at_least(len(disks), limited)

@@ -47,10 +47,11 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     refusals = []
     for constraint in hard:
         keyed = cluster.node_postings(label(constraint.topology_key)).keyed
-        crowded = _crowded(cluster, pod, constraint, _eligible(cluster, pod, constraint, carrying)) & keyed
         refusals.append(Refusal(NAME, NO_LABEL, less(among, keyed), unresolvable=True))
-        refusals.append(Refusal(NAME, REASON, among & crowded))
-        among = less(among & keyed, crowded)
+        among &= keyed
+        crowded = _crowded(cluster, pod, constraint, among, eligible=_eligible(cluster, pod, constraint, carrying))
+        refusals.append(Refusal(NAME, REASON, crowded))
+        among = less(among, crowded)
     return refusals
 
 
@@ -93,14 +94,14 @@ def _eligible(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, carrying
     return carrying
 
 
-def _crowded(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> NodeSet:
-    """Return the nodes whose domain would have too many more matching pods than the one that has the fewest."""
+def _crowded(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, among: NodeSet, *, eligible: NodeSet) -> NodeSet:
+    """Return those of `among` whose domain would have too many more matching pods than the one that has the fewest."""
     totals = _totals(cluster, pod, constraint, eligible)
     lowest = totals.minimum(eligible)
     if lowest and not _has_domains(cluster, constraint, eligible):
         lowest = 0
     itself = constraint.selector is not None and constraint.selector.matches(pod.labels)
-    return totals.at_least(lowest + constraint.max_skew - itself + 1)
+    return totals.at_least(lowest + constraint.max_skew - itself + 1, among)
 
 
 def _has_domains(cluster: Cluster, constraint: SpreadConstraint, eligible: NodeSet) -> bool:
