@@ -1,10 +1,11 @@
 """
 The indexes of a table and the log that keeps them true.
 
-An index is defined by a function of one row. It is built when first asked for, caught up from the log when asked again,
-and dropped when nobody asks: the number of indexes and the length of the log are bounded. It holds sets only; what a
-changed row contributed before is worked out from the old row, which the log carries. A definition is a function, or a
-callable of which there is one for each question (`labels.label`): an index is looked up by identity.
+An index is defined by a function of one row. It is built when first asked for. From then on it *follows* every change,
+until nobody has asked for a while; asked again, it is caught up from the log, and if it never is, it is dropped: the
+number of indexes and the length of the log are bounded. It holds sets only; what a changed row contributed before is
+worked out from the old row. A definition is a function, or a callable of which there is one for each question
+(`labels.label`): an index is looked up by identity.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -20,16 +21,33 @@ _MAX_INDEXES = 1024
 _MIN_LOG = 1024
 _AT_ONCE = 64
 """Rows, or changes, after which a preparation lets others run."""
+_PATIENCE = 32
+"""Changes that an index follows though nobody asks."""
 
 Row = TypeVar("Row")
 
 
 @attrs.define(eq=False)
 class _Index:
-    """A `Postings` or a `Column`, and the position in the log up to which it is true."""
+    """
+    A `Postings` or a `Column`.
 
+    Attributes:
+        position: where in the log it is true up to.
+        asked: where the log ended when it was last asked for.
+    """
+
+    definition: Callable[[Any], Any]
     data: Any
     position: int
+    asked: int
+
+    def take(self, slot: int, old: Any, new: Any) -> None:
+        """Take a change of a row."""
+        before = self.data.NOTHING if old is None else self.definition(old)
+        after = self.data.NOTHING if new is None else self.definition(new)
+        if before != after:
+            self.data.replace(slot, before, after)
 
 
 @attrs.define(eq=False)
@@ -37,6 +55,7 @@ class Indexes(Generic[Row]):
     """Indexes by definition, and the log of changes that not all of them have read."""
 
     _by_definition: dict[Hashable, _Index] = attrs.field(factory=dict)
+    _following: list[_Index] = attrs.field(factory=list)
     _log: list[tuple[int, Row | None, Row | None]] = attrs.field(factory=list)
     _end: int = 0
     _bound: int = _MIN_LOG
@@ -46,6 +65,7 @@ class Indexes(Generic[Row]):
         index = self._by_definition.get(values_of)
         if index is None or index.position != self._end:
             index = self._caught_up(index, values_of, Postings, rows)
+        index.asked = self._end
         found: Postings = index.data
         return found
 
@@ -54,6 +74,7 @@ class Indexes(Generic[Row]):
         index = self._by_definition.get(number_of)
         if index is None or index.position != self._end:
             index = self._caught_up(index, number_of, Column, rows)
+        index.asked = self._end
         found: Column = index.data
         return found
 
@@ -73,7 +94,7 @@ class Indexes(Generic[Row]):
         if definition not in self._by_definition:
             yield from self._build(definition, kind, list(rows))
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
-            self._read(index, definition, kind.NOTHING, upto=index.position + _AT_ONCE)
+            self._read(index, upto=index.position + _AT_ONCE)
             yield
 
     def record(self, slot: int, old: Row | None, new: Row | None) -> None:
@@ -81,14 +102,22 @@ class Indexes(Generic[Row]):
         self._end += 1
         if not self._by_definition:
             return
+        for index in self._following:
+            index.take(slot, old, new)
+            index.position = self._end
         self._log.append((slot, old, new))
+        if self._end % _PATIENCE == 0:
+            self._following = [index for index in self._following if self._end - index.asked < _PATIENCE]
         if len(self._log) > self._bound:
             self._cut_log()
 
     def fork(self) -> Self:
         """Return an independent copy that shares every integer."""
         return type(self)(
-            by_definition={key: _Index(i.data.fork(), i.position) for key, i in self._by_definition.items()},
+            by_definition={
+                key: _Index(key, index.data.fork(), index.position, index.asked)
+                for key, index in self._by_definition.items()
+            },
             log=list(self._log),
             end=self._end,
             bound=self._bound,
@@ -101,11 +130,11 @@ class Indexes(Generic[Row]):
         kind: type[Postings | Column],
         rows: Sequence[Row | None],
     ) -> _Index:
-        nothing = kind.NOTHING
         if index is None:
-            values: Any = [nothing if row is None else row_to(row) for row in rows]
-            return self._add(row_to, kind.build(values), self._end, size=len(rows))
-        self._read(index, row_to, nothing, upto=self._end)
+            values: Any = [kind.NOTHING if row is None else row_to(row) for row in rows]
+            index = self._add(row_to, kind.build(values), self._end, size=len(rows))
+        self._read(index, upto=self._end)
+        self._following.append(index)
         return index
 
     def _build(
@@ -120,21 +149,17 @@ class Indexes(Generic[Row]):
         if self._end - start <= len(self._log):
             self._add(definition, kind.build(values), start, size=len(rows))
 
-    def _add(self, definition: Hashable, data: Postings | Column, position: int, *, size: int) -> _Index:
+    def _add(self, definition: Callable[[Row], Any], data: Postings | Column, position: int, *, size: int) -> _Index:
         make_room(self._by_definition, _MAX_INDEXES)
         self._bound = max(_MIN_LOG, 2 * size)
-        index = self._by_definition[definition] = _Index(data, position)
+        index = self._by_definition[definition] = _Index(definition, data, position, asked=position)
         return index
 
-    def _read(self, index: _Index, row_to: Callable[[Row], Any], nothing: Any, *, upto: int) -> None:
+    def _read(self, index: _Index, *, upto: int) -> None:
         """Let an index take what the log says up to a position."""
-        replace: Callable[[int, Any, Any], None] = index.data.replace
         start = len(self._log) - self._end
-        for slot, old, new in self._log[start + index.position : start + upto]:
-            before = nothing if old is None else row_to(old)
-            after = nothing if new is None else row_to(new)
-            if before != after:
-                replace(slot, before, after)
+        for change in self._log[start + index.position : start + upto]:
+            index.take(*change)
         index.position = upto
 
     def _cut_log(self) -> None:

@@ -50,18 +50,18 @@ class Matching:
 
 @attrs.define(eq=False)
 class _Count:
-    """A column and the position in the log up to which it is true."""
+    """A column, and where the log ended when it was last asked for: up to there it is true."""
 
     column: Column
-    position: int
+    asked: int
 
 
 @attrs.define(eq=False)
 class _Rolled:
-    """A rollup and its position in the log; what nodes do it follows by itself."""
+    """A rollup, likewise; what nodes do it follows by itself."""
 
     rollup: Rollup
-    position: int
+    asked: int
 
 
 @attrs.define(eq=False)
@@ -118,18 +118,18 @@ class PodTable:
     def counts(self, definition: Matching, size: int) -> Column:
         """Return how many matching pods there are on each of `size` slots."""
         count = self._counts.get(definition)
-        if count is not None and count.position == self._end:
+        if count is not None and count.asked == self._end:
             return count.column
         candidates = self._candidates(definition)
-        if count is None or self._too_far_behind(count.position, len(candidates)):
+        if count is None or self._too_far_behind(count.asked, len(candidates)):
             make_room(self._counts, _MAX_COLUMNS)
             count = _Count(Column.sparse(self._numbers(definition, candidates), size), self._end)
             self._counts[definition] = count
         else:
-            for slot, change in self._changes(definition, count.position):
+            for slot, change in self._changes(definition, count.asked):
                 number = count.column.value(slot)
                 count.column.replace(slot, number, number + change)
-            count.position = self._end
+            count.asked = self._end
         return count.column
 
     def totals(self, definition: Matching, domains: Domains, size: int) -> Column:
@@ -140,17 +140,17 @@ class PodTable:
         key = (definition, domains.key)
         rolled = self._rollups.get(key)
         followed = rolled is not None and rolled.rollup.follow(domains)
-        if rolled is not None and followed and rolled.position == self._end:
+        if rolled is not None and followed and rolled.asked == self._end:
             return rolled.rollup.totals
         candidates = self._candidates(definition)
-        if rolled is None or not followed or self._too_far_behind(rolled.position, len(candidates)):
+        if rolled is None or not followed or self._too_far_behind(rolled.asked, len(candidates)):
             make_room(self._rollups, _MAX_COLUMNS)
             rollup = Rollup.build(self._numbers(definition, candidates), domains, size)
             rolled = self._rollups[key] = _Rolled(rollup, self._end)
         else:
-            for slot, change in self._changes(definition, rolled.position):
+            for slot, change in self._changes(definition, rolled.asked):
                 rolled.rollup.add(slot, change)
-            rolled.position = self._end
+            rolled.asked = self._end
         return rolled.rollup.totals
 
     def fork(self) -> "PodTable":

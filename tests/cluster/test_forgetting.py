@@ -10,7 +10,7 @@ from neuron_scheduler.cluster.forgetting import make_room
 class Thing:
     """Something that was last asked for at a time."""
 
-    position: int
+    asked: int
 
 
 def test_what_was_asked_last_is_kept() -> None:
@@ -35,10 +35,10 @@ def test_what_is_asked_in_turn_is_mostly_remembered() -> None:
     remembered: dict[int, Thing] = {}
     missed = 0
     for time in range(3300):
-        asked = time % 110
-        if asked not in remembered:
+        key = time % 110
+        if key not in remembered:
             missed += 1
             make_room(remembered, 100)
-        remembered[asked] = Thing(time)
+        remembered[key] = Thing(time)
         assert len(remembered) <= 100
     assert missed < 3300 // 2

@@ -33,6 +33,7 @@ def _small_bounds() -> Iterator[None]:
         patch.setattr(indexes, "_MIN_LOG", 6)
         patch.setattr(indexes, "_MAX_INDEXES", 4)
         patch.setattr(indexes, "_AT_ONCE", 2)
+        patch.setattr(indexes, "_PATIENCE", 2)
         yield
 
 
@@ -99,13 +100,40 @@ def test_what_was_prepared_is_ready() -> None:
         rows[0] = 50
     assert table.is_ready(modulo(5))
     check(table, rows, 5)
-    for row in range(4):
+    for row in range(6):
         table.record(1, rows[1], row)
         rows[1] = row
     assert not table.is_ready(modulo(5))
-    assert len(list(table.prepare(modulo(5), Column, rows))) == 1  # two of four changes, and two may be left
+    assert (
+        len(list(table.prepare(modulo(5), Column, rows))) == 1
+    )  # two of four changes that it did not follow, and two may be left
     assert table.is_ready(modulo(5))
     check(table, rows, 5)
+
+
+def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question finds everything done; when nobody has asked for a while, a change costs nothing."""
+    monkeypatch.setattr(indexes, "_PATIENCE", 4)
+    seen: list[Row] = []
+
+    def watched(row: Row) -> int:
+        seen.append(row)
+        return row
+
+    table: Indexes[Row] = Indexes()
+    table.column(watched, [0])
+    for row in range(3):
+        seen.clear()
+        table.record(0, row, row + 1)
+        assert seen == [row, row + 1]
+        assert table.column(watched, [row + 1]).value(0) == row + 1
+        assert seen == [row, row + 1]
+    for row in range(3, 12):
+        table.record(0, row, row + 1)
+    seen.clear()
+    table.record(0, 12, 13)
+    assert not seen
+    assert table.column(watched, [13]).value(0) == 13
 
 
 def test_without_indexes_nothing_is_logged() -> None:

@@ -31,8 +31,8 @@ class Free:
 
     def __call__(self, state: NodeState) -> int:
         """Return the amount, never below 0."""
-        free = state.node.allocatable.get(self.resource, 0) - state.used.get(self.resource, 0)
-        return max(0, free)
+        resource = self.resource
+        return max(0, state.node.allocatable.get(resource, 0) - state.used.get(resource, 0))
 
 
 @attrs.frozen(eq=False)
