@@ -120,10 +120,10 @@ class PodTable:
         count = self._counts.get(definition)
         if count is not None and count.asked == self._end:
             return count.column
-        candidates = self._candidates(definition)
-        if count is None or self._too_far_behind(count.asked, len(candidates)):
+        candidates = self._to_build_from(definition, None if count is None else count.asked)
+        if count is None or candidates is not None:
             make_room(self._counts, _MAX_COLUMNS)
-            count = _Count(Column.sparse(self._numbers(definition, candidates), size), self._end)
+            count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._end)
             self._counts[definition] = count
         else:
             for slot, change in self._changes(definition, count.asked):
@@ -142,10 +142,10 @@ class PodTable:
         followed = rolled is not None and rolled.rollup.follow(domains)
         if rolled is not None and followed and rolled.asked == self._end:
             return rolled.rollup.totals
-        candidates = self._candidates(definition)
-        if rolled is None or not followed or self._too_far_behind(rolled.asked, len(candidates)):
+        candidates = self._to_build_from(definition, rolled.asked if rolled is not None and followed else None)
+        if rolled is None or candidates is not None:
             make_room(self._rollups, _MAX_COLUMNS)
-            rollup = Rollup.build(self._numbers(definition, candidates), domains, size)
+            rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
             rolled = self._rollups[key] = _Rolled(rollup, self._end)
         else:
             for slot, change in self._changes(definition, rolled.asked):
@@ -176,12 +176,19 @@ class PodTable:
             if change:
                 yield slot, change
 
-    def _too_far_behind(self, position: int, candidates: int) -> bool:
-        lag = self._end - position
-        return lag > len(self._log) or lag > candidates + _WORTH_READING
+    def _to_build_from(self, definition: Matching, asked: int | None) -> Collection[str] | None:
+        """
+        Return the uids to build a count from: the smallest posting of each namespace that every matching pod is in.
+
+        None where it is less to read the log since it was asked for.
+        """
+        lag = self._end - asked if asked is not None else len(self._log) + 1
+        if lag <= min(_WORTH_READING, len(self._log)):
+            return None
+        candidates = self._candidates(definition)
+        return candidates if lag > len(self._log) or lag > len(candidates) + _WORTH_READING else None
 
     def _candidates(self, definition: Matching) -> Collection[str]:
-        """Return the smallest posting of each namespace that every matching pod is in, as one equality tells."""
         equalities = [
             (requirement.key, requirement.values[0])
             for selector in definition.selectors

@@ -161,6 +161,6 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Ref
         nodes=cluster.node_count,
         reasons=tuple(sorted(counts.items())),
         plugins=frozenset(refusal.plugin for refusal in refusals),
-        hint=" ".join(filter(None, (shortage(cluster, pod, profile), alias))),
+        hint=" ".join(filter(None, (shortage(cluster, pod, profile, refusals), alias))),
         hopeless=not new_node_could_help(pod) or any(refusal.hopeless for refusal in refusals),
     )

@@ -7,7 +7,7 @@ that would take the same pod without Neuron are counted: what is free elsewhere 
 only for a pod that was refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import cast
 
@@ -21,8 +21,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, whole_free_devices
 from neuron_scheduler.scheduling.filtering import Promised, fitting, promised
+from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.plugins import neuron_topology
-from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
+from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of, insufficient
 from neuron_scheduler.scheduling.profile import Profile
 
 
@@ -55,14 +56,17 @@ def rehearse_shortage(view: Cluster, request: NeuronRequest) -> None:
     view.column(_LARGEST_BLOCK[request.unit])
 
 
-def shortage(cluster: Cluster, pod: Pod, profile: Profile) -> str:
-    """Return the sentence for a pod that was refused; empty if its silicon is not what it lacks."""
+def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Refusal]) -> str:
+    """Return the sentence for a pod that was refused so; empty if its silicon is not what it lacks."""
     request = pod.neuron
     if request is None:
         return ""
     machines = neuron_topology.machines(cluster)
     among = less(machines.keyed & cluster.live, neuron_topology.not_certain(cluster))
-    nodes = _otherwise_fitting(cluster, pod, profile, among)
+    for refusal in refusals:
+        if refusal.plugin != neuron_topology.NAME and refusal.reason != insufficient(request.resource):
+            among = less(among, refusal.nodes)
+    nodes = _otherwise_fitting(cluster, pod, profile, among) if among else 0
     unserved: dict[Machine, NodeSet] = {
         machine: machines.get(machine) & nodes
         for machine in cast(frozenset[Machine], machines.values)
