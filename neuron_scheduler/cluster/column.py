@@ -70,16 +70,14 @@ class Column:
     def add(self, weight: int, nodes: NodeSet) -> None:
         """Add `weight` to the number of each of the nodes: one ripple of carries for each bit of the weight."""
         planes = self._planes
-        j = 0
-        while weight >> j:
-            carry = nodes if weight >> j & 1 else 0
-            k = j
+        while weight:
+            j, carry = weight.bit_length() - 1, nodes
+            weight ^= 1 << j
             while carry:
-                while k >= len(planes):
-                    planes.append(0)
-                planes[k], carry = planes[k] ^ carry, planes[k] & carry
-                k += 1
-            j += 1
+                if j >= len(planes):
+                    planes += [0] * (j + 1 - len(planes))
+                planes[j], carry = planes[j] ^ carry, planes[j] & carry
+                j += 1
 
     def add_all(self, other: Self, factor: int, among: NodeSet) -> None:
         """Add `factor` times another column to the numbers of `among`."""

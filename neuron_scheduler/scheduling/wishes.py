@@ -7,7 +7,7 @@ function of (cluster, pod, among) that yields (weight above 0, nodes); a node ge
 against nodes is yielded as a weight for the others of `among`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -18,27 +18,27 @@ from neuron_scheduler.scheduling.plugins import inter_pod_affinity, node_affinit
 
 Source = Callable[[Cluster, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
 
-OF_HIGHEST: tuple[Source, ...] = (node_affinity.wishes, pod_topology_spread.wishes)
-"""Sources in which a node's share is its sum over the highest sum."""
-
 OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.wishes,)
-"""Sources in which a node's share is how far it is above the lowest sum, over the highest less the lowest."""
+"""
+Sources in which a node's share is how far it is above the lowest sum, over the highest less the lowest.
+
+In the others it is the sum over the highest.
+"""
 
 
 def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with the highest sum of shares."""
-    if not (_has_wishes(pod.constraints) or cluster.bears(*inter_pod_affinity.WISHED)):
+    sources = list(_speaking(cluster, pod.constraints))
+    if not sources:
         return among
+    if len(sources) == 1:
+        return _sum(sources[0], cluster, pod, among).highest(among)
     sums: list[tuple[Column, int]] = []
-    for source in (*OF_HIGHEST, *OF_SPAN):
-        column = Column()
-        for weight, nodes in source(cluster, pod, among):
-            column.add(weight, nodes & among)
+    for source in sources:
+        column = _sum(source, cluster, pod, among)
         highest, lowest = column.maximum(among), column.minimum(among)
         if highest > lowest:
             sums.append((column, highest - lowest if source in OF_SPAN else highest))
-    if len(sums) == 1:
-        return sums[0][0].highest(among)
     common = prod(whole for _, whole in sums)
     shares = Column()
     for column, whole in sums:
@@ -46,7 +46,18 @@ def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     return shares.highest(among)
 
 
-def _has_wishes(told: Constraints) -> bool:
-    if told.preferred_terms or told.preferred_affinity or told.preferred_anti_affinity:
-        return True
-    return bool(told.spread) and not all(constraint.hard for constraint in told.spread)
+def _speaking(cluster: Cluster, told: Constraints) -> Iterator[Source]:
+    """Yield the sources that may have something to say."""
+    if told.preferred_terms:
+        yield node_affinity.wishes
+    if told.spread and not all(constraint.hard for constraint in told.spread):
+        yield pod_topology_spread.wishes
+    if told.preferred_affinity or told.preferred_anti_affinity or cluster.bears(*inter_pod_affinity.WISHED):
+        yield inter_pod_affinity.wishes
+
+
+def _sum(source: Source, cluster: Cluster, pod: Pod, among: NodeSet) -> Column:
+    column = Column()
+    for weight, nodes in source(cluster, pod, among):
+        column.add(weight, nodes & among)
+    return column
