@@ -184,7 +184,7 @@ class Cluster:
         if known is not None and known.holds_as_before(pod):
             self._assumed.discard(pod.uid)
             tenant = attrs.evolve(known, pod=pod)
-            self._table.put_tenants(with_tenant_again(self._table.state_of(pod.node_name), tenant))
+            self._table.put_tenant(with_tenant_again(self._table.state_of(pod.node_name), tenant), pod.uid)
             return tenant
         before = None if pod.uid in self._assumed else known
         self._assumed.discard(pod.uid)
@@ -206,7 +206,7 @@ class Cluster:
         self._assumed.discard(uid)
         name = self._where.pop(uid, None)
         if name is not None:
-            self._table.put_tenants(without_tenant(self._table.state_of(name), uid))
+            self._table.put_tenant(without_tenant(self._table.state_of(name), uid), uid)
         return name
 
     def assume(self, pod: Pod, cores: int = 0) -> None:
@@ -389,7 +389,7 @@ class Cluster:
         if uid in state.tenants:
             state = without_tenant(state, uid)
         self._where[uid] = name
-        self._table.put_tenants(with_tenant(state, tenant))
+        self._table.put_tenant(with_tenant(state, tenant), uid)
 
     def _look_again(self, touched: Touched) -> None:
         """Put the rows anew that a storage object means something to."""

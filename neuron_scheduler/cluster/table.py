@@ -120,12 +120,16 @@ class NodeTable:
         self._headless.pop(name, None)
         self._insert(state)
 
-    def put_tenants(self, state: NodeState) -> None:
-        """Take a row whose pods have changed, whether its node exists or not."""
+    def put_tenant(self, state: NodeState, uid: str) -> None:
+        """Take a row in which one pod came, went or changed, whether its node exists or not."""
         name = state.node.name
         slot = self.slot_of.get(name)
         if slot is not None:
-            self.replace(slot, state)
+            old = self.row(slot)
+            self.slots[slot] = state
+            self._move_pod(slot, old.tenants.get(uid), state.tenants.get(uid))
+            if state != old:
+                self.of_rows.record(slot, old, state)
         elif state.tenants:
             self._headless[name] = state
         else:
@@ -213,13 +217,18 @@ class NodeTable:
             return
         for uid, tenant in old.items():
             if uid not in new:
-                self.pods.remove(uid)
-                self.terms.replace(slot, tenant.pod, None)
+                self._move_pod(slot, tenant, None)
         for uid, tenant in new.items():
-            before = old.get(uid)
-            if before is not tenant:
-                self.pods.put(tenant.pod, slot)
-                self.terms.replace(slot, before.pod if before else None, tenant.pod)
+            self._move_pod(slot, old.get(uid), tenant)
+
+    def _move_pod(self, slot: int, old: Tenant | None, new: Tenant | None) -> None:
+        if old is new:
+            return
+        if new is not None:
+            self.pods.put(new.pod, slot)
+        elif old is not None:
+            self.pods.remove(old.pod.uid)
+        self.terms.replace(slot, old.pod if old else None, new.pod if new else None)
 
     def _renumber(self) -> None:
         slots = sorted(self.slot_of.values(), key=lambda slot: _age(self.row(slot)))
