@@ -8,7 +8,7 @@ worked out from the old row. A definition is a function, or a callable of which 
 (`labels.label`): an index is looked up by identity.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 import attrs
@@ -54,7 +54,7 @@ class _Index:
 class Indexes(Generic[Row]):
     """Indexes by definition, and the log of changes that not all of them have read."""
 
-    _by_definition: dict[Hashable, _Index] = attrs.field(factory=dict)
+    _by_definition: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
     _following: list[_Index] = attrs.field(factory=list)
     _log: list[tuple[int, Row | None, Row | None]] = attrs.field(factory=list)
     _end: int = 0
@@ -78,7 +78,7 @@ class Indexes(Generic[Row]):
         found: Column = index.data
         return found
 
-    def is_ready(self, definition: Hashable) -> bool:
+    def is_ready(self, definition: Callable[[Any], Any]) -> bool:
         """Tell whether there is an index by this definition that has little to catch up with."""
         index = self._by_definition.get(definition)
         return index is not None and self._end - index.position <= _AT_ONCE
