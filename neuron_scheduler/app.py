@@ -30,12 +30,16 @@ log = logs.logger(__name__)
 
 EVENTS_GRACE = 5.0
 """Seconds after the last Binding in which queued Events may still be written."""
-_THRESHOLDS = gc.get_threshold()
-_ONLY_THE_YOUNG = (*_THRESHOLDS[:2], 1 << 30)
+_ONLY_THE_YOUNG = (*gc.get_threshold()[:2], 1 << 30)
 """
 Thresholds of the collector while the informers fill. What they hold stays, and is set aside once all of it is there:
 looking through it again and again meanwhile, or once at the end, would hold the event loop for a tenth of a second and
 more where there are 30,000 pods.
+"""
+_IN_LARGE_LOTS = (5_000, 2, 20)
+"""
+Thresholds of the collector afterwards. Of what a pod allocates nothing is a cycle, and most is gone within a tenth of a
+second: looked for later it is not found at all. Measured: half of the usual time, in steps of 11 ms at most.
 """
 
 
@@ -97,7 +101,7 @@ class App:
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
         gc.freeze()
-        gc.set_threshold(*_THRESHOLDS)
+        gc.set_threshold(*_IN_LARGE_LOTS)
         log.info("Caches are synced", nodes=parts.cluster.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
         await parts.scheduler.rehearse()
