@@ -47,7 +47,16 @@ _EFFECTS: Final = {effect.value: effect for effect in Effect}
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _inline_sources: Final = attrgetter(*_INLINE_VOLUMES)
 _NO_SOURCES: Final = (None,) * len(_INLINE_VOLUMES)
+_sources: Final = attrgetter("persistent_volume_claim", "ephemeral", "image", *_INLINE_VOLUMES)
+_NONE_OF_ALL: Final = (None,) * (len(_INLINE_VOLUMES) + 3)
 _SELECTOR_OPERATORS: Final = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+
+
+def is_individual(spec: wire.PodSpec) -> bool:
+    """Tell whether what the spec means depends on volumes, or on labels, that even replicas do not have in common."""
+    return any(_sources(volume) != _NONE_OF_ALL for volume in spec.volumes or ()) or any(
+        spread.match_label_keys for spread in spec.topology_spread_constraints or ()
+    )
 
 
 def constraints(

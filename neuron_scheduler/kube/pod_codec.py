@@ -10,10 +10,11 @@ from typing import Final
 
 import attrs
 import msgspec
+from msgspec.structs import replace
 
 from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, amounts, identity_of, interned, labels, shared
-from neuron_scheduler.kube.constraints import constraints, host_ports, images, tolerations
+from neuron_scheduler.kube.constraints import constraints, host_ports, images, is_individual, tolerations
 from neuron_scheduler.kube.wire import Condition, ObjectMeta, OwnerReference, Quantities
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
@@ -21,7 +22,7 @@ from neuron_scheduler.model.neuron_request import (
     neuron_container_names,
     neuron_request,
 )
-from neuron_scheduler.model.pod import NO_LABELS, HostPort, Owner, Pod, PodCondition
+from neuron_scheduler.model.pod import NO_LABELS, Constraints, HostPort, Owner, Pod, PodCondition
 from neuron_scheduler.model.resources import (
     NEURON_NAMES,
     NOTHING,
@@ -31,6 +32,7 @@ from neuron_scheduler.model.resources import (
     is_extended,
     maximum,
 )
+from neuron_scheduler.model.selectors import Toleration
 
 AWS_NEURON_IDS: Final = "AWS_NEURON_IDS"
 NEURON_ALLOC_TIME: Final = "NEURON_ALLOC_TIME"
@@ -56,6 +58,7 @@ _POD: Final = msgspec.json.Decoder(wire.Pod)
 _PLACED: Final = msgspec.json.Decoder(wire.Placed)
 _DECISIVE: Final = msgspec.msgpack.Decoder(tuple[wire.PodSpec, wire.PodStatus | None])
 _encode: Final = msgspec.msgpack.Encoder().encode
+_NO_IMAGES: Final[tuple[str, ...]] = ()
 
 
 def decode_pod(encoded: Encoded) -> Decoded[Pod]:
@@ -82,9 +85,13 @@ def _malformed_pod(encoded: Encoded, reason: str) -> Decoded[Pod]:
 
 
 def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
-    needs = _needs(_decisive(spec, status))
-    container_images, volume_images = images(spec)
+    told = _told(_decisive(spec, status), meta.namespace)
+    constrained, volume_images = told.constraints, _NO_IMAGES
+    if is_individual(spec):
+        constrained = constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS)
+        _, volume_images = images(spec)
     created = meta.creation_timestamp
+    conditions = status.conditions or ()
     return Pod(
         uid=meta.uid,
         namespace=interned(meta.namespace),
@@ -92,55 +99,54 @@ def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
         resource_version=meta.resource_version,
         created=0.0 if created is None else created.timestamp(),
         labels=labels(meta.labels),
-        scheduler_name=interned(spec.scheduler_name or "default-scheduler"),
+        scheduler_name=told.scheduler_name,
         node_name=interned(spec.node_name or ""),
         nominated_node_name=interned(status.nominated_node_name or ""),
-        priority=spec.priority or 0,
-        requests=needs.requests,
-        neuron=needs.neuron,
-        neuron_containers=needs.neuron_containers,
-        images=container_images,
+        priority=told.priority,
+        requests=told.requests,
+        neuron=told.neuron,
+        neuron_containers=told.neuron_containers,
+        images=told.images,
         volume_images=volume_images,
         allocation=_allocation(meta.annotations),
         annotations_size=annotations_size(meta.annotations or NO_LABELS),
-        refusal=needs.refusal,
-        tolerations=tolerations(spec.tolerations),
-        host_ports=needs.host_ports,
-        constraints=constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS),
+        refusal=told.refusal,
+        tolerations=told.tolerations,
+        host_ports=told.host_ports,
+        constraints=constrained,
         terminating=meta.deletion_timestamp is not None,
-        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
-        scheduled=_scheduled(status.conditions or ()),
+        gates=told.gates,
+        scheduled=_scheduled(conditions),
         observed_generation=meta.generation,
         owner=_owner(meta.owner_references or ()),
-        never_preempts=spec.preemption_policy == "Never",
+        never_preempts=told.never_preempts,
         started=None if status.start_time is None else status.start_time.timestamp(),
-        preempted=any(map(_is_preemption, status.conditions or ())),
+        preempted=any(map(_is_preemption, conditions)),
     )
 
 
 @attrs.frozen
-class _Needs:
-    """What a pod's containers need; the fields are those of `Pod`."""
+class _Told:
+    """What the spec says of a pod that other pods of its workload have in common with it; the fields are `Pod`'s."""
 
+    scheduler_name: str
+    priority: int
     requests: Resources
     neuron: NeuronRequest | None
     neuron_containers: tuple[str, ...]
+    images: tuple[str, ...]
     refusal: str
+    tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
+    constraints: Constraints
+    gates: tuple[str, ...]
+    never_preempts: bool
 
 
 def _decisive(spec: wire.PodSpec, status: wire.PodStatus) -> bytes:
-    """Return all that `_needs` follows from: alike in the pods of one workload, and in all sights of one pod."""
-    asked = wire.PodSpec(
-        host_network=spec.host_network,
-        containers=spec.containers,
-        init_containers=spec.init_containers,
-        resources=spec.resources,
-        overhead=spec.overhead,
-    )
+    """Return all that `_told` follows from: alike in the pods of one workload, and in all sights of one pod."""
     if not spec.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
-        return _encode((asked, None))
-    asked.node_name = "bound"
+        return _encode((replace(spec, node_name=None, volumes=None), None))
     given = wire.PodStatus(
         conditions=[condition for condition in status.conditions or () if condition.type == RESIZE_PENDING],
         container_statuses=status.container_statuses,
@@ -148,16 +154,16 @@ def _decisive(spec: wire.PodSpec, status: wire.PodStatus) -> bytes:
         resources=status.resources,
         allocated_resources=status.allocated_resources,
     )
-    return _encode((asked, given))
+    return _encode((replace(spec, node_name="bound", volumes=None), given))
 
 
 @lru_cache(maxsize=1 << 12)
-def _needs(decisive: bytes) -> _Needs:
+def _told(decisive: bytes, namespace: str) -> _Told:
     """
-    Return what the containers need, read once for all that are alike: it is most of the work of reading a pod.
+    Return what a spec says, read once for all that are alike: it is most of the work of reading a pod.
 
     Raises:
-        ValueError: an amount is no quantity, or negative.
+        ValueError: an amount is no quantity, or negative; or as `constraints`.
     """
     spec, given = _DECISIVE.decode(decisive)
     status = given or wire.PodStatus()
@@ -169,7 +175,20 @@ def _needs(decisive: bytes) -> _Needs:
         overhead=amounts(spec.overhead),
     )
     neuron, names, refusal = _silicon(requests, containers, init_containers)
-    return _Needs(shared(tuple(requests.items())), neuron, names, refusal, host_ports(spec))
+    return _Told(
+        scheduler_name=interned(spec.scheduler_name or "default-scheduler"),
+        priority=spec.priority or 0,
+        requests=shared(tuple(requests.items())),
+        neuron=neuron,
+        neuron_containers=names,
+        images=images(spec)[0],
+        refusal=refusal,
+        tolerations=tolerations(spec.tolerations),
+        host_ports=host_ports(spec),
+        constraints=constraints(spec, pod="", namespace=namespace),
+        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        never_preempts=spec.preemption_policy == "Never",
+    )
 
 
 def _silicon(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube.codec import Decoded, Malformed
-from neuron_scheduler.kube.pod_codec import _needs, decode_pod
+from neuron_scheduler.kube.pod_codec import _told, decode_pod
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import HostPort, Owner, Pod, PodCondition
 from tests.kube.objects import container, encoded, pod
@@ -306,11 +306,11 @@ def test_containers_that_are_alike_are_read_once() -> None:
     """Pods of one workload, and all sights of one pod, need the same: reading that is most of the work."""
     containers = [container("alike", requests={"cpu": "1", DEVICE: "4"})]
     read(spec={"containers": containers})
-    before = _needs.cache_info().misses
+    before = _told.cache_info().misses
     pending = read(name="other", spec={"containers": containers})
     bound = read(name="other", spec={"containers": containers, "nodeName": "n1"}, metadata={"labels": {"a": "b"}})
 
-    assert _needs.cache_info().misses == before
+    assert _told.cache_info().misses == before
     assert pending.requests is bound.requests
     assert pending.neuron is bound.neuron
 
