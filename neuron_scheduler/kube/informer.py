@@ -26,7 +26,7 @@ from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.client import LONGEST_PAUSE, Lines, Response
 from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed
 from neuron_scheduler.kube.node_codec import decode_node
-from neuron_scheduler.kube.pod_codec import decode_pod
+from neuron_scheduler.kube.pod_codec import decode_pod, decode_pod_event
 from neuron_scheduler.kube.reflection import Handler, Reflection, T, same_node, same_pod
 from neuron_scheduler.kube.status import status_error
 from neuron_scheduler.model.node import Node
@@ -67,6 +67,10 @@ class Api(Protocol):
         """Open a watch."""
 
 
+def _step_by_step(_line: bytes) -> None:
+    """Read no line at one go."""
+
+
 @attrs.frozen
 class Resource(Generic[T]):
     """
@@ -75,6 +79,7 @@ class Resource(Generic[T]):
     Attributes:
         params: of list and watch alike.
         order: key by which the objects of a list are handed over, so that every replica and restart sees one order.
+        decode_event: reads a whole line of a watch at one go; None of a line that is to be read step by step.
     """
 
     path: str
@@ -82,6 +87,7 @@ class Resource(Generic[T]):
     same: Callable[[T, T], bool]
     order: Callable[[T], Any]
     params: Mapping[str, str] = attrs.field(factory=dict)
+    decode_event: Callable[[bytes], tuple[str, Decoded[T]] | None] = _step_by_step
 
 
 PODS: Final[Resource[Pod]] = Resource(
@@ -90,6 +96,7 @@ PODS: Final[Resource[Pod]] = Resource(
     same=same_pod,
     order=attrgetter("created", "namespace", "name", "uid"),
     params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+    decode_event=decode_pod_event,
 )
 NODES: Final[Resource[Node]] = Resource(
     path="/api/v1/nodes", decode=decode_node, same=same_node, order=attrgetter("created", "name", "uid")
@@ -246,22 +253,29 @@ class Informer(Generic[T]):
 
     def _take(self, line: bytes) -> None:
         """Handle one line; raises MsgspecError if it was cut off, ApiError if it is an error."""
-        event = _EVENT.decode(line)
-        if event.type == "ERROR":
-            raise status_error(_STATUS.decode(event.object))
+        found = self.resource.decode_event(line) or self._read(line)
         self.backoff.reset()
-        if event.type == "BOOKMARK":
-            self._resource_version = _BOOKMARK.decode(event.object).metadata.resource_version
+        if found is None:
             return
+        kind, decoded = found
         self.events += 1
-        decoded = self.resource.decode(event.object)
-        if event.type == "DELETED":
+        if kind == "DELETED":
             if not decoded.key:
                 raise ApiError(410, message="a deletion cannot be read: which object is gone?")
             self._reflection.remove(decoded.key)
         else:
             self._reflection.put(decoded)
         self._resource_version = decoded.resource_version or self._resource_version
+
+    def _read(self, line: bytes) -> tuple[str, Decoded[T]] | None:
+        """Read a line whose object may be malformed, or none of ours: None for a bookmark, which is heeded."""
+        event = _EVENT.decode(line)
+        if event.type == "ERROR":
+            raise status_error(_STATUS.decode(event.object))
+        if event.type == "BOOKMARK":
+            self._resource_version = _BOOKMARK.decode(event.object).metadata.resource_version
+            return None
+        return event.type, self.resource.decode(event.object)
 
 
 def _outdated(error: ApiError) -> bool:

@@ -55,6 +55,7 @@ PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 RESIZE_PENDING: Final = "PodResizePending"
 
 _POD: Final = msgspec.json.Decoder(wire.Pod)
+_EVENT: Final = msgspec.json.Decoder(wire.Event)
 _PLACED: Final = msgspec.json.Decoder(wire.Placed)
 _DECISIVE: Final = msgspec.msgpack.Decoder(tuple[wire.PodSpec, wire.PodStatus | None])
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -64,13 +65,29 @@ _NO_IMAGES: Final[tuple[str, ...]] = ()
 def decode_pod(encoded: Encoded) -> Decoded[Pod]:
     """Return the pod; never raises."""
     try:
-        found = _POD.decode(encoded)
-        meta = found.metadata
-        gone = found.status is not None and found.status.phase in TERMINAL
-        value = None if gone else _pod(meta, found.spec, found.status or wire.PodStatus())
-        return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, value)
+        return _decoded(_POD.decode(encoded))
     except (msgspec.MsgspecError, ValueError) as error:
         return _malformed_pod(encoded, str(error))
+
+
+def decode_pod_event(line: bytes) -> tuple[str, Decoded[Pod]] | None:
+    """
+    Return what happened to which pod, without a second look at any byte.
+
+    None if the line is about no pod, or one that is to be set aside: that is found out step by step.
+    """
+    try:
+        event = _EVENT.decode(line)
+        return event.type, _decoded(event.object)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+def _decoded(found: wire.Pod) -> Decoded[Pod]:
+    meta = found.metadata
+    gone = found.status is not None and found.status.phase in TERMINAL
+    value = None if gone else _pod(meta, found.spec, found.status or wire.PodStatus())
+    return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, value)
 
 
 def _malformed_pod(encoded: Encoded, reason: str) -> Decoded[Pod]:

@@ -1,6 +1,7 @@
 """The fields of pods that we need, as they are spelled on the wire. Holds no logic: `pod_codec` gives them meaning."""
 
 import datetime as dt
+from typing import Literal
 
 import msgspec
 
@@ -203,6 +204,13 @@ class Pod(Wire):
     metadata: ObjectMeta
     spec: PodSpec
     status: PodStatus | None = None
+
+
+class Event(Wire):
+    """One line of a watch of pods, if it is about a pod."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: Pod
 
 
 class PlacedPod(Wire):
