@@ -244,7 +244,7 @@ def _told_differently(before: Tenant, after: Tenant) -> bool:
 
 def _frees_something(before: Tenant, after: Tenant) -> bool:
     """Tell whether others may fit now: the pod was scaled down, or its silicon is known at last."""
-    requests = after.pod.requests
-    return (before.cores is None and after.cores is not None) or any(
-        requests.get(name, 0) < amount for name, amount in before.pod.requests.items()
-    )
+    if before.cores is None and after.cores is not None:
+        return True
+    then, now = before.pod.requests, after.pod.requests
+    return now is not then and any(now.get(name, 0) < amount for name, amount in then.items())

@@ -120,7 +120,9 @@ class Preemptor:
     def recheck(self, node_name: str) -> None:
         """Take back what can no longer be kept of the promises on a node, since another pod has come to it."""
         state = self.cluster.node(node_name)
-        lost = [each.pod for each in state.nominated if not can_be_kept(state, each)] if state is not None else ()
+        if state is None or not state.nominated:
+            return
+        lost = [each.pod for each in state.nominated if not can_be_kept(state, each)]
         for pod in lost:
             self.void(pod)
         if lost:

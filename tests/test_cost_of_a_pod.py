@@ -30,7 +30,7 @@ from tests.kube.scripted import answer, scripted
 
 NODES: Final = 4
 PODS: Final = 40
-CALLS_PER_SIGHT: Final = 110  # of Python functions, from the line of a watch to the cluster and the queue
+CALLS_PER_SIGHT: Final = 80  # of Python functions, from the line of a watch to the cluster and the queue
 CALLS_PER_WRITE: Final = 40  # up to the last byte sent
 
 

@@ -7,6 +7,7 @@ be honoured stands in `refusal`.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -20,6 +21,11 @@ from neuron_scheduler.model.selectors import (
     Toleration,
 )
 from neuron_scheduler.model.volumes import InlineVolume
+
+if TYPE_CHECKING:
+    from attrs import frozen
+else:
+    from attrs import define as frozen  # to refuse assignments at run time too takes half of the time to make a pod
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -91,7 +97,7 @@ class Owner:
     name: str
 
 
-@attrs.frozen
+@frozen
 class Pod:
     """
     One pod.
