@@ -97,12 +97,12 @@ class App:
         await parts.nodes.synced.wait()
         for other in parts.others:
             await other.synced.wait()
-        _ = parts.cluster.live  # numbers the nodes, which were listed by name: that takes longer with pods on them
+        _ = parts.cluster.view.live  # numbers the nodes, which were listed by name: that takes longer with pods on them
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
         gc.freeze()
         gc.set_threshold(*_IN_LARGE_LOTS)
-        log.info("Caches are synced", nodes=parts.cluster.node_count, pods=parts.cluster.pod_count)
+        log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
         await parts.scheduler.rehearse()
         if parts.leader is not None:
@@ -179,7 +179,7 @@ class App:
             pending_pods={place: queue.count(place) for place in waiting},
             unschedulable_pods=queue.refused_by_plugin(),
             cache_size={
-                "nodes": cluster.node_count,
+                "nodes": cluster.view.node_count,
                 "pods": cluster.pod_count,
                 "assumed_pods": cluster.assumed_count,
             },

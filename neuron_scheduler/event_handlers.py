@@ -107,7 +107,7 @@ class PodHandler:
 
     def tell_contested(self) -> None:
         """Tell of all pods that claim the same cores: once, by a replica that was not the one to speak before."""
-        for state in self.cluster.rows():
+        for state in self.cluster.view.rows():
             if state.silicon.contested:
                 for uid, tenant in state.tenants.items():
                     for rival in state.conflicts(uid):

@@ -36,21 +36,21 @@ def _contested_cores(state: NodeState) -> int:
 
 def unknown_holders(cluster: Cluster) -> int:
     """Return how many bound pods hold silicon that cannot be told."""
-    return cluster.column(_unknown_holders).total(cluster.live)
+    return cluster.view.column(_unknown_holders).total(cluster.view.live)
 
 
 def contested_cores(cluster: Cluster) -> int:
     """Return how many cores more than one pod claims."""
-    return cluster.column(_contested_cores).total(cluster.live)
+    return cluster.view.column(_contested_cores).total(cluster.view.live)
 
 
 def free_devices(cluster: Cluster) -> dict[str, int]:
     """Return the wholly free devices by instance type."""
-    types, free = cluster.node_postings(_instance_type), cluster.column(_free_devices)
+    types, free = cluster.view.node_postings(_instance_type), cluster.view.column(_free_devices)
     return {cast(str, name): free.total(types.get(name)) for name in types.values}
 
 
 def largest_free_blocks(cluster: Cluster) -> dict[str, int]:
     """Return the largest count of devices that one container could get now, by instance type."""
-    types, blocks = cluster.node_postings(_instance_type), cluster.column(_largest_block)
+    types, blocks = cluster.view.node_postings(_instance_type), cluster.view.column(_largest_block)
     return {cast(str, name): blocks.value(lowest_slot(blocks.highest(types.get(name)))) for name in types.values}

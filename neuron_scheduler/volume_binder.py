@@ -214,8 +214,8 @@ class VolumeBinder:
         return set()
 
     def _fits(self, plan: VolumePlan, volume: PersistentVolume) -> bool:
-        slot = self.cluster.slot(plan.node_name)
-        return slot is not None and bool(mountable(self.cluster, volume, 1 << slot))
+        slot = self.cluster.view.slot(plan.node_name)
+        return slot is not None and bool(mountable(self.cluster.view, volume, 1 << slot))
 
 
 def _unfit(volume: PersistentVolume, plan: VolumePlan) -> _Problem:

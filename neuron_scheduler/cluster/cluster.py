@@ -1,5 +1,5 @@
 """
-The cluster in memory: whose pods are on which node, what is promised to whom, and every question about all of it.
+The cluster in memory: whose pods are on which node, and what is promised to whom.
 
 A pod's life here:
 
@@ -8,18 +8,15 @@ A pod's life here:
                              +--forget--> (pending)   (bound by others)--put_pod
 
 There is no lock: nothing here awaits, so no event comes between a decision and its assumption. Refuses to know
-where rows and pods come from, and to forget an assumption by itself.
+where rows and pods come from, and to forget an assumption by itself. What is asked of all nodes at once is for `view`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Self
 
 import attrs
 
-from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.indexes import Indexes
-from neuron_scheduler.cluster.lens import Lens, through
 from neuron_scheduler.cluster.namespaces import NamespaceTable
 from neuron_scheduler.cluster.node_state import (
     NodeState,
@@ -30,63 +27,45 @@ from neuron_scheduler.cluster.node_state import (
     with_tenant_again,
     without_tenant,
 )
-from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
-from neuron_scheduler.cluster.pods import Matching
-from neuron_scheduler.cluster.postings import Postings, Values
 from neuron_scheduler.cluster.rereading import claims_on, holding, holding_anew, on_new_node
 from neuron_scheduler.cluster.table import NodeTable
-from neuron_scheduler.cluster.terms import Bearing
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.cluster.volumes import Touched, Volumes
 from neuron_scheduler.cluster.workloads import Workloads
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import PodAffinityTerm
 from neuron_scheduler.model.volumes import Storage
 
 CHANGED = "its allocation changed after it was bound; the first is kept"
 
 
-_Lacking = dict[Callable[[Any], Any], tuple[bool, type[Postings | Column]]]
-"""Definitions of indexes that are not there, with whether they are of nodes alone."""
-
-
 @attrs.define(eq=False)
 class Cluster:
     """
-    Nodes, pods, indexes. Slots and node sets are valid until the next `await` (`table` says why).
+    Nodes, pods, indexes.
 
     Attributes:
         workloads: the Services and controllers that pods belong to.
         namespaces: the labels of namespaces.
         volumes: the storage objects.
+        view: the same, to be read.
     """
 
     workloads: Workloads = attrs.field(factory=Workloads)
     namespaces: NamespaceTable = attrs.field(factory=NamespaceTable)
     volumes: Volumes = attrs.field(factory=Volumes)
     _table: NodeTable = attrs.field(factory=NodeTable)
+    view: View = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda self: View(self.workloads, self.namespaces, self.volumes, self._table), takes_self=True
+        ),
+    )
     _where: dict[str, str] = attrs.field(factory=dict)
     _assumed: set[str] = attrs.field(factory=set)
     _nominated: dict[str, str] = attrs.field(factory=dict)
-    _lens: Lens | None = None
-    _lacking: _Lacking | None = None
 
     # What there is
-
-    @property
-    def live(self) -> NodeSet:
-        """All nodes that exist."""
-        return self._table.current.live
-
-    @property
-    def epoch(self) -> int:
-        """Changes whenever all slots are given anew, and all indexes are gone."""
-        return self._table.current.epoch
-
-    @property
-    def node_count(self) -> int:
-        """How many nodes exist."""
-        return len(self._table.slot_of)
 
     @property
     def pod_count(self) -> int:
@@ -98,32 +77,10 @@ class Cluster:
         """How many pods are assumed and not yet confirmed by the watch."""
         return len(self._assumed)
 
-    def row(self, slot: int) -> NodeState:
-        """Return the row in a live slot."""
-        state = self._table.row(slot)
-        return state if self._lens is None else self._lens(state)
-
     def node(self, name: str) -> NodeState | None:
         """Return the row of a node, None if it does not exist."""
         slot = self._table.slot_of.get(name)
         return None if slot is None else self._table.row(slot)
-
-    def rows(self) -> Iterator[NodeState]:
-        """Yield every node's row by age. For tests, start-up and explanations: no decision calls it."""
-        table = self._table.current
-        return map(table.row, table.by_age(slot for slot, state in enumerate(table.slots) if state is not None))
-
-    def slot(self, name: str) -> int | None:
-        """Return the slot of a node; valid until the next `await`."""
-        return self._table.current.slot_of.get(name)
-
-    def oldest(self, nodes: NodeSet) -> int:
-        """Return the slot of the oldest of the nodes, of which there must be one: every replica breaks ties by it."""
-        return self._table.oldest(nodes)
-
-    def oldest_first(self, nodes: NodeSet) -> Iterable[int]:
-        """Return the slots of the nodes by age."""
-        return self._table.by_age(slots_of(nodes))
 
     def tenant(self, uid: str) -> Tenant | None:
         """Return a bound or assumed pod with what it holds."""
@@ -257,79 +214,6 @@ class Cluster:
 
     # What is asked
 
-    def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
-        """Return the postings of something that only the node's own object decides: pods come and go beside it."""
-        table = self._table.current if self._table.stale else self._table
-        if self._lacking is not None and self._lacks(table.of_nodes, values_of, Postings):
-            return Postings()
-        return table.of_nodes.postings(values_of, table.nodes)
-
-    def node_column(self, number_of: Callable[[Node], int]) -> Column:
-        """Return the column of a number that only the node's own object decides."""
-        table = self._table.current if self._table.stale else self._table
-        if self._lacking is not None and self._lacks(table.of_nodes, number_of, Column):
-            return Column()
-        return table.of_nodes.column(number_of, table.nodes)
-
-    def postings(self, values_of: Callable[[NodeState], Values]) -> Postings:
-        """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
-        table = self._table.current if self._table.stale else self._table
-        definition = values_of if self._lens is None else through(self._lens, values_of)
-        if self._lacking is not None and self._lacks(table.of_rows, definition, Postings):
-            return Postings()
-        return table.of_rows.postings(definition, table.slots)
-
-    def column(self, number_of: Callable[[NodeState], int]) -> Column:
-        """Return the up-to-date column defined by `number_of`; equal definitions share one index."""
-        table = self._table.current if self._table.stale else self._table
-        definition = number_of if self._lens is None else through(self._lens, number_of)
-        if self._lacking is not None and self._lacks(table.of_rows, definition, Column):
-            return Column()
-        return table.of_rows.column(definition, table.slots)
-
-    def prepared(self, ask: Callable[[Self], object]) -> Iterator[None]:
-        """
-        Build the indexes that a question needs, a few rows at a time; yields whenever others may run.
-
-        For questions that have not been asked for long: an index costs some milliseconds for a thousand rows. `ask` is
-        called once, of a cluster where indexes that are not there have nothing in them, and must not stop at what that
-        leads to.
-        """
-        lacking: _Lacking = {}
-        ask(attrs.evolve(self, lacking=lacking))
-        for definition, (of_nodes, kind) in lacking.items():
-            table = self._table.current
-            if of_nodes:
-                yield from table.of_nodes.prepare(definition, kind, table.nodes)
-            else:
-                yield from table.of_rows.prepare(definition, kind, table.slots)
-
-    def counts(self, definition: Matching) -> Column:
-        """Return how many pods match a selector on each node."""
-        table = self._table.current
-        return table.pods.counts(definition, len(table.slots))
-
-    def totals(self, definition: Matching, key: str) -> Column:
-        """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
-        table = self._table.current
-        return table.pods.totals(definition, table.domains(key), len(table.slots))
-
-    def borne(self, bearing: Bearing, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
-        """Yield each term that pods here bear and that means a pod, with how many bear it in each node's domain."""
-        table = self._table.current
-        for term, bearers in table.terms.meaning(bearing, pod, self.namespaces.labels(pod.namespace)):
-            yield term, bearers.totals(table.domains(term.topology_key), len(table.slots))
-
-    def bears(self, *bearings: Bearing) -> bool:
-        """Tell whether any pod here bears a term in one of these ways."""
-        terms = self._table.terms
-        return terms.borne_at_all and any(terms.bears(bearing) for bearing in bearings)
-
-    def images(self, name: str) -> Iterator[tuple[int, NodeSet]]:
-        """Yield the sizes that images of a name have, the largest first, with the nodes where it is that large."""
-        table = self._table.current
-        return table.images.named(name, table.slot_of)
-
     def fork(self) -> Self:
         """Return an independent copy."""
         return type(self)(
@@ -342,19 +226,11 @@ class Cluster:
             nominated=dict(self._nominated),
         )
 
-    def seen(self, lens: Lens) -> Self:
-        """
-        Return the same cluster with every row seen through a lens.
-
-        For questions to all nodes at once. Counts of pods (`counts`, `totals`) are those of the cluster as it is.
-        """
-        return attrs.evolve(self, lens=lens)
-
     @contextmanager
     def unpromised(self, uid: str) -> Iterator[None]:
         """Let what a pod was promised count as free inside the `with` block: it is what the pod itself may take."""
         name = self._nominated.get(uid)
-        slot = None if name is None else self.slot(name)
+        slot = None if name is None else self.view.slot(name)
         if slot is None:
             yield
             return
@@ -370,13 +246,6 @@ class Cluster:
             yield
         finally:
             self._table.replace(slot, before)
-
-    def _lacks(self, indexes: Indexes[Any], definition: Callable[[Any], Any], kind: type[Postings | Column]) -> bool:
-        """Tell whether an index is not ready, and note it."""
-        if self._lacking is None or indexes.is_ready(definition):
-            return False
-        self._lacking[definition] = (indexes is self._table.of_nodes, kind)
-        return True
 
     def _settle(self, tenant: Tenant) -> None:
         """Put a pod on the node it names, off any other, in one change where it stays on the same node."""
@@ -399,7 +268,7 @@ class Cluster:
                 self._table.put(attrs.evolve(state, storage=self.volumes.storage_of(name)))
         if not (touched.claims and self._where):
             return
-        holders = self.postings(claims_on)
+        holders = self.view.postings(claims_on)
         for slot in {slot for key in touched.claims for slot in holders.slots(key)}:
             self._table.replace(slot, holding_anew(self._table.row(slot), self.volumes))
 

@@ -16,6 +16,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet, less, slots_of
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.topology import Placement, place
@@ -88,39 +89,40 @@ def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | Fit
     """
     plan = profile.plan(pod)
     for pre_filter in plan.pre_filters:
-        pod_refusal = pre_filter.refuse(cluster, pod)
+        pod_refusal = pre_filter.refuse(cluster.view, pod)
         if pod_refusal is not None:
             return _refused_pod(cluster, pod_refusal)
     nomination = cluster.nomination(pod.uid)
-    slot = cluster.slot(nomination[0]) if nomination is not None else None
+    slot = cluster.view.slot(nomination[0]) if nomination is not None else None
     if slot is None:
-        return _choose(cluster, pod, profile, plan, cluster.live)
+        return _choose(cluster, pod, profile, plan, cluster.view.live)
     with cluster.unpromised(pod.uid):
         decision = _choose(cluster, pod, profile, plan, 1 << slot)
-        return decision if isinstance(decision, Decision) else _choose(cluster, pod, profile, plan, cluster.live)
+        return decision if isinstance(decision, Decision) else _choose(cluster, pod, profile, plan, cluster.view.live)
 
 
 def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: NodeSet) -> Decision | FitError:
     """Return the best of the nodes, with the pods that were promised space there kept in mind."""
     candidates = fitting(cluster, pod, plan, among)
-    view = cluster.seen(Promised(pod.priority)) if promised(cluster, pod.priority) else cluster
+    has_promises = promised(cluster, pod.priority) != 0
+    view = cluster.view.seen(Promised(pod.priority)) if has_promises else cluster.view
     too_late: list[Refusal] = []
     while candidates:
-        slot = cluster.oldest(_best(view, pod, plan.preferences, candidates))
-        late = refusals_of(cluster, slot, pod, profile) if view is not cluster else ()
+        slot = cluster.view.oldest(_best(view, pod, plan.preferences, candidates))
+        late = refusals_of(cluster, slot, pod, profile) if has_promises else ()
         if not late:
             state = view.row(slot)
             placement = None
             if pod.neuron is not None and state.machine is not None:
                 placement = place(state.machine, state.free_cores, pod.neuron)
-            evaluated = cluster.node_count if among == cluster.live else among.bit_count()
+            evaluated = cluster.view.node_count if among == cluster.view.live else among.bit_count()
             return Decision(state.node.name, placement, evaluated=evaluated, feasible=candidates.bit_count())
         too_late += late
         candidates = less(candidates, 1 << slot)
     return _no_fit(cluster, pod, profile, accepted(cluster, pod, profile, among)[1] + too_late)
 
 
-def _best(view: Cluster, pod: Pod, preferences: Iterable[Prefer], candidates: NodeSet) -> NodeSet:
+def _best(view: View, pod: Pod, preferences: Iterable[Prefer], candidates: NodeSet) -> NodeSet:
     """Return the candidates that no other is preferred to."""
     best = candidates
     for prefer in preferences:
@@ -137,17 +139,17 @@ def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[tuple[str, ..
 
     The one place that goes through nodes, for log lines that name them all; no decision calls it.
     """
-    candidates, refusals = accepted(cluster, pod, profile, cluster.live)
+    candidates, refusals = accepted(cluster, pod, profile, cluster.view.live)
     reasons: dict[str, str] = {}
     for refusal in refusals:
         for slot in slots_of(refusal.nodes):
-            reasons.setdefault(cluster.row(slot).node.name, refusal.reason)
-    return tuple(cluster.row(slot).node.name for slot in slots_of(candidates)), reasons
+            reasons.setdefault(cluster.view.row(slot).node.name, refusal.reason)
+    return tuple(cluster.view.row(slot).node.name for slot in slots_of(candidates)), reasons
 
 
 def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
     return FitError(
-        nodes=cluster.node_count,
+        nodes=cluster.view.node_count,
         plugins=frozenset((refusal.plugin,)),
         pod_reason=refusal.reason,
         hopeless=refusal.hopeless,
@@ -158,7 +160,7 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Ref
     counts = counted(refusals)
     alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
     return FitError(
-        nodes=cluster.node_count,
+        nodes=cluster.view.node_count,
         reasons=tuple(sorted(counts.items())),
         plugins=frozenset(refusal.plugin for refusal in refusals),
         hint=" ".join(filter(None, (shortage(cluster, pod, profile, refusals), alias))),

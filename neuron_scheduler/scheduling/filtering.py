@@ -14,6 +14,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.framework import Accept, Refusal
 from neuron_scheduler.scheduling.profile import Plan, Profile
@@ -43,19 +44,19 @@ def promised(cluster: Cluster, priority: int) -> NodeSet:
     """Return the nodes on which space is promised to a pod of this priority or a higher one."""
     if not cluster.has_nominations:
         return 0
-    promises = cluster.postings(_promises)
+    promises = cluster.view.postings(_promises)
     if not promises.keyed:
         return 0
     return promises.any_of(value for value in promises.values if isinstance(value, int) and value >= priority)
 
 
 def walk(
-    cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet, *, overlooking: Collection[str] = frozenset()
+    view: View, pod: Pod, profile: Profile, among: NodeSet, *, overlooking: Collection[str] = frozenset()
 ) -> Filtered:
     """Ask each filter about the nodes that all before it accepted; what the `overlooking` plugins say is not heard."""
     refusals: list[Refusal] = []
     for plugin in profile.plan(pod).filters:
-        for refusal in plugin.refuse(cluster, pod, among):
+        for refusal in plugin.refuse(view, pod, among):
             if refusal.nodes and refusal.plugin not in overlooking:
                 refusals.append(refusal)
                 among = less(among, refusal.nodes)
@@ -67,17 +68,17 @@ def walk(
 def fitting(cluster: Cluster, pod: Pod, plan: Plan, among: NodeSet) -> NodeSet:
     """Return the nodes that `accepted` returns, without the reasons of the others: that is known for much less."""
     accepts = plan.accepts
-    among = _passing(cluster, pod, accepts, among)
+    among = _passing(cluster.view, pod, accepts, among)
     doubtful = promised(cluster, pod.priority) & among
     if not doubtful:
         return among
-    still = _passing(cluster.seen(Promised(pod.priority)), pod, accepts, doubtful)
+    still = _passing(cluster.view.seen(Promised(pod.priority)), pod, accepts, doubtful)
     return less(among, doubtful) | still
 
 
-def _passing(cluster: Cluster, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
+def _passing(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
     for accept in accepts:
-        among = accept(cluster, pod, among)
+        among = accept(view, pod, among)
         if not among:
             break
     return among
@@ -91,9 +92,9 @@ def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Fi
     """
     doubtful = promised(cluster, pod.priority) & among
     if not doubtful:
-        return walk(cluster, pod, profile, among)
-    still, refusals = walk(cluster.seen(Promised(pod.priority)), pod, profile, doubtful)
-    candidates, more = walk(cluster, pod, profile, less(among, doubtful) | still)
+        return walk(cluster.view, pod, profile, among)
+    still, refusals = walk(cluster.view.seen(Promised(pod.priority)), pod, profile, doubtful)
+    candidates, more = walk(cluster.view, pod, profile, less(among, doubtful) | still)
     return candidates, refusals + more
 
 
@@ -103,14 +104,14 @@ def refusals_of(cluster: Cluster, slot: int, pod: Pod, profile: Profile) -> list
 
     Exact where `accepted` is not: the nominated count in what spreading and affinity look at, too.
     """
-    state = cluster.row(slot)
+    state = cluster.view.row(slot)
     claimed = state.claimed(pod.priority)
     if claimed is not state:
         with cluster.what_if(slot, claimed):
-            refusals = walk(cluster, pod, profile, 1 << slot)[1]
+            refusals = walk(cluster.view, pod, profile, 1 << slot)[1]
         if refusals:
             return refusals
-    return walk(cluster, pod, profile, 1 << slot)[1]
+    return walk(cluster.view, pod, profile, 1 << slot)[1]
 
 
 def counted(refusals: Sequence[Refusal]) -> Counter[str]:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet, less
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 
 
@@ -45,9 +45,9 @@ class PodRefusal:
     hopeless: bool = False
 
 
-Refuse = Callable[[Cluster, Pod, NodeSet], Sequence[Refusal]]
-Accept = Callable[[Cluster, Pod, NodeSet], NodeSet]
-Prefer = Callable[[Cluster, Pod, NodeSet], NodeSet]
+Refuse = Callable[[View, Pod, NodeSet], Sequence[Refusal]]
+Accept = Callable[[View, Pod, NodeSet], NodeSet]
+Prefer = Callable[[View, Pod, NodeSet], NodeSet]
 
 NONE_REFUSED: Sequence[Refusal] = ()
 
@@ -69,17 +69,17 @@ class Filter:
     heeds: tuple[str, ...] = ()
     narrows: bool = False
 
-    def __call__(self, cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Return which of the nodes are refused, and why."""
-        return self.refuse(cluster, pod, among)
+        return self.refuse(view, pod, among)
 
     @property
     def accepting(self) -> Accept:
         """Which of some nodes are accepted."""
         return self.accept or self._rest
 
-    def _rest(self, cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
-        for refusal in self.refuse(cluster, pod, among):
+    def _rest(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
+        for refusal in self.refuse(view, pod, among):
             among = less(among, refusal.nodes)
         return among
 
@@ -88,7 +88,7 @@ class Filter:
 class PreFilter:
     """A plugin's say on whether a pod can get any node at all; `heeds` as in `Filter`."""
 
-    refuse: Callable[[Cluster, Pod], PodRefusal | None]
+    refuse: Callable[[View, Pod], PodRefusal | None]
     heeds: tuple[str, ...] = ()
 
 

@@ -20,6 +20,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, Nomination, evictable, without_tenants
 from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import place
@@ -94,11 +95,11 @@ def search(
     if reason:
         yield NoPreemption(f"preemption: {reason}")
         return
-    yield from cluster.prepared(lambda view: view.postings(_priorities))
+    yield from cluster.view.prepared(lambda view: view.postings(_priorities))
     comparison, incoming = _Comparison(helpful.bit_count()), Incoming(pod, profile, Allowance(budgets))
     bounds = _bounds(cluster, pod.priority) if helpful else ()
     for below in bounds:
-        yield from cluster.seen(Emptied(below)).prepared(lambda view: _rehearse(view, pod, profile))
+        yield from cluster.view.seen(Emptied(below)).prepared(lambda view: _rehearse(view, pod, profile))
         names = _with_room(cluster, pod, profile, below, comparison)
         yield None
         for name in names:
@@ -112,12 +113,12 @@ def search(
 
 def confirmed(cluster: Cluster, pod: Pod, profile: Profile, found: Preemption) -> Nomination | None:
     """Return what to promise the pod if all is still as it was found; None means that nobody must be asked to leave."""
-    slot = cluster.slot(found.node_name)
+    slot = cluster.view.slot(found.node_name)
     if slot is None:
         return None
     victims = frozenset(victim.uid for victim in found.victims.pods)
     with cluster.unpromised(pod.uid):
-        state = cluster.row(slot)
+        state = cluster.view.row(slot)
         if not victims <= evictable(state, pod.priority) or not refusals_of(cluster, slot, pod, profile):
             return None
         return _room_made(cluster, slot, pod, profile, victims)
@@ -130,11 +131,11 @@ def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
     Which cores it was is written nowhere, so they are chosen again: out of what is free once those are gone that were
     asked to leave.
     """
-    slot = cluster.slot(pod.nominated_node_name)
+    slot = cluster.view.slot(pod.nominated_node_name)
     if slot is None:
         return None
-    tenants = cluster.row(slot).tenants
-    leaving = {uid for uid in evictable(cluster.row(slot), pod.priority) if _is_leaving(tenants[uid].pod)}
+    tenants = cluster.view.row(slot).tenants
+    leaving = {uid for uid in evictable(cluster.view.row(slot), pod.priority) if _is_leaving(tenants[uid].pod)}
     return _room_made(cluster, slot, pod, profile, frozenset(leaving))
 
 
@@ -198,10 +199,10 @@ def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination]
     """Return why the pod may not ask anybody to leave now; empty if it may."""
     if pod.never_preempts:
         return NEVER
-    slot = cluster.slot(nomination[0]) if nomination is not None else None
+    slot = cluster.view.slot(nomination[0]) if nomination is not None else None
     if nomination is None or slot is None or not helpful >> slot & 1:
         return ""  # also where the promised node has become one that no departure would open
-    state = cluster.row(slot)
+    state = cluster.view.row(slot)
     waiting = any(
         uid in nomination[1].victims or _is_leaving(state.tenants[uid].pod) for uid in evictable(state, pod.priority)
     )
@@ -214,7 +215,7 @@ def _is_leaving(victim: Pod) -> bool:
 
 def _resolvable(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
     """Return the nodes where fewer pods could make room: none of the reasons is `UnschedulableAndUnresolvable`."""
-    nodes = cluster.live
+    nodes = cluster.view.live
     for refusal in accepted(cluster, pod, profile, nodes)[1]:
         if refusal.unresolvable:
             nodes &= ~refusal.nodes
@@ -226,7 +227,7 @@ def _priorities(state: NodeState) -> Values:
 
 
 def _lower(cluster: Cluster, priority: int) -> list[int]:
-    values = cluster.postings(_priorities).values
+    values = cluster.view.postings(_priorities).values
     return sorted(value for value in values if isinstance(value, int) and value < priority)
 
 
@@ -237,7 +238,7 @@ def _bounds(cluster: Cluster, priority: int) -> list[int]:
     return bounds[::-1][::step][::-1]
 
 
-def _rehearse(view: Cluster, pod: Pod, profile: Profile) -> None:
+def _rehearse(view: View, pod: Pod, profile: Profile) -> None:
     """Ask every filter, whatever the others say."""
     for filter_nodes in profile.filters:
         filter_nodes(view, pod, view.live)
@@ -247,17 +248,17 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
     """Return the nodes that would do if all pods below a priority left, and note why the others would not."""
     with cluster.unpromised(pod.uid):
         helpful = _resolvable(cluster, pod, profile)
-        among = helpful & cluster.postings(_priorities).any_of(_lower(cluster, pod.priority))
-        nodes, refusals = walk(cluster.seen(Emptied(below)), pod, profile, among, overlooking=_ABOUT_OTHER_NODES)
+        among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
+        nodes, refusals = walk(cluster.view.seen(Emptied(below)), pod, profile, among, overlooking=_ABOUT_OTHER_NODES)
         comparison.reasons = counted(refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
-        return [cluster.row(slot).node.name for slot in cluster.oldest_first(nodes)]
+        return [cluster.view.row(slot).node.name for slot in cluster.view.oldest_first(nodes)]
 
 
 def _victims_on(
     cluster: Cluster, name: str, incoming: Incoming, *, below: int, limit: Cost | None
 ) -> Victims | list[Refusal] | None:
-    slot = cluster.slot(name)
+    slot = cluster.view.slot(name)
     if slot is None:
         return []
     with cluster.unpromised(incoming.pod.uid):
@@ -266,7 +267,7 @@ def _victims_on(
 
 def _room_made(cluster: Cluster, slot: int, pod: Pod, profile: Profile, victims: frozenset[str]) -> Nomination | None:
     """Return the promise of the room that these leave; None if it does not do."""
-    state = without_tenants(cluster.row(slot), victims)
+    state = without_tenants(cluster.view.row(slot), victims)
     with cluster.what_if(slot, state):
         if refusals_of(cluster, slot, pod, profile):
             return None

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
 from neuron_scheduler.scheduling.profile import Profile
@@ -28,16 +29,16 @@ class Rehearsal:
 
     def of(self, cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
         """Build what is lacking for a pod; yields whenever others may run, and not at all if nothing is lacking."""
-        if cluster.epoch != self._epoch or len(self._sorts) >= _MOST_SORTS:
-            self._epoch = cluster.epoch
+        if cluster.view.epoch != self._epoch or len(self._sorts) >= _MOST_SORTS:
+            self._epoch = cluster.view.epoch
             self._sorts.clear()
         sort = _sort(pod, profile)
         if sort not in self._sorts:
             self._sorts.add(sort)
-            yield from cluster.prepared(lambda view: rehearse(view, pod, profile))
+            yield from cluster.view.prepared(lambda view: rehearse(view, pod, profile))
 
 
-def rehearse(view: Cluster, pod: Pod, profile: Profile) -> None:
+def rehearse(view: View, pod: Pod, profile: Profile) -> None:
     """Ask all that a decision or a diagnosis would ask, whatever the answers are."""
     plan = profile.plan(pod)
     for plugin in plan.filters:

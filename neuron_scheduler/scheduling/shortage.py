@@ -16,6 +16,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet, less
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
@@ -47,7 +48,7 @@ def _cores_in_pieces(state: NodeState) -> int:
 _LARGEST_BLOCK = {unit: LargestBlock(unit) for unit in Unit}
 
 
-def rehearse_shortage(view: Cluster, request: NeuronRequest) -> None:
+def rehearse_shortage(view: View, request: NeuronRequest) -> None:
     """Ask for every index that the sentence may need."""
     neuron_topology.machines(view)
     neuron_topology.not_certain(view)
@@ -61,8 +62,8 @@ def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Re
     request = pod.neuron
     if request is None:
         return ""
-    machines = neuron_topology.machines(cluster)
-    among = less(machines.keyed & cluster.live, neuron_topology.not_certain(cluster))
+    machines = neuron_topology.machines(cluster.view)
+    among = less(machines.keyed & cluster.view.live, neuron_topology.not_certain(cluster.view))
     for refusal in refusals:
         if refusal.plugin != neuron_topology.NAME and refusal.reason != insufficient(request.resource):
             among = less(among, refusal.nodes)
@@ -76,7 +77,7 @@ def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Re
         nodes = less(nodes, illegal)
     if not nodes:
         return _invalid_count(unserved, request)
-    offered = cluster.node_column(allocatable_of(request.resource))
+    offered = cluster.view.node_column(allocatable_of(request.resource))
     large = offered.at_least(request.total, nodes)
     if not large:
         return f"Capacity: {_needs(request)}, the largest node has {offered.maximum(nodes)}."
@@ -91,28 +92,28 @@ def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: Node
     return fitting(cluster, without, profile.plan(without), among)
 
 
-def _as_promised(cluster: Cluster, pod: Pod) -> Cluster:
-    return cluster.seen(Promised(pod.priority)) if promised(cluster, pod.priority) else cluster
+def _as_promised(cluster: Cluster, pod: Pod) -> View:
+    return cluster.view.seen(Promised(pod.priority)) if promised(cluster, pod.priority) else cluster.view
 
 
-def _too_little_or_in_pieces(cluster: Cluster, request: NeuronRequest, nodes: NodeSet) -> str:
-    free = neuron_topology.free_units(cluster, request.unit)
-    total, block = free.total(nodes), cluster.column(_LARGEST_BLOCK[request.unit]).maximum(nodes)
+def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet) -> str:
+    free = neuron_topology.free_units(view, request.unit)
+    total, block = free.total(nodes), view.column(_LARGEST_BLOCK[request.unit]).maximum(nodes)
     if block >= request.total and len(request.counts) == 1:
         return ""  # then something else stands in the way, and the sentence would be false
     holding = (free.at_least(1, nodes) or nodes).bit_count()
     return (
         f"{'Capacity' if total < request.total else 'Fragmentation'}:"
         f" {_amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
-        f" largest free block {block}, {_needs(request, unit=False)}{_beside(cluster, request, nodes, total)}."
+        f" largest free block {block}, {_needs(request, unit=False)}{_beside(view, request, nodes, total)}."
     )
 
 
-def _beside(cluster: Cluster, request: NeuronRequest, nodes: NodeSet, total: int) -> str:
+def _beside(view: View, request: NeuronRequest, nodes: NodeSet, total: int) -> str:
     """Say what is free and of no use to a pod that asks for devices: whoever looks at the nodes would wonder."""
     if request.unit is not Unit.DEVICE or total >= request.total:
         return ""
-    cores = cluster.column(_cores_in_pieces).total(nodes)
+    cores = view.column(_cores_in_pieces).total(nodes)
     return f"; {_amount(cores, Unit.CORE)} more on devices that others use in part" if cores else ""
 
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import attrs
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.free_volumes import Entry, Rack
 from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Postings, Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
@@ -36,32 +36,32 @@ def _migrated(state: NodeState) -> Values:
     return tuple(state.storage.migrated)
 
 
-def mountable(cluster: Cluster, volume: PersistentVolume, among: NodeSet) -> NodeSet:
+def mountable(view: View, volume: PersistentVolume, among: NodeSet) -> NodeSet:
     """Return the nodes that match the volume's node affinity, told in its driver's labels where it is migrated."""
     if not volume.plugin or volume.csi_terms == volume.required_terms:
-        return _matching(cluster, volume.required_terms, among)
-    migrated = cluster.postings(_migrated).get(volume.plugin)
-    return _matching(cluster, volume.csi_terms, among & migrated) | _matching(
-        cluster, volume.required_terms, among & ~migrated
+        return _matching(view, volume.required_terms, among)
+    migrated = view.postings(_migrated).get(volume.plugin)
+    return _matching(view, volume.csi_terms, among & migrated) | _matching(
+        view, volume.required_terms, among & ~migrated
     )
 
 
-def _matching(cluster: Cluster, terms: Sequence[NodeSelectorTerm] | None, among: NodeSet) -> NodeSet:
-    return among if terms is None else any_term(cluster, terms, among)
+def _matching(view: View, terms: Sequence[NodeSelectorTerm] | None, among: NodeSet) -> NodeSet:
+    return among if terms is None else any_term(view, terms, among)
 
 
-def with_labels(cluster: Cluster, selector: LabelSelector, among: NodeSet) -> NodeSet:
+def with_labels(view: View, selector: LabelSelector, among: NodeSet) -> NodeSet:
     """Return the nodes whose labels satisfy a selector; an empty one is satisfied by all."""
     if not selector.requirements:
         return among
-    return any_term(cluster, (NodeSelectorTerm(selector.requirements),), among)
+    return any_term(view, (NodeSelectorTerm(selector.requirements),), among)
 
 
-def labelled(cluster: Cluster, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
+def labelled(view: View, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
     """Return the nodes with one of the values of one of the labels: many affinities to one label each, at once."""
     nodes = 0
     for key, values in wanted.items():
-        nodes |= cluster.node_postings(label(key)).any_of(values)
+        nodes |= view.node_postings(label(key)).any_of(values)
     return nodes
 
 
@@ -74,7 +74,7 @@ class _Reach:
         only: the labels of the node where there is but one.
     """
 
-    cluster: Cluster
+    view: View
     among: NodeSet
     only: Mapping[str, str] | None = None
     _known: dict[Rack, NodeSet] = attrs.field(factory=dict, init=False)
@@ -89,58 +89,58 @@ class _Reach:
     def _matching(self, rack: Rack) -> NodeSet:
         wanted = rack.label
         if wanted is None:
-            return _matching(self.cluster, rack.terms, self.among)
+            return _matching(self.view, rack.terms, self.among)
         if self.only is not None:
             return self.among if wanted.matches(self.only) else 0
         told = self._postings.get(wanted.key)
         if told is None:
-            told = self._postings[wanted.key] = self.cluster.node_postings(label(wanted.key))
+            told = self._postings[wanted.key] = self.view.node_postings(label(wanted.key))
         return self.among & told.any_of(wanted.values)
 
 
 def served(
-    cluster: Cluster, claims: Sequence[PersistentVolumeClaim], among: NodeSet
+    view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet
 ) -> Sequence[tuple[PersistentVolumeClaim, NodeSet]]:
     """Return the claims by size, each with the nodes on which it gets a volume that is there already."""
     by_size = sorted(claims, key=lambda claim: claim.request)
     if len({claim.class_name for claim in by_size}) == len(by_size):
-        return [(claim, _served_alone(cluster, claim, among)) for claim in by_size]
-    taken = _all_taken(by_size, _Reach(cluster, among))
+        return [(claim, _served_alone(view, claim, among)) for claim in by_size]
+    taken = _all_taken(by_size, _Reach(view, among))
     return [(claim, _anywhere(each)) for claim, each in zip(by_size, taken, strict=True)]
 
 
 def assigned(
-    cluster: Cluster, pod: Pod, node_name: str, claims: Sequence[PersistentVolumeClaim]
+    view: View, pod: Pod, node_name: str, claims: Sequence[PersistentVolumeClaim]
 ) -> Sequence[tuple[PersistentVolumeClaim, PersistentVolume | None]]:
     """Return the claims by size, each with the volume it gets on a node; None where one must be provisioned."""
-    slot = cluster.slot(node_name)
+    slot = view.slot(node_name)
     if slot is None:
         raise LookupError(f"{pod.key} was given the node {node_name!r}, which is not there")
     by_size = sorted((claim for claim in claims if claim.selected_node is None), key=lambda claim: claim.request)
-    taken = _all_taken(by_size, _Reach(cluster, 1 << slot, cluster.row(slot).node.labels))
+    taken = _all_taken(by_size, _Reach(view, 1 << slot, view.row(slot).node.labels))
     return [
         *((claim, None) for claim in claims if claim.selected_node is not None),
         *(
-            (claim, cluster.volumes.volume(each[0].name) if each else None)
+            (claim, view.volumes.volume(each[0].name) if each else None)
             for claim, each in zip(by_size, taken, strict=True)
         ),
     ]
 
 
-def _served_alone(cluster: Cluster, claim: PersistentVolumeClaim, among: NodeSet) -> NodeSet:
+def _served_alone(view: View, claim: PersistentVolumeClaim, among: NodeSet) -> NodeSet:
     """Return the nodes on which there is a volume for a claim that no other claim competes with."""
-    kept = _kept(cluster, claim)
+    kept = _kept(view, claim)
     if kept is not None:
-        return _matching(cluster, kept.required_terms, among)
+        return _matching(view, kept.required_terms, among)
     nodes, labels = 0, dict[str, list[str]]()
-    for rack in cluster.volumes.free.racks(claim):
-        if not _best(cluster, claim, rack, 1):
+    for rack in view.volumes.free.racks(claim):
+        if not _best(view, claim, rack, 1):
             continue
         if rack.label is not None:
             labels.setdefault(rack.label.key, []).extend(rack.label.values)
         else:
-            nodes |= _matching(cluster, rack.terms, among)
-    return among & (nodes | labelled(cluster, labels))
+            nodes |= _matching(view, rack.terms, among)
+    return among & (nodes | labelled(view, labels))
 
 
 def _all_taken(by_size: Sequence[PersistentVolumeClaim], reach: _Reach) -> Sequence[Sequence[Offer]]:
@@ -149,33 +149,33 @@ def _all_taken(by_size: Sequence[PersistentVolumeClaim], reach: _Reach) -> Seque
 
 def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[Offer]:
     """Return the volumes that serve a claim, the best first; one that is kept for it is the only one."""
-    cluster = reach.cluster
-    kept = _kept(cluster, claim)
+    view = reach.view
+    kept = _kept(view, claim)
     if kept is not None:
-        return [Offer(kept.capacity, kept.name, _matching(cluster, kept.required_terms, reach.among))]
+        return [Offer(kept.capacity, kept.name, _matching(view, kept.required_terms, reach.among))]
     return sorted(
         Offer(*entry, nodes)
-        for rack in cluster.volumes.free.racks(claim)
+        for rack in view.volumes.free.racks(claim)
         if (nodes := reach(rack))
-        for entry in _best(cluster, claim, rack, most)
+        for entry in _best(view, claim, rack, most)
     )
 
 
-def _best(cluster: Cluster, claim: PersistentVolumeClaim, rack: Rack, most: int) -> Sequence[Entry]:
+def _best(view: View, claim: PersistentVolumeClaim, rack: Rack, most: int) -> Sequence[Entry]:
     """Return the first volumes of a rack that serve a claim; more than there are claims are never needed."""
     fitting = rack.fitting(claim)
     if claim.selector is None:
         return fitting[:most]
-    return list(islice((entry for entry in fitting if _wanted(cluster, claim.selector, entry)), most))
+    return list(islice((entry for entry in fitting if _wanted(view, claim.selector, entry)), most))
 
 
-def _kept(cluster: Cluster, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-    serving = (volume for volume in cluster.volumes.kept_for(claim.key) if volume.may_serve(claim))
+def _kept(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    serving = (volume for volume in view.volumes.kept_for(claim.key) if volume.may_serve(claim))
     return min(serving, key=lambda volume: volume.name, default=None)
 
 
-def _wanted(cluster: Cluster, selector: LabelSelector, entry: Entry) -> bool:
-    volume = cluster.volumes.volume(entry[1])
+def _wanted(view: View, selector: LabelSelector, entry: Entry) -> bool:
+    volume = view.volumes.volume(entry[1])
     return volume is not None and selector.matches(volume.labels)
 
 

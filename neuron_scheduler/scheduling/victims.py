@@ -94,7 +94,7 @@ def victims_on(
     None if they cost the limit or more. `below` is a priority below which there are enough of them, as far as the node
     alone tells: then others are asked only where that spares a budget.
     """
-    state = cluster.row(slot)
+    state = cluster.view.row(slot)
     found = _counted(state, incoming, below, limit)
     best = limit if found is None else found.cost
     if best is None or best[0]:
@@ -239,7 +239,7 @@ class _ByFilters:
 
     def takes_back(self, other: Pod) -> bool:
         before = self.state
-        self.state = with_tenant(before, self.cluster.row(self.slot).tenants[other.uid])
+        self.state = with_tenant(before, self.cluster.view.row(self.slot).tenants[other.uid])
         if not self.suffices():
             self.state = before
         return self.state is not before

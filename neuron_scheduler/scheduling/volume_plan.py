@@ -45,11 +45,11 @@ class VolumePlan:
 
 def volume_plan(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None:
     """Return what a pod's volumes need on a node that was chosen for it; None if all its claims are bound."""
-    _, waiting = claims_of(cluster, pod)
+    _, waiting = claims_of(cluster.view, pod)
     if not waiting:
         return None
     keep, provision = [], []
-    for claim, volume in assigned(cluster, pod, node_name, waiting):
+    for claim, volume in assigned(cluster.view, pod, node_name, waiting):
         if volume is None:
             provision.append(attrs.evolve(claim, selected_node=node_name))
         else:

@@ -3,20 +3,20 @@ What the pod's owner would like, as one weighted sum: preferred node affinity, s
 
 Upstream each of these plugins scores on its own, is normalised to 0..100, and counts twice
 (`pkg/scheduler/apis/config/v1/default_plugins.go`); the same here, with fractions instead of rounding. A *source* is a
-function of (cluster, pod, among) that yields (weight above 0, nodes); a node gets the sum of its weights. What counts
+function of (view, pod, among) that yields (weight above 0, nodes); a node gets the sum of its weights. What counts
 against nodes is yielded as a weight for the others of `among`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from math import prod
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, node_affinity, pod_topology_spread
 
-Source = Callable[[Cluster, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
+Source = Callable[[View, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
 
 OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.wishes,)
 """
@@ -26,16 +26,16 @@ In the others it is the sum over the highest.
 """
 
 
-def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with the highest sum of shares."""
-    sources = list(_speaking(cluster, pod.constraints))
+    sources = list(_speaking(view, pod.constraints))
     if not sources:
         return among
     if len(sources) == 1:
-        return _sum(sources[0], cluster, pod, among).highest(among)
+        return _sum(sources[0], view, pod, among).highest(among)
     sums: list[tuple[Column, int]] = []
     for source in sources:
-        column = _sum(source, cluster, pod, among)
+        column = _sum(source, view, pod, among)
         highest, lowest = column.maximum(among), column.minimum(among)
         if highest > lowest:
             sums.append((column, highest - lowest if source in OF_SPAN else highest))
@@ -46,18 +46,18 @@ def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     return shares.highest(among)
 
 
-def _speaking(cluster: Cluster, told: Constraints) -> Iterator[Source]:
+def _speaking(view: View, told: Constraints) -> Iterator[Source]:
     """Yield the sources that may have something to say."""
     if told.preferred_terms:
         yield node_affinity.wishes
     if told.spread and not all(constraint.hard for constraint in told.spread):
         yield pod_topology_spread.wishes
-    if told.preferred_affinity or told.preferred_anti_affinity or cluster.bears(*inter_pod_affinity.WISHED):
+    if told.preferred_affinity or told.preferred_anti_affinity or view.bears(*inter_pod_affinity.WISHED):
         yield inter_pod_affinity.wishes
 
 
-def _sum(source: Source, cluster: Cluster, pod: Pod, among: NodeSet) -> Column:
+def _sum(source: Source, view: View, pod: Pod, among: NodeSet) -> Column:
     column = Column()
-    for weight, nodes in source(cluster, pod, among):
+    for weight, nodes in source(view, pod, among):
         column.add(weight, nodes & among)
     return column

@@ -70,14 +70,15 @@ DEFINITIONS = (
 
 def check_indexes(cluster: Cluster, which: Sequence[int]) -> None:
     """Compare some of the plugins' indexes with their definitions, row by row."""
-    rows = {1 << slot: cluster.row(slot) for state in cluster.rows() for slot in [cluster.slot(state.node.name) or 0]}
-    assert cluster.live == sum(rows)
+    view = cluster.view
+    rows = {1 << (view.slot(state.node.name) or 0): state for state in view.rows()}
+    assert view.live == sum(rows)
     for i, (definition, kind) in enumerate(_definitions()):
         if i not in which:
             continue
         of_node = kind.startswith("node")
         values = {bit: definition(row.node if of_node else row) for bit, row in rows.items()}
-        index = getattr(cluster, kind)(definition)
+        index = getattr(view, kind)(definition)
         if kind.endswith("column"):
             assert {bit: index.value(bit.bit_length() - 1) for bit in rows} == values
             assert index.total((1 << 64) - 1) == sum(values.values())
@@ -96,9 +97,9 @@ def _check_counts(cluster: Cluster, rows: dict[int, NodeState], which: AbstractS
             continue
         on_node = {bit: sum(matching.matches(t.pod) for t in row.tenants.values()) for bit, row in rows.items()}
         if key is None:
-            column, want = cluster.counts(matching), on_node
+            column, want = cluster.view.counts(matching), on_node
         else:
-            column = cluster.totals(matching, key)
+            column = cluster.view.totals(matching, key)
             domain = {bit: row.node.labels.get(key) for bit, row in rows.items()}
             want = {
                 bit: sum(on_node[other] for other in rows if domain[other] == domain[bit]) if domain[bit] else 0
@@ -130,7 +131,7 @@ def check_equal_to_rebuilt(
                 rebuilt.put_pod(bound)
         if not nodes_first:
             _put_nodes(rebuilt, reversed(nodes.values()))
-        live, anew = list(cluster.rows()), list(rebuilt.rows())
+        live, anew = list(cluster.view.rows()), list(rebuilt.view.rows())
         assert [s.node for s in live] == sorted(nodes.values(), key=lambda n: (n.created, n.name, n.uid))
         assert live == anew
         assert [holdings(state) for state in live] == [holdings(state) for state in anew]

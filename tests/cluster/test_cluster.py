@@ -34,12 +34,12 @@ def trn1(name: str = "n", **keywords: object) -> Node:
 
 def order(cluster: Cluster) -> list[str]:
     """Return the nodes' names by age, and check that whoever asks for the oldest is told so."""
-    names = [state.node.name for state in cluster.rows()]
-    slots = [slot for slot in map(cluster.slot, names) if slot is not None]
-    assert list(cluster.oldest_first(cluster.live)) == slots
+    names = [state.node.name for state in cluster.view.rows()]
+    slots = [slot for slot in map(cluster.view.slot, names) if slot is not None]
+    assert list(cluster.view.oldest_first(cluster.view.live)) == slots
     for i in range(len(slots)):
-        assert cluster.oldest(sum(1 << slot for slot in slots[i:])) == slots[i]
-    assert cluster.live == sum(1 << slot for slot in slots)
+        assert cluster.view.oldest(sum(1 << slot for slot in slots[i:])) == slots[i]
+    assert cluster.view.live == sum(1 << slot for slot in slots)
     return names
 
 
@@ -63,9 +63,9 @@ def test_the_oldest_node_comes_first_however_they_arrive() -> None:
 def test_new_nodes_in_order_keep_the_numbering() -> None:
     """A younger node takes the next slot, and indexes stay."""
     cluster = cluster_of(node("a", created=1))
-    before = cluster.column(_cpu)
+    before = cluster.view.column(_cpu)
     cluster.put_node(node("b", created=2))
-    assert cluster.column(_cpu) is before
+    assert cluster.view.column(_cpu) is before
     assert order(cluster) == ["a", "b"]
 
 
@@ -73,17 +73,17 @@ def test_nodes_launched_together_keep_the_numbering_in_any_order(monkeypatch: py
     """They are created in the same second; only very many of them are worth a pause in which all are numbered anew."""
     monkeypatch.setattr(table, "_MOST_LATECOMERS", 2)
     cluster = cluster_of(node("old", created=1))
-    before = cluster.column(_cpu)
+    before = cluster.view.column(_cpu)
     for name in "dcb":
         cluster.put_node(node(name, created=2))
     assert order(cluster) == ["old", "b", "c", "d"]
     cluster.remove_node("b")
     cluster.put_node(node("a", created=2))
     assert order(cluster) == order(cluster.fork()) == ["old", "a", "c", "d"]
-    assert cluster.column(_cpu) is before
+    assert cluster.view.column(_cpu) is before
     cluster.put_node(node("b", created=2))
     assert order(cluster) == ["old", "a", "b", "c", "d"]
-    assert cluster.column(_cpu) is not before
+    assert cluster.view.column(_cpu) is not before
 
 
 def test_a_node_made_anew_is_the_youngest() -> None:
@@ -134,7 +134,7 @@ def test_a_pod_before_its_node() -> None:
     assert early.node("n") is None
     early.put_node(trn1())
     late = cluster_of(trn1(), pods=(holder,))
-    assert list(early.rows()) == list(late.rows())
+    assert list(early.view.rows()) == list(late.view.rows())
     tenant = early.tenant("uid-p")
     assert tenant is not None
     assert (tenant.cores, tenant.problem) == (0xFF00, "")
@@ -146,7 +146,7 @@ def test_pods_outlive_their_node() -> None:
         trn1(), pods=(pod("p", devices=4, ids=range(4), on="n"), pod("q", devices=1, ids=(15,), on="n"))
     )
     cluster.remove_node("n")
-    assert (cluster.node_count, cluster.pod_count, cluster.node("n")) == (0, 2, None)
+    assert (cluster.view.node_count, cluster.pod_count, cluster.node("n")) == (0, 2, None)
     assert cluster.remove_pod("uid-q") == "n"
     cluster.put_node(trn1(uid="second"))
     assert free(cluster) == ALL & ~0xFF
@@ -199,13 +199,13 @@ def test_a_pod_that_cannot_be_read_keeps_its_last_good_state() -> None:
 def test_a_malformed_node_frees_nothing() -> None:
     """Its pods' silicon is unknown while the machine is, and known again when the node can be read."""
     cluster = cluster_of(trn1(), pods=(pod("p", devices=4, ids=range(4), on="n"),))
-    before = list(cluster.rows())
+    before = list(cluster.view.rows())
     cluster.put_node(Node(uid="uid-n", name="n", refusal="cannot be read"))
     tenant = cluster.tenant("uid-p")
     assert tenant is not None
     assert (tenant.cores, free(cluster)) == (None, 0)
     cluster.put_node(trn1())
-    assert list(cluster.rows()) == before
+    assert list(cluster.view.rows()) == before
 
 
 def test_a_terminating_pod_holds_what_it_has() -> None:
@@ -259,13 +259,13 @@ def test_the_watch_is_right_about_an_assumed_pod(seen: Pod, where: str, cores: i
     tenant = cluster.put_pod(seen)
     assert (cluster.node_of("uid-p"), tenant.cores, cluster.assumed_count) == (where, cores, 0)
     rebuilt = cluster_of(trn1("n"), trn1("m"), pods=(seen,))
-    assert list(cluster.rows()) == list(rebuilt.rows())
+    assert list(cluster.view.rows()) == list(rebuilt.view.rows())
 
 
 def test_no_core_is_given_out_twice() -> None:
     """An assumption of a held core, of a pod that has a place, or on a node that is not there, is a mistake."""
     cluster = cluster_of(trn1(), pods=(pod("p", devices=1, ids=(0,), on="n"),))
-    before = list(cluster.rows())
+    before = list(cluster.view.rows())
     for placed, cores in (
         (pod("q", cores=1, ids=(1,), on="n"), 0b10),
         (pod("p", devices=1, ids=(5,), on="n"), 0b11 << 10),
@@ -274,7 +274,7 @@ def test_no_core_is_given_out_twice() -> None:
     ):
         with pytest.raises(ValueError, match=f"cannot assume {placed.key} on '{placed.node_name}'"):
             cluster.assume(placed, cores)
-    assert list(cluster.rows()) == before
+    assert list(cluster.view.rows()) == before
     assert (cluster.pod_count, cluster.assumed_count) == (1, 0)
 
 
@@ -286,14 +286,14 @@ def test_a_slot_that_is_empty_has_no_row() -> None:
     cluster = cluster_of(node("a"), node("b", created=1))
     cluster.remove_node("a")
     with pytest.raises(LookupError, match="slot 0 is empty"):
-        cluster.row(0)
+        cluster.view.row(0)
 
 
 def test_pods_that_come_and_go_cost_node_indexes_nothing() -> None:
     """What only the node's own object decides is not logged for pods."""
     cluster = cluster_of(trn1())
-    cluster.node_postings(_name)
-    cluster.column(_cpu)
+    cluster.view.node_postings(_name)
+    cluster.view.column(_cpu)
     cluster.put_pod(pod("p", cpu=1000, on="n"))
     assert (len(cluster._table.of_nodes._log), len(cluster._table.of_rows._log)) == (0, 1)
 
@@ -301,8 +301,8 @@ def test_pods_that_come_and_go_cost_node_indexes_nothing() -> None:
 def test_what_no_index_reads_is_not_logged() -> None:
     """A label of a pod, or a heartbeat of the node, leaves every index true."""
     cluster = cluster_of(trn1(), pods=(pod("p", cpu=1000, on="n"),))
-    cluster.node_postings(_name)
-    cluster.column(_cpu)
+    cluster.view.node_postings(_name)
+    cluster.view.column(_cpu)
     cluster.put_pod(pod("p", cpu=1000, labels={"a": "b"}, on="n"))
     cluster.put_node(trn1())
     assert (len(cluster._table.of_nodes._log), len(cluster._table.of_rows._log)) == (0, 0)
@@ -314,19 +314,19 @@ def test_what_no_index_reads_is_not_logged() -> None:
 def test_what_if_leaves_no_trace() -> None:
     """Inside the block the whole cluster has the other row; afterwards, also after an error, its own."""
     cluster = cluster_of(trn1(), pods=(pod("p", cpu=1000, devices=4, ids=range(4), on="n"),))
-    row = cluster.row(0)
-    assert cluster.column(_cpu).value(0) == 191_000
+    row = cluster.view.row(0)
+    assert cluster.view.column(_cpu).value(0) == 191_000
     with suppress(RuntimeError), cluster.what_if(0, without_tenant(row, "uid-p")):
-        assert cluster.column(_cpu).value(0) == 192_000
-        assert cluster.row(0).free_cores == ALL
+        assert cluster.view.column(_cpu).value(0) == 192_000
+        assert cluster.view.row(0).free_cores == ALL
         raise RuntimeError
-    assert cluster.row(0) is row
-    assert cluster.column(_cpu).value(0) == 191_000
+    assert cluster.view.row(0) is row
+    assert cluster.view.column(_cpu).value(0) == 191_000
 
 
 def test_what_if_without_any_index_yet() -> None:
     """An index that is first asked inside the block is true afterwards too."""
     cluster = cluster_of(node("n"))
-    with cluster.what_if(0, with_tenant(cluster.row(0), Tenant(pod("p", cpu=2000, on="n")))):
-        assert cluster.column(_cpu).value(0) == 190_000
-    assert cluster.column(_cpu).value(0) == 192_000
+    with cluster.what_if(0, with_tenant(cluster.view.row(0), Tenant(pod("p", cpu=2000, on="n")))):
+        assert cluster.view.column(_cpu).value(0) == 190_000
+    assert cluster.view.column(_cpu).value(0) == 192_000

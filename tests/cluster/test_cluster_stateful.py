@@ -269,16 +269,16 @@ class ClusterMachine(RuleBasedStateMachine):
     def what_if(self, data: st.DataObject, pick: int) -> None:
         """A row is replaced for a while: by one without its pods, or with one pod more."""
         name = chosen(self.nodes, pick)
-        before, slot = list(self.cluster.rows()), self.cluster.slot(name)
+        before, slot = list(self.cluster.view.rows()), self.cluster.view.slot(name)
         assert slot is not None
-        state = self.cluster.row(slot)
+        state = self.cluster.view.row(slot)
         other = with_tenant(state, tenant_of(data.draw(some_pods("z", name)), state.machine))
         for uid in state.tenants:
             other = without_tenant(other, uid)
         with self.cluster.what_if(slot, other):
-            assert self.cluster.row(slot) is other
+            assert self.cluster.view.row(slot) is other
             check_indexes(self.cluster, range(0, DEFINITIONS, 2))
-        assert all(now is then for now, then in zip(self.cluster.rows(), before, strict=True))
+        assert all(now is then for now, then in zip(self.cluster.view.rows(), before, strict=True))
 
     # What must hold
 
@@ -304,7 +304,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         """How many there are, and where each is."""
-        assert (self.cluster.node_count, self.cluster.pod_count) == (len(self.nodes), len(self.pods))
+        assert (self.cluster.view.node_count, self.cluster.pod_count) == (len(self.nodes), len(self.pods))
         assert self.cluster.assumed_count == len(self.assumed)
         assert {uid: self.cluster.node_of(uid) for uid in self.pods} == {u: p.node_name for u, p in self.pods.items()}
         assert all(self.cluster.is_assumed(uid) for uid in self.assumed)

@@ -30,12 +30,12 @@ def test_names_lead_to_sizes_and_nodes() -> None:
                 want: dict[int, int] = {}
                 for there in nodes.values():
                     size = max((i.size for i in there.images if image in i.names), default=0)
-                    want[size] = want.get(size, 0) | 1 << (each.slot(there.name) or 0)
+                    want[size] = want.get(size, 0) | 1 << (each.view.slot(there.name) or 0)
                 want.pop(0, None)
-                found = [(size, have) for size, have in each.images(image) if have]
+                found = [(size, have) for size, have in each.view.images(image) if have]
                 assert [size for size, _ in found] == sorted((size for size, _ in found), reverse=True)
                 assert sum(have for _, have in found) == sum(want.values())
                 assert all(want[size] & have == have for size, have in found)
         other.put_node(node("n", images=(Image(("c:1",), 9),)))
-        assert [size for size, _ in other.images("c:1")] == [9]
-        assert not list(cluster.images("c:1"))
+        assert [size for size, _ in other.view.images("c:1")] == [9]
+        assert not list(cluster.view.images("c:1"))

@@ -5,6 +5,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, Nomination, evictable, without_tenant, without_tenants
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.scheduling.filtering import Promised, promised
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
 from neuron_scheduler.scheduling.preemption import Emptied
@@ -27,7 +28,7 @@ def test_a_promise_is_in_its_row_until_it_is_taken_back() -> None:
     cluster.nominate("a", Nomination(pending))
     assert cluster.nomination("uid-p") == ("a", Nomination(pending))
     cluster.nominate("b", Nomination(pending))
-    assert [len(row.nominated) for row in cluster.rows()] == [0, 1]
+    assert [len(row.nominated) for row in cluster.view.rows()] == [0, 1]
     assert cluster.denominate("uid-p") == "b"
     assert cluster.denominate("uid-p") is None
     cluster.nominate("gone", Nomination(pending))
@@ -45,7 +46,7 @@ def test_a_placed_pod_needs_no_promise() -> None:
         cluster.nominate("a", Nomination(pending))
         place(attrs.evolve(pending, node_name="b"))
         assert cluster.nomination(pending.uid) is None
-    assert not any(row.nominated for row in cluster.rows())
+    assert not any(row.nominated for row in cluster.view.rows())
 
 
 def test_a_node_that_goes_takes_its_promises_with_it() -> None:
@@ -55,7 +56,7 @@ def test_a_node_that_goes_takes_its_promises_with_it() -> None:
     cluster.remove_node("a")
     cluster.put_node(node("a", cpu=4000))
     assert cluster.nomination("uid-p") is None
-    assert not any(row.nominated for row in cluster.rows())
+    assert not any(row.nominated for row in cluster.view.rows())
 
 
 def test_promises_hold_against_equals_and_lower() -> None:
@@ -64,12 +65,12 @@ def test_promises_hold_against_equals_and_lower() -> None:
     cluster.nominate("b", Nomination(pod("p", cpu=500, priority=3)))
     assert [promised(cluster, priority) for priority in (2, 3, 4)] == [2, 2, 0]
     for priority, free in ((3, [2000, 1500]), (4, [2000, 2000])):
-        view = cluster.seen(Promised(priority))
+        view = cluster.view.seen(Promised(priority))
         assert [view.column(CPU).value(slot) for slot in (0, 1)] == free
     with cluster.unpromised("uid-p"):
         assert promised(cluster, 3) == 0
         with cluster.unpromised("uid-stranger"):
-            assert cluster.seen(Promised(3)).column(CPU).value(1) == 2000
+            assert cluster.view.seen(Promised(3)).column(CPU).value(1) == 2000
     assert promised(cluster, 3) == 2
 
 
@@ -77,22 +78,22 @@ def test_a_view_follows_the_cluster() -> None:
     """Indexes seen through a lens are caught up like all others, and the cluster itself is as it was."""
     cluster = two_nodes()
     for below, free in ((1, 2000), (2, 3000), (6, 4000)):
-        assert cluster.seen(Emptied(below)).column(CPU).value(0) == free
+        assert cluster.view.seen(Emptied(below)).column(CPU).value(0) == free
     cluster.put_pod(pod("new", on="a", cpu=250, priority=1))
     cluster.remove_pod("uid-a5")
-    assert cluster.seen(Emptied(2)).column(CPU).value(0) == 4000
-    assert cluster.column(CPU).value(0) == 2750
-    assert cluster.seen(Emptied(2)).row(0).tenants == {}
-    assert set(cluster.row(0).tenants) == {"uid-a1", "uid-new"}
+    assert cluster.view.seen(Emptied(2)).column(CPU).value(0) == 4000
+    assert cluster.view.column(CPU).value(0) == 2750
+    assert cluster.view.seen(Emptied(2)).row(0).tenants == {}
+    assert set(cluster.view.row(0).tenants) == {"uid-a1", "uid-new"}
 
 
 def test_a_question_is_prepared() -> None:
     """All indexes that it takes are there afterwards, though pods came and went between the steps."""
     cluster = two_nodes()
-    view, asked = cluster.seen(Emptied(2)), []
-    cluster.column(CPU)  # changes are logged only once there is an index
+    view, asked = cluster.view.seen(Emptied(2)), []
+    cluster.view.column(CPU)  # changes are logged only once there is an index
 
-    def ask(of: Cluster) -> None:
+    def ask(of: View) -> None:
         asked.append(of.column(CPU).value(0) + of.postings(ports).keyed)
 
     for number, _ in enumerate(view.prepared(ask)):
@@ -115,7 +116,7 @@ def test_several_pods_fewer_are_one_fewer_several_times() -> None:
         [pod(f"p{i}", on="n", devices=1, ids=(i,), cpu=100 * i, priority=i % 3) for i in range(6)],
     )
     cluster.put_unreadable_pod(pod("unread", on="n"))
-    state = cluster.row(0)
+    state = cluster.view.row(0)
     uids = sorted(state.tenants)
     for number in range(len(uids) + 1):
         one_by_one: NodeState = state

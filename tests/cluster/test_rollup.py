@@ -16,11 +16,11 @@ TERM = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))
 
 def totals(cluster: Cluster) -> list[dict[str, int]]:
     """Return by node how many pods there are in its zone, and how many bear the term."""
-    slots = {row.node.name: cluster.slot(row.node.name) or 0 for row in cluster.rows()}
-    borne = [column for _, column in cluster.borne(Bearing.ANTI_AFFINITY, pod("asking"))]
+    slots = {row.node.name: cluster.view.slot(row.node.name) or 0 for row in cluster.view.rows()}
+    borne = [column for _, column in cluster.view.borne(Bearing.ANTI_AFFINITY, pod("asking"))]
     return [
         {name: column.value(slot) for name, slot in slots.items()}
-        for column in (cluster.totals(ALL, ZONE_LABEL), *borne)
+        for column in (cluster.view.totals(ALL, ZONE_LABEL), *borne)
     ]
 
 

@@ -43,7 +43,7 @@ def some_pod(dice: Random, name: str) -> Pod:
 def check(cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team: str) -> None:
     """Ask for every kind of pod, and count one by one."""
     namespaces = {"default": {}, "other": {"team": team}}
-    slots = {name: cluster.slot(name) or 0 for name in nodes}
+    slots = {name: cluster.view.slot(name) or 0 for name in nodes}
     for labels in LABELS:
         for namespace in namespaces:
             asking = pod("asking", labels=labels, namespace=namespace)
@@ -56,11 +56,11 @@ def check(cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team:
                             want.setdefault(term, Counter())
                             for name, there in nodes.items():
                                 want[term][name] += domain is not None and there.labels.get(term.topology_key) == domain
-                found = list(cluster.borne(bearing, asking))
+                found = list(cluster.view.borne(bearing, asking))
                 assert len(found) == len(want)
                 for term, totals in found:
                     assert {name: totals.value(slot) for name, slot in slots.items()} == want[term]
-                    assert not totals.positive & ~cluster.live
+                    assert not totals.positive & ~cluster.view.live
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -110,7 +110,7 @@ def _what_if(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict
     name = dice.choice(sorted(nodes))
     other = Cluster()
     empty = other.put_node(nodes[name])
-    with cluster.what_if(cluster.slot(name) or 0, empty):
+    with cluster.what_if(cluster.view.slot(name) or 0, empty):
         check(cluster, nodes, {uid: p for uid, p in bound.items() if p.node_name != name}, team)
     check(cluster, nodes, bound, team)
 
@@ -137,7 +137,7 @@ def test_only_terms_that_could_match_are_tried(monkeypatch: pytest.MonkeyPatch) 
         )
         cluster.put_pod(pod(f"p{i}", on="n", anti_affinity=borne))
     labels = {"managed-by": "helm", "instance": "i500", "app": "web"}
-    assert len(list(cluster.borne(Bearing.ANTI_AFFINITY, pod(labels=labels)))) == 1
+    assert len(list(cluster.view.borne(Bearing.ANTI_AFFINITY, pod(labels=labels)))) == 1
     assert len(tried) <= 2
-    assert len(list(cluster.borne(Bearing.ANTI_AFFINITY, pod(labels=labels, namespace="ns7")))) == 1
+    assert len(list(cluster.view.borne(Bearing.ANTI_AFFINITY, pod(labels=labels, namespace="ns7")))) == 1
     assert len(tried) <= 3

@@ -14,6 +14,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.kube.codec import Decoded, Malformed
 from neuron_scheduler.kube.informer import Resource
 from neuron_scheduler.kube.node_codec import decode_node
@@ -53,9 +54,9 @@ class Extender:
 
     chosen: set[str] = attrs.field(factory=set)
 
-    def __call__(self, cluster: Cluster, _: Pod, among: NodeSet) -> Sequence[Refusal]:
+    def __call__(self, view: View, _: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Refuse what was chosen."""
-        slots = (slot for slot in slots_of(among) if cluster.row(slot).node.name in self.chosen)
+        slots = (slot for slot in slots_of(among) if view.row(slot).node.name in self.chosen)
         return [Refusal("Extender", FEASIBLE, sum(1 << slot for slot in slots))]
 
 

@@ -331,11 +331,11 @@ def test_an_empty_cluster_has_no_plugins_to_blame() -> None:
 def test_deciding_changes_nothing() -> None:
     """A decision is a question: asked twice, the answer is the same, also after a fork."""
     cluster = cluster_of([trn1("a"), trn1("b", 1)], [held("x", "a", 3)])
-    before = list(cluster.rows())
+    before = list(cluster.view.rows())
     first = decide(cluster, pod(devices=4))
     assert isinstance(first, Decision)
     assert (decide(cluster, pod(devices=4)), decide(cluster.fork(), pod(devices=4))) == (first, first)
-    assert list(cluster.rows()) == before
+    assert list(cluster.view.rows()) == before
 
 
 def test_an_explanation_names_every_node() -> None:

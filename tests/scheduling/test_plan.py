@@ -36,12 +36,12 @@ def test_what_is_accepted_is_what_is_not_refused(seed: int) -> None:
     dice, cluster = _some(seed)
     refused = 0
     for _ in range(30):
-        pending, among = generation.pending_pod(dice, "p"), dice.randrange(1 << cluster.node_count)
+        pending, among = generation.pending_pod(dice, "p"), dice.randrange(1 << cluster.view.node_count)
         for plugin in PROFILE.filters:
             left = among
-            for refusal in plugin.refuse(cluster, pending, among):
+            for refusal in plugin.refuse(cluster.view, pending, among):
                 left &= ~refusal.nodes
-            assert plugin.accepting(cluster, pending, among) == left, (plugin, pending)
+            assert plugin.accepting(cluster.view, pending, among) == left, (plugin, pending)
             refused += left != among
     assert refused > 30
 
@@ -52,18 +52,18 @@ def test_who_is_not_asked_had_nothing_to_say(seed: int) -> None:
     dice, cluster = _some(seed)
     left_out = 0
     for _ in range(30):
-        pending, live = generation.pending_pod(dice, "p"), cluster.live
+        pending, live = generation.pending_pod(dice, "p"), cluster.view.live
         plan = PROFILE.plan(pending)
         for plugin in PROFILE.filters:
             if plugin not in plan.filters:
                 left_out += 1
-                assert not any(refusal.nodes for refusal in plugin.refuse(cluster, pending, live)), plugin
+                assert not any(refusal.nodes for refusal in plugin.refuse(cluster.view, pending, live)), plugin
         for pre_filter in PROFILE.pre_filters:
             if pre_filter not in plan.pre_filters:
-                assert pre_filter.refuse(cluster, pending) is None, pre_filter
+                assert pre_filter.refuse(cluster.view, pending) is None, pre_filter
         for preference in PROFILE.preferences:
             if preference.prefer not in plan.preferences:
-                assert preference.prefer(cluster, pending, live) == live, preference
+                assert preference.prefer(cluster.view, pending, live) == live, preference
     assert left_out > 100
 
 

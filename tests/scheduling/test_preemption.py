@@ -386,7 +386,7 @@ def test_a_promise_outlives_a_restart() -> None:
 def test_the_search_leaves_the_cluster_as_it_was() -> None:
     """Whatever was tried, every row and every free block is what it was."""
     cluster = cluster_of([trn1("a"), trn1("b", 1)], [*rows(1, 2, 3, 4, on="a"), held("x", *range(16), on="b")])
-    before = list(cluster.rows())
+    before = list(cluster.view.rows())
     assert isinstance(answer(cluster, pod(devices=8, priority=9)), Preemption)
-    assert list(cluster.rows()) == before
-    assert [row.tenants for row in cluster.rows()] == [row.tenants for row in before]
+    assert list(cluster.view.rows()) == before
+    assert [row.tenants for row in cluster.view.rows()] == [row.tenants for row in before]

@@ -161,7 +161,7 @@ def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
     found = decide(cluster, pending)
     if not isinstance(found, FitError):
         return
-    states = [state for state in cluster.rows() if not state.node.unschedulable and state.free("cpu") >= 2000]
+    states = [state for state in cluster.view.rows() if not state.node.unschedulable and state.free("cpu") >= 2000]
     free, blocks = [], [0]
     for state in states:
         assert state.machine is not None

@@ -5,7 +5,7 @@ Allocating and reserving a claim is the DRA driver's and kube-scheduler's busine
 start, because the kubelet finds the claim not reserved for it.
 """
 
-from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.framework import PodRefusal
 
@@ -13,6 +13,6 @@ NAME = "DynamicResources"
 REASON = "spec.resourceClaims is not supported by this scheduler; use default-scheduler for pods with resource claims"
 
 
-def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
+def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     """Refuse pods with resource claims."""
     return PodRefusal(NAME, REASON, hopeless=True) if pod.constraints.resource_claims else None

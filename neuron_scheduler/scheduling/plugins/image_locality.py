@@ -7,9 +7,9 @@ it, so that one node with it does not attract every pod. Counted in eighths of u
 
 from collections.abc import Iterator
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 
 NAME = "ImageLocality"
@@ -18,12 +18,12 @@ MOST_OF_A_CONTAINER = 1000 << 20
 EIGHTHS = 8
 
 
-def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with the most eighths between 23 MB and 1000 MB for each container."""
     if not pod.images:
         return among
     sums, everywhere = Column(), 0
-    for amount, nodes in _amounts(cluster, pod):
+    for amount, nodes in _amounts(view, pod):
         here = nodes & among
         if here == among:
             everywhere += amount
@@ -39,13 +39,13 @@ def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
     return among
 
 
-def _amounts(cluster: Cluster, pod: Pod) -> Iterator[tuple[int, NodeSet]]:
+def _amounts(view: View, pod: Pod) -> Iterator[tuple[int, NodeSet]]:
     """Yield size times share of nodes, and the nodes that have the image in that size."""
     for name in (*pod.images, *pod.volume_images):
-        found = tuple(cluster.images(name))
+        found = tuple(view.images(name))
         having = sum(nodes.bit_count() for _, nodes in found)
         for size, nodes in found:
-            yield size * having // cluster.node_count, nodes
+            yield size * having // view.node_count, nodes
 
 
 def _least_sum(eighth: int, containers: int) -> int:

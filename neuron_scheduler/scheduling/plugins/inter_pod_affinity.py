@@ -8,12 +8,12 @@ being deleted count.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.terms import Bearing
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.framework import Refusal
@@ -30,62 +30,62 @@ HARD_POD_AFFINITY_WEIGHT = 1
 """What a placed pod's required affinity term that means the incoming pod is worth (`hardPodAffinityWeight`)."""
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes by the pod's affinity, then its anti-affinity, then the anti-affinity of pods already placed."""
     refusals = []
     near, apart = pod.constraints.affinity, pod.constraints.anti_affinity
     if near:
-        fitting = _near(cluster, pod, near)
+        fitting = _near(view, pod, near)
         refusals.append(Refusal(NAME, NOT_NEAR, less(among, fitting), unresolvable=True))
         among &= fitting
     if apart:
-        crowded = _union(totals for term in apart for totals in _matching_pods(cluster, term))
+        crowded = _union(totals for term in apart for totals in _matching_pods(view, term))
         refusals.append(Refusal(NAME, NOT_APART, among & crowded))
         among = less(among, crowded)
-    if cluster.bears(Bearing.ANTI_AFFINITY):
-        kept_away = _union(totals for _, totals in cluster.borne(Bearing.ANTI_AFFINITY, pod))
+    if view.bears(Bearing.ANTI_AFFINITY):
+        kept_away = _union(totals for _, totals in view.borne(Bearing.ANTI_AFFINITY, pod))
         refusals.append(Refusal(NAME, KEPT_AWAY, among & kept_away))
     return refusals
 
 
-def agreeable_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that neither the pod's terms nor those of pods already placed speak against."""
     constraints = pod.constraints
-    if constraints.affinity or constraints.anti_affinity or cluster.bears(Bearing.ANTI_AFFINITY):
-        for refusal in filter_nodes(cluster, pod, among):
+    if constraints.affinity or constraints.anti_affinity or view.bears(Bearing.ANTI_AFFINITY):
+        for refusal in filter_nodes(view, pod, among):
             among = less(among, refusal.nodes)
     return among
 
 
-def wishes(cluster: Cluster, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+def wishes(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weights of preferred terms, the pod's own and those that mean it, once for every matching pod."""
     for term in pod.constraints.preferred_affinity:
-        for totals in _matching_pods(cluster, term):
+        for totals in _matching_pods(view, term):
             yield from _times(term.weight, totals)
     for term in pod.constraints.preferred_anti_affinity:
-        for totals in _matching_pods(cluster, term):
+        for totals in _matching_pods(view, term):
             yield from _times_less(term.weight, totals, among)
-    for _, totals in cluster.borne(Bearing.AFFINITY, pod):
+    for _, totals in view.borne(Bearing.AFFINITY, pod):
         yield from _times(HARD_POD_AFFINITY_WEIGHT, totals)
-    for term, totals in cluster.borne(Bearing.PREFERRED_AFFINITY, pod):
+    for term, totals in view.borne(Bearing.PREFERRED_AFFINITY, pod):
         yield from _times(term.weight, totals)
-    for term, totals in cluster.borne(Bearing.PREFERRED_ANTI_AFFINITY, pod):
+    for term, totals in view.borne(Bearing.PREFERRED_ANTI_AFFINITY, pod):
         yield from _times_less(term.weight, totals, among)
 
 
-def _near(cluster: Cluster, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
+def _near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
     """
     Return the nodes that carry all keys and have, in the domain of each, a pod that matches all terms.
 
     Where no such pod stands in any domain, a pod that matches its own terms is the first of its series, and the keys
     suffice.
     """
-    matching = _matching(cluster, terms)
-    keyed = near = cluster.live
+    matching = _matching(view, terms)
+    keyed = near = view.live
     anywhere = 0
     for key in dict.fromkeys(term.topology_key for term in terms):
-        with_match = 0 if matching is None else cluster.totals(matching, key).positive
-        keyed &= cluster.node_postings(label(key)).keyed
+        with_match = 0 if matching is None else view.totals(matching, key).positive
+        keyed &= view.node_postings(label(key)).keyed
         near &= with_match
         anywhere |= with_match
     if not anywhere and matching is not None and matching.matches(pod):
@@ -93,14 +93,14 @@ def _near(cluster: Cluster, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeS
     return near & keyed
 
 
-def _matching_pods(cluster: Cluster, term: PodAffinityTerm) -> Iterator[Column]:
+def _matching_pods(view: View, term: PodAffinityTerm) -> Iterator[Column]:
     """Yield how many pods match a term in each node's domain, if there can be any."""
-    matching = _matching(cluster, (term,))
+    matching = _matching(view, (term,))
     if matching is not None:
-        yield cluster.totals(matching, term.topology_key)
+        yield view.totals(matching, term.topology_key)
 
 
-def _matching(cluster: Cluster, terms: Iterable[PodAffinityTerm]) -> Matching | None:
+def _matching(view: View, terms: Iterable[PodAffinityTerm]) -> Matching | None:
     """Return which pods match all the terms; None if no pod can."""
     selectors: dict[LabelSelector, None] = {}
     namespaces: frozenset[str] | None = None
@@ -108,20 +108,20 @@ def _matching(cluster: Cluster, terms: Iterable[PodAffinityTerm]) -> Matching | 
         if term.selector is None:
             return None
         selectors[term.selector] = None
-        meant = _namespaces(cluster, term)
+        meant = _namespaces(view, term)
         if meant is not None:
             namespaces = meant if namespaces is None else namespaces & meant
     return Matching(tuple(selectors), namespaces, terminating=True)
 
 
-def _namespaces(cluster: Cluster, term: PodAffinityTerm) -> frozenset[str] | None:
+def _namespaces(view: View, term: PodAffinityTerm) -> frozenset[str] | None:
     """Return the names of the namespaces that a pod's own term means; None for all there are."""
     selector = term.namespace_selector
     if selector is None:
         return term.namespaces
     if not selector.requirements:
         return None
-    selected = cluster.namespaces.selected(selector)
+    selected = view.namespaces.selected(selector)
     return selected | term.namespaces if term.namespaces else selected
 
 

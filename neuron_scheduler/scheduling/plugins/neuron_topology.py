@@ -13,11 +13,11 @@ from typing import cast
 
 import attrs
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Postings, Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -130,27 +130,27 @@ def _imbalance(state: NodeState) -> int:
     return abs(free_eighths(state, CPU, MEMORY) - silicon)
 
 
-def machines(cluster: Cluster) -> Postings:
+def machines(view: View) -> Postings:
     """Return the nodes by their silicon."""
-    return cluster.node_postings(_machine)
+    return view.node_postings(_machine)
 
 
-def free_units(cluster: Cluster, unit: Unit) -> Column:
+def free_units(view: View, unit: Unit) -> Column:
     """Return how many whole devices, or cores, nobody holds on each node."""
-    return cluster.column(_free_devices if unit is Unit.DEVICE else _free_cores)
+    return view.column(_free_devices if unit is Unit.DEVICE else _free_cores)
 
 
-def not_certain(cluster: Cluster) -> NodeSet:
+def not_certain(view: View) -> NodeSet:
     """Return the nodes whose free silicon is not what it seems: unhealthy, or with unknown holders."""
-    return cluster.node_postings(_unhealthy).keyed | cluster.postings(_has_unknown).keyed
+    return view.node_postings(_unhealthy).keyed | view.postings(_has_unknown).keyed
 
 
-def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
+def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     """Refuse pods whose request for Neuron contradicts itself."""
     return PodRefusal(NAME, pod.refusal, hopeless=True) if pod.refusal else None
 
 
-def filter_counts(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_counts(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """
     Refuse nodes whose type does not support the count, whatever is in use on them.
 
@@ -159,16 +159,16 @@ def filter_counts(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusa
     request = pod.neuron
     if request is None:
         return NONE_REFUSED
-    illegal = cluster.node_postings(illegal_counts(request))
+    illegal = view.node_postings(illegal_counts(request))
     return [
         Refusal(NAME, cast(str, sentence), illegal.get(sentence) & among, unresolvable=True)
         for sentence in illegal.values
     ]
 
 
-def legal_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def legal_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes whose type supports the count."""
-    return among if pod.neuron is None else less(among, cluster.node_postings(illegal_counts(pod.neuron)).keyed)
+    return among if pod.neuron is None else less(among, view.node_postings(illegal_counts(pod.neuron)).keyed)
 
 
 @attrs.frozen
@@ -177,25 +177,25 @@ class FreeBlock:
 
     trusting: bool = False
 
-    def nodes(self, cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    def nodes(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
         """Return the nodes with a free block for the request."""
         if pod.neuron is None:
             return among
-        with_block = cluster.postings(block_level(pod.neuron, self.trusting)).keyed & among
-        return less(with_block, cluster.node_postings(_unhealthy).keyed)
+        with_block = view.postings(block_level(pod.neuron, self.trusting)).keyed & among
+        return less(with_block, view.node_postings(_unhealthy).keyed)
 
-    def __call__(self, cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Refuse nodes without a free block for the request, and say which of capacity and fragmentation it is."""
         request = pod.neuron
         if request is None:
             return NONE_REFUSED
-        unhealthy = cluster.node_postings(_unhealthy).keyed & among
-        lacking = less(among, unhealthy | cluster.postings(block_level(request, self.trusting)).keyed)
+        unhealthy = view.node_postings(_unhealthy).keyed & among
+        lacking = less(among, unhealthy | view.postings(block_level(request, self.trusting)).keyed)
         if not (unhealthy or lacking):
             return NONE_REFUSED
-        free = free_units(cluster, request.unit)
+        free = free_units(view, request.unit)
         exhausted = less(lacking, free.at_least(request.total, lacking))
-        doubtful = 0 if self.trusting else cluster.postings(_has_unknown).keyed & less(lacking, exhausted)
+        doubtful = 0 if self.trusting else view.postings(_has_unknown).keyed & less(lacking, exhausted)
         return [
             Refusal(NAME, UNHEALTHY, unhealthy, unresolvable=True),
             Refusal(NAME, insufficient(request.resource), exhausted),
@@ -210,21 +210,21 @@ class SmallestBlock:
 
     trusting: bool = False
 
-    def __call__(self, cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+    def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
         """Return the nodes where the placement cuts the smallest block; of these, the best balanced ones."""
         if pod.neuron is None:
             return among
-        levels = cluster.postings(block_level(pod.neuron, self.trusting))
+        levels = view.postings(block_level(pod.neuron, self.trusting))
         for level in sorted(cast(Sequence[int], levels.values)):
             best = levels.get(level) & among
             if best:
                 among = best
                 break
-        return cluster.column(_imbalance).lowest(among)
+        return view.column(_imbalance).lowest(among)
 
 
-def prefer_without_neuron(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def prefer_without_neuron(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Keep pods that ask for no Neuron off nodes that have it, where there is a choice."""
     if pod.neuron is not None:
         return among
-    return less(among, cluster.node_postings(_machine).keyed) or among
+    return less(among, view.node_postings(_machine).keyed) or among

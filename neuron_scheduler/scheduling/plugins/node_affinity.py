@@ -7,9 +7,9 @@ only Gt and Lt look at the label's distinct values.
 
 from collections.abc import Iterator, Sequence
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet, less
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
@@ -22,13 +22,13 @@ CONFLICT = "pod affinity terms conflict"
 _FIELD = "metadata.name"
 
 
-def pre_filter(_: Cluster, pod: Pod) -> PodRefusal | None:
+def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     """Refuse a pod whose every required term names nodes, but no node that could exist."""
     names = _required_names(pod)
     return PodRefusal(NAME, CONFLICT, hopeless=True) if names is not None and not names else None
 
 
-def filter_names(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_names(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """
     Refuse all other nodes where every required term names some.
 
@@ -37,52 +37,52 @@ def filter_names(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     names = _required_names(pod)
     if names is None:
         return NONE_REFUSED
-    return [Refusal(NAME, NOT_NAMED, less(among, _named(cluster, names)), unresolvable=True)]
+    return [Refusal(NAME, NOT_NAMED, less(among, _named(view, names)), unresolvable=True)]
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes that do not match the node selector and at least one required term."""
-    fitting = fitting_nodes(cluster, pod, among)
+    fitting = fitting_nodes(view, pod, among)
     return NONE_REFUSED if fitting == among else [Refusal(NAME, REASON, less(among, fitting), unresolvable=True)]
 
 
-def fitting_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that match the pod's node selector and at least one required term."""
     constraints = pod.constraints
     for key, value in constraints.node_selector.items():
-        among &= cluster.node_postings(label(key)).get(value)
+        among &= view.node_postings(label(key)).get(value)
     if constraints.required_terms is not None:
-        among = any_term(cluster, constraints.required_terms, among)
+        among = any_term(view, constraints.required_terms, among)
     return among
 
 
-def wishes(cluster: Cluster, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+def wishes(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weight of each preferred term with the nodes that match it."""
     for preferred in pod.constraints.preferred_terms:
-        yield preferred.weight, _matching(cluster, preferred.term, among)
+        yield preferred.weight, _matching(view, preferred.term, among)
 
 
-def any_term(cluster: Cluster, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> NodeSet:
+def any_term(view: View, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> NodeSet:
     """Return the nodes that match at least one of the terms."""
     matching = 0
     for term in terms:
-        matching |= _matching(cluster, term, among)
+        matching |= _matching(view, term, among)
     return matching
 
 
-def _matching(cluster: Cluster, term: NodeSelectorTerm, among: NodeSet) -> NodeSet:
+def _matching(view: View, term: NodeSelectorTerm, among: NodeSet) -> NodeSet:
     if term.unreadable or not (term.expressions or term.fields):
         return 0
     for expression in term.expressions:
-        among &= _satisfying(cluster, expression, among)
+        among &= _satisfying(view, expression, among)
     for field in term.fields:
-        named = _named(cluster, field.values)
+        named = _named(view, field.values)
         among = among & named if field.operator is Operator.IN else less(among, named)
     return among
 
 
-def _satisfying(cluster: Cluster, requirement: Requirement, among: NodeSet) -> NodeSet:
-    postings = cluster.node_postings(label(requirement.key))
+def _satisfying(view: View, requirement: Requirement, among: NodeSet) -> NodeSet:
+    postings = view.node_postings(label(requirement.key))
     match requirement.operator:
         case Operator.IN:
             return postings.any_of(requirement.values)
@@ -96,10 +96,10 @@ def _satisfying(cluster: Cluster, requirement: Requirement, among: NodeSet) -> N
             return postings.any_of(value for value in postings.values if requirement.accepts_number(str(value)))
 
 
-def _named(cluster: Cluster, names: Sequence[str] | frozenset[str]) -> NodeSet:
+def _named(view: View, names: Sequence[str] | frozenset[str]) -> NodeSet:
     nodes = 0
     for name in names:
-        slot = cluster.slot(name)
+        slot = view.slot(name)
         nodes |= 0 if slot is None else 1 << slot
     return nodes
 

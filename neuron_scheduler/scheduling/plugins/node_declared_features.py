@@ -7,9 +7,9 @@ a node does not declare it does not have: API servers without such features refu
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
@@ -22,12 +22,12 @@ def _declared(node: Node) -> Values:
     return node.declared_features
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes that lack a feature which the pod needs."""
     needed = pod.constraints.required_features
     if not needed:
         return NONE_REFUSED
-    declared = cluster.node_postings(_declared)
+    declared = view.node_postings(_declared)
     capable = among
     for feature in needed:
         capable &= declared.get(feature)

@@ -7,8 +7,8 @@ practice.
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
 
@@ -16,10 +16,10 @@ NAME = "NodeName"
 REASON = "node(s) didn't match the requested node name"
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse every node but the named one."""
     if not pod.node_name:
         return NONE_REFUSED
-    slot = cluster.slot(pod.node_name)
+    slot = view.slot(pod.node_name)
     named = 0 if slot is None else 1 << slot
     return [Refusal(NAME, REASON, among & ~named, unresolvable=True)]

@@ -6,10 +6,10 @@ Upstream: `plugins/nodeports/node_ports.go`, `framework/types.go` (HostPortInfo)
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
 
@@ -26,11 +26,11 @@ def _taken(state: NodeState) -> Values:
     return tuple({key for p in state.ports for key in ((p.protocol, p.port, p.ip), (p.protocol, p.port))})
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes on which one of the pod's host ports is taken."""
     if not pod.host_ports:
         return NONE_REFUSED
-    taken = cluster.postings(_taken)
+    taken = view.postings(_taken)
     refused = 0
     for port in pod.host_ports:
         if port.ip == _ANY_ADDRESS:

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 import attrs
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet, less
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
@@ -56,30 +56,30 @@ def insufficient(resource: str) -> str:
     return f"Insufficient {resource}"
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes where a request exceeds what is free, each resource with a reason of its own."""
     refusals = []
-    full = less(among, cluster.column(free_of(PODS)).positive)
+    full = less(among, view.column(free_of(PODS)).positive)
     if full:
         refusals.append(Refusal(NAME, TOO_MANY_PODS, full))
     for resource, amount in pod.requests.items():
         if amount <= 0:
             continue
-        lacking = less(among, cluster.column(free_of(resource)).at_least(amount, among))
+        lacking = less(among, view.column(free_of(resource)).at_least(amount, among))
         if lacking:
-            never = less(lacking, cluster.node_column(allocatable_of(resource)).at_least(amount, lacking))
+            never = less(lacking, view.node_column(allocatable_of(resource)).at_least(amount, lacking))
             reason = insufficient(resource)
             refusals.append(Refusal(NAME, reason, never, unresolvable=True))
             refusals.append(Refusal(NAME, reason, less(lacking, never)))
     return refusals
 
 
-def fitting_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes on which everything that the pod requests is free."""
-    among = cluster.column(free_of(PODS)).at_least(1, among)
+    among = view.column(free_of(PODS)).at_least(1, among)
     for resource, amount in pod.requests.items():
         if amount > 0 and among:
-            among = cluster.column(free_of(resource)).at_least(amount, among)
+            among = view.column(free_of(resource)).at_least(amount, among)
     return among
 
 
@@ -99,10 +99,10 @@ def _emptiness(state: NodeState) -> int:
     return free_eighths(state, CPU) + free_eighths(state, MEMORY)
 
 
-def prefer_least_allocated(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def prefer_least_allocated(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """
     Return the nodes with the most cpu and memory left, as a sum of shares in eighths (LeastAllocated, coarsely).
 
     Pods with Neuron are packed by their silicon instead.
     """
-    return among if pod.neuron is not None else cluster.column(_emptiness).highest(among)
+    return among if pod.neuron is not None else view.column(_emptiness).highest(among)

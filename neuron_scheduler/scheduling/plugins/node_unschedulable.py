@@ -6,9 +6,9 @@ Upstream: `plugins/nodeunschedulable/node_unschedulable.go`.
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
@@ -27,17 +27,17 @@ def _standing(node: Node) -> Values:
     return (CORDONED,) if node.unschedulable else ()
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse unreadable nodes, and cordoned ones unless the pod tolerates the cordon."""
-    standing = cluster.node_postings(_standing)
+    standing = view.node_postings(_standing)
     if not standing.keyed & among:
         return NONE_REFUSED
     return [Refusal(NAME, reason, standing.get(reason) & among, unresolvable=True) for reason in _reasons(pod)]
 
 
-def open_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def open_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that take new pods, or this one."""
-    standing = cluster.node_postings(_standing)
+    standing = view.node_postings(_standing)
     return less(among, standing.any_of(_reasons(pod))) if standing.keyed else among
 
 

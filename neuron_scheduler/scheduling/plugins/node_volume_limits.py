@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import attrs
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Attachable, InlineVolume
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
@@ -58,27 +58,27 @@ class Room:
 _room = lru_cache(maxsize=256)(Room)
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes on which the volumes that are not there yet would be too many."""
     refused = 0
     by_driver: dict[str, list[Disk]] = {}
-    for held in cluster.volumes.held_by(pod):
+    for held in view.volumes.held_by(pod):
         if not isinstance(held, str):
             by_driver.setdefault(held.driver, []).append(held)
     for driver, disks in by_driver.items():
-        limited = cluster.postings(_limited).get(driver) & among
+        limited = view.postings(_limited).get(driver) & among
         if limited:
-            refused |= less(limited, _fitting(cluster, driver, disks, limited))
+            refused |= less(limited, _fitting(view, driver, disks, limited))
     return [Refusal(NAME, REASON, refused)] if refused else NONE_REFUSED
 
 
-def _fitting(cluster: Cluster, driver: str, disks: Sequence[Disk], limited: NodeSet) -> NodeSet:
+def _fitting(view: View, driver: str, disks: Sequence[Disk], limited: NodeSet) -> NodeSet:
     """Return the nodes with room for those of the disks that they do not have yet."""
     spared = Column()
     for disk in disks:
-        there = cluster.postings(_attached).get((disk.driver, disk.handle))
+        there = view.postings(_attached).get((disk.driver, disk.handle))
         spared.add(1, there & limited)
-    room = cluster.column(_room(driver))
+    room = view.column(_room(driver))
     fitting = spared.at_least(len(disks), limited)
     for new in range(1, len(disks)):
         fitting |= room.at_least(new, limited) & spared.at_least(len(disks) - new, limited)

@@ -13,11 +13,11 @@ from math import log
 
 import attrs
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet, less, lowest_slot
 from neuron_scheduler.cluster.pods import Matching
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import SpreadConstraint
@@ -38,93 +38,93 @@ _FINENESS = 64
 """Scores are counted in fractions of upstream's unit, which are integers on every machine."""
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes without the key of a hard constraint, and those whose domain has too many matching pods already."""
     hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
     if not hard:
         return NONE_REFUSED
-    carrying = _carrying(cluster, hard)
+    carrying = _carrying(view, hard)
     refusals = []
     for constraint in hard:
-        keyed = cluster.node_postings(label(constraint.topology_key)).keyed
+        keyed = view.node_postings(label(constraint.topology_key)).keyed
         refusals.append(Refusal(NAME, NO_LABEL, less(among, keyed), unresolvable=True))
         among &= keyed
-        crowded = _crowded(cluster, pod, constraint, among, eligible=_eligible(cluster, pod, constraint, carrying))
+        crowded = _crowded(view, pod, constraint, among, eligible=_eligible(view, pod, constraint, carrying))
         refusals.append(Refusal(NAME, REASON, crowded))
         among = less(among, crowded)
     return refusals
 
 
-def wishes(cluster: Cluster, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+def wishes(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield weights that are the higher, the fewer matching pods there are; nodes without a soft key get none."""
     soft = [constraint for constraint in pod.constraints.spread if not constraint.hard]
     if not soft:
         return
-    carrying = _carrying(cluster, soft)
+    carrying = _carrying(view, soft)
     scored = among & carrying
-    scores = _scores(cluster, pod, soft, scored=scored, carrying=carrying)
+    scores = _scores(view, pod, soft, scored=scored, carrying=carrying)
     highest, lowest = scores.maximum(scored), scores.minimum(scored)
     yield from scores.taken_from(highest, scored).weights()
     yield (lowest if highest else 1), scored
 
 
-def prefer_by_default(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def prefer_by_default(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that the system default likes best; pods with Neuron are packed, not spread."""
     if pod.neuron is not None or pod.constraints.spread:
         return among
-    selector = cluster.workloads.selector_of(pod)
+    selector = view.workloads.selector_of(pod)
     if selector is None:
         return among
     constraints = [attrs.evolve(constraint, selector=selector) for constraint in SYSTEM_DEFAULT]
-    return _scores(cluster, pod, constraints, scored=among, carrying=cluster.live).lowest(among)
+    return _scores(view, pod, constraints, scored=among, carrying=view.live).lowest(among)
 
 
-def _carrying(cluster: Cluster, constraints: Sequence[SpreadConstraint]) -> NodeSet:
+def _carrying(view: View, constraints: Sequence[SpreadConstraint]) -> NodeSet:
     """Return the nodes that carry the keys of all the constraints."""
-    keyed = (cluster.node_postings(label(constraint.topology_key)).keyed for constraint in constraints)
-    return reduce(int.__and__, keyed, cluster.live)
+    keyed = (view.node_postings(label(constraint.topology_key)).keyed for constraint in constraints)
+    return reduce(int.__and__, keyed, view.live)
 
 
-def _eligible(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, carrying: NodeSet) -> NodeSet:
+def _eligible(view: View, pod: Pod, constraint: SpreadConstraint, carrying: NodeSet) -> NodeSet:
     """Return the nodes that the constraint's policies let count."""
     if constraint.honor_affinity:
-        carrying = node_affinity.fitting_nodes(cluster, pod, carrying)
+        carrying = node_affinity.fitting_nodes(view, pod, carrying)
     if constraint.honor_taints:
-        carrying = taint_toleration.tolerated_nodes(cluster, pod, carrying)
+        carrying = taint_toleration.tolerated_nodes(view, pod, carrying)
     return carrying
 
 
-def _crowded(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, among: NodeSet, *, eligible: NodeSet) -> NodeSet:
+def _crowded(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet, *, eligible: NodeSet) -> NodeSet:
     """Return those of `among` whose domain would have too many more matching pods than the one that has the fewest."""
-    totals = _totals(cluster, pod, constraint, eligible)
+    totals = _totals(view, pod, constraint, eligible)
     lowest = totals.minimum(eligible)
-    if lowest and not _has_domains(cluster, constraint, eligible):
+    if lowest and not _has_domains(view, constraint, eligible):
         lowest = 0
     itself = constraint.selector is not None and constraint.selector.matches(pod.labels)
     return totals.at_least(lowest + constraint.max_skew - itself + 1, among)
 
 
-def _has_domains(cluster: Cluster, constraint: SpreadConstraint, eligible: NodeSet) -> bool:
+def _has_domains(view: View, constraint: SpreadConstraint, eligible: NodeSet) -> bool:
     """Tell whether there are as many eligible domains as the constraint wants."""
-    domains = cluster.node_postings(label(constraint.topology_key))
+    domains = view.node_postings(label(constraint.topology_key))
     for _ in range(constraint.min_domains - 1):
         if not eligible:
             return False
-        eligible &= ~domains.get(_domain(cluster, constraint.topology_key, eligible))
+        eligible &= ~domains.get(_domain(view, constraint.topology_key, eligible))
     return bool(eligible)
 
 
 def _scores(
-    cluster: Cluster, pod: Pod, constraints: Sequence[SpreadConstraint], *, scored: NodeSet, carrying: NodeSet
+    view: View, pod: Pod, constraints: Sequence[SpreadConstraint], *, scored: NodeSet, carrying: NodeSet
 ) -> Column:
     """Return upstream's score of the nodes `scored`: the more matching pods, the higher."""
     scores = Column()
     for constraint in constraints:
-        domains = cluster.node_postings(label(constraint.topology_key))
+        domains = view.node_postings(label(constraint.topology_key))
         if constraint.topology_key == HOSTNAME_LABEL:
-            numbers, size = _counts(cluster, pod, constraint), scored.bit_count()
+            numbers, size = _counts(view, pod, constraint), scored.bit_count()
         else:
-            numbers = _totals(cluster, pod, constraint, _eligible(cluster, pod, constraint, carrying))
+            numbers = _totals(view, pod, constraint, _eligible(view, pod, constraint, carrying))
             size = domains.count_among(scored) + bool(scored & ~domains.keyed)
         with_key = scored & domains.keyed
         scores.add_all(numbers, round(_FINENESS * log(size + 2)), with_key)
@@ -132,14 +132,14 @@ def _scores(
     return scores
 
 
-def _counts(cluster: Cluster, pod: Pod, constraint: SpreadConstraint) -> Column:
+def _counts(view: View, pod: Pod, constraint: SpreadConstraint) -> Column:
     """Return how many matching pods there are on each node; an empty selector counts none."""
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    return cluster.counts(_matching(pod, constraint))
+    return view.counts(_matching(pod, constraint))
 
 
-def _totals(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> Column:
+def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> Column:
     """
     Return how many matching pods there are on the eligible nodes of each node's domain.
 
@@ -149,20 +149,20 @@ def _totals(cluster: Cluster, pod: Pod, constraint: SpreadConstraint, eligible: 
     """
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    domains, matching = cluster.node_postings(label(constraint.topology_key)), _matching(pod, constraint)
+    domains, matching = view.node_postings(label(constraint.topology_key)), _matching(pod, constraint)
     not_counting = less(domains.keyed, eligible)
     every_node_is_one = len(domains.values) == domains.keyed.bit_count()
     if not (not_counting or every_node_is_one):
-        return cluster.totals(matching, constraint.topology_key)
-    counts = cluster.counts(matching)
+        return view.totals(matching, constraint.topology_key)
+    counts = view.counts(matching)
     outside = counts.positive & not_counting
     if every_node_is_one:
         return counts.masked(eligible) if outside else counts
-    totals = cluster.totals(matching, constraint.topology_key)
+    totals = view.totals(matching, constraint.topology_key)
     if outside:
         totals = totals.fork()
     while outside:
-        nodes = domains.get(_domain(cluster, constraint.topology_key, outside))
+        nodes = domains.get(_domain(view, constraint.topology_key, outside))
         totals.flip(totals.value(lowest_slot(outside)) ^ counts.total(nodes & eligible), nodes)
         outside = less(outside, nodes)
     return totals
@@ -174,6 +174,6 @@ def _matching(pod: Pod, constraint: SpreadConstraint) -> Matching:
     return Matching((constraint.selector,), frozenset((pod.namespace,)), terminating=False)
 
 
-def _domain(cluster: Cluster, key: str, nodes: NodeSet) -> str:
+def _domain(view: View, key: str, nodes: NodeSet) -> str:
     """Return the domain of the first of the nodes."""
-    return cluster.row(lowest_slot(nodes)).node.labels[key]
+    return view.row(lowest_slot(nodes)).node.labels[key]

@@ -8,9 +8,9 @@ cluster has few different lists, so a decision looks at lists, not at nodes.
 from collections.abc import Sequence
 from typing import cast
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
@@ -30,30 +30,30 @@ def _discouraging(node: Node) -> Values:
     return (taints,) if taints else ()
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes that have a NoSchedule or NoExecute taint which the pod does not tolerate."""
-    lists = cluster.node_postings(_forbidding)
+    lists = view.node_postings(_forbidding)
     if not lists.keyed & among:
         return NONE_REFUSED
-    return [Refusal(NAME, REASON, untolerated(cluster, pod) & among, unresolvable=True)]
+    return [Refusal(NAME, REASON, untolerated(view, pod) & among, unresolvable=True)]
 
 
-def tolerated_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def tolerated_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that have no such taint."""
-    return less(among, untolerated(cluster, pod)) if cluster.node_postings(_forbidding).keyed else among
+    return less(among, untolerated(view, pod)) if view.node_postings(_forbidding).keyed else among
 
 
-def untolerated(cluster: Cluster, pod: Pod) -> NodeSet:
+def untolerated(view: View, pod: Pod) -> NodeSet:
     """Return the nodes that have a NoSchedule or NoExecute taint which the pod does not tolerate."""
-    lists = cluster.node_postings(_forbidding)
+    lists = view.node_postings(_forbidding)
     return lists.any_of(
         taints for taints in lists.values if not tolerates_all(pod.tolerations, cast(tuple[Taint, ...], taints))
     )
 
 
-def prefer(cluster: Cluster, pod: Pod, among: NodeSet) -> NodeSet:
+def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with the fewest PreferNoSchedule taints that the pod does not tolerate."""
-    lists = cluster.node_postings(_discouraging)
+    lists = view.node_postings(_discouraging)
     if not (lists.keyed and lists.keyed & among):
         return among
     tolerations = [t for t in pod.tolerations if t.effect in (None, Effect.PREFER_NO_SCHEDULE)]

@@ -8,8 +8,8 @@ provisioned, where the class allows it and the driver has room. Volumes are sets
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Operator, Requirement
 from neuron_scheduler.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass
@@ -26,11 +26,11 @@ NO_SPACE = "node(s) did not have enough free storage"
 NO_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
-def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:
+def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     """Refuse a pod with a claim that no node could serve as it is."""
     claims = []
     for name in pod.constraints.volume_claims:
-        claim = cluster.volumes.claim(f"{pod.namespace}/{name}")
+        claim = view.volumes.claim(f"{pod.namespace}/{name}")
         ephemeral = name in pod.constraints.ephemeral_claims
         if claim is None:
             waiting = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
@@ -40,7 +40,7 @@ def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:
             return PodRefusal(NAME, reason, hopeless=True)
         claims.append(claim)
     for claim in claims:
-        if not claim.fully_bound and (claim.volume_name or not cluster.volumes.waits_for_consumer(claim)):
+        if not claim.fully_bound and (claim.volume_name or not view.volumes.waits_for_consumer(claim)):
             return PodRefusal(NAME, UNBOUND_IMMEDIATE, hopeless=True)
     return None
 
@@ -55,83 +55,79 @@ def _unusable(claim: PersistentVolumeClaim, pod: Pod, *, ephemeral: bool) -> str
     return ""
 
 
-def claims_of(cluster: Cluster, pod: Pod) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
+def claims_of(view: View, pod: Pod) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
     """Return the pod's claims that are bound, and those that wait for their first consumer."""
-    found = [cluster.volumes.claim(f"{pod.namespace}/{name}") for name in pod.constraints.volume_claims]
+    found = [view.volumes.claim(f"{pod.namespace}/{name}") for name in pod.constraints.volume_claims]
     claims = [claim for claim in found if claim is not None]
     return [c for c in claims if c.fully_bound], [c for c in claims if not c.fully_bound]
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes on which a claim has no volume and gets none, with every reason that a node gives."""
     if not pod.constraints.volume_claims:
         return NONE_REFUSED
-    bound, waiting = claims_of(cluster, pod)
+    bound, waiting = claims_of(view, pod)
     return [
         Refusal(NAME, reason, nodes, unresolvable=True)
-        for reason, nodes in (*_filter_bound(cluster, bound, among), *_filter_waiting(cluster, waiting, among))
+        for reason, nodes in (*_filter_bound(view, bound, among), *_filter_waiting(view, waiting, among))
     ]
 
 
-def _filter_bound(
-    cluster: Cluster, claims: Sequence[PersistentVolumeClaim], among: NodeSet
-) -> Sequence[tuple[str, NodeSet]]:
+def _filter_bound(view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet) -> Sequence[tuple[str, NodeSet]]:
     """Go through the claims until one of them settles it for a node."""
     elsewhere = 0
     for claim in claims:
-        volume = cluster.volumes.volume(claim.volume_name)
+        volume = view.volumes.volume(claim.volume_name)
         if volume is None:
             return [(NODE_CONFLICT, elsewhere), (NO_VOLUME, among)]
-        there = mountable(cluster, volume, among)
+        there = mountable(view, volume, among)
         elsewhere |= among & ~there
         among = there
     return [(NODE_CONFLICT, elsewhere)]
 
 
 def _filter_waiting(
-    cluster: Cluster, claims: Sequence[PersistentVolumeClaim], among: NodeSet
+    view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet
 ) -> Sequence[tuple[str, NodeSet]]:
     """Refuse nodes where a claim finds no volume and none can be made."""
     everywhere, crowded = among, 0
     for claim in claims:
         if claim.selected_node is not None:
-            slot = cluster.slot(claim.selected_node)
+            slot = view.slot(claim.selected_node)
             among &= 0 if slot is None else 1 << slot
     selected = [(claim, among) for claim in claims if claim.selected_node is not None]
     free = [claim for claim in claims if claim.selected_node is None]
-    lacking = [(claim, among & ~nodes) for claim, nodes in served(cluster, free, among)]
+    lacking = [(claim, among & ~nodes) for claim, nodes in served(view, free, among)]
     for claim, nodes in (*selected, *lacking):
-        for reason, refused in _filter_provisioning(cluster, claim, nodes & among):
+        for reason, refused in _filter_provisioning(view, claim, nodes & among):
             crowded |= refused if reason == NO_SPACE else 0
             among &= ~refused
     return [(BIND_CONFLICT, everywhere & ~among & ~crowded), (NO_SPACE, crowded)]
 
 
-def _filter_provisioning(
-    cluster: Cluster, claim: PersistentVolumeClaim, among: NodeSet
-) -> Sequence[tuple[str, NodeSet]]:
+def _filter_provisioning(view: View, claim: PersistentVolumeClaim, among: NodeSet) -> Sequence[tuple[str, NodeSet]]:
     """Refuse nodes for which the claim's class cannot make a volume."""
-    found = cluster.volumes.classes.get(claim.class_name)
+    found = view.volumes.classes.get(claim.class_name)
     if not among:
         return []
     if found is None or found.provisioner in ("", NO_PROVISIONER):
         return [(BIND_CONFLICT, among)]
-    allowed = any_term(cluster, found.allowed_topologies, among) if found.allowed_topologies is not None else among
-    return [(BIND_CONFLICT, among & ~allowed), (NO_SPACE, allowed & ~_roomy(cluster, claim, found, allowed))]
+    allowed = any_term(view, found.allowed_topologies, among) if found.allowed_topologies is not None else among
+    return [(BIND_CONFLICT, among & ~allowed), (NO_SPACE, allowed & ~_roomy(view, claim, found, allowed))]
 
 
-def _roomy(cluster: Cluster, claim: PersistentVolumeClaim, found: StorageClass, among: NodeSet) -> NodeSet:
+def _roomy(view: View, claim: PersistentVolumeClaim, found: StorageClass, among: NodeSet) -> NodeSet:
     """Return the nodes for which the driver has room, which is all of them if it does not publish how much it has."""
-    driver = cluster.volumes.drivers.get(found.provisioner)
+    driver = view.volumes.drivers.get(found.provisioner)
     if not claim.request or driver is None or not driver.storage_capacity:
         return among
     roomy, labels = 0, dict[str, list[str]]()
-    for capacity in cluster.volumes.capacities.get(found.name, {}).values():
+    for capacity in view.volumes.capacities.get(found.name, {}).values():
         if capacity.topology is None or capacity.largest is None or capacity.largest < claim.request:
             continue
         match capacity.topology.requirements:
             case [Requirement(operator=Operator.IN) as only]:  # of a driver for local disks: one for each node
                 labels.setdefault(only.key, []).extend(only.values)
             case _:
-                roomy |= with_labels(cluster, capacity.topology, among)
-    return among & (roomy | labelled(cluster, labels))
+                roomy |= with_labels(view, capacity.topology, among)
+    return among & (roomy | labelled(view, labels))

@@ -1,5 +1,5 @@
 """
-VolumeRestrictions: a ReadWriteOncePod claim has one pod in the cluster, a disk that cannot be shared one on the node.
+VolumeRestrictions: a ReadWriteOncePod claim has one pod in the view, a disk that cannot be shared one on the node.
 
 Upstream: `plugins/volumerestrictions/volume_restrictions.go`. In-tree disks that no CSI driver serves (iSCSI, RBD,
 Photon) are refused: whether two pods may share one is not looked into here.
@@ -7,11 +7,11 @@ Photon) are refused: whether two pods may share one is not looked into here.
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.cluster.rereading import claims_on
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import InlineVolume
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
@@ -37,7 +37,7 @@ def _disk(disk: InlineVolume) -> tuple[str, str]:
     return (disk.plugin, disk.handle)
 
 
-def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:
+def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     """Refuse a pod with a claim that does not exist: no node helps, only the claim does."""
     constraints = pod.constraints
     if constraints.inline_volumes:
@@ -45,7 +45,7 @@ def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:
         reason = f'volume "{name}" is of an in-tree type that no CSI driver serves; use a PersistentVolumeClaim'
         return PodRefusal(NAME, reason, hopeless=True)
     for name in constraints.volume_claims:
-        if name not in constraints.ephemeral_claims and cluster.volumes.claim(f"{pod.namespace}/{name}") is None:
+        if name not in constraints.ephemeral_claims and view.volumes.claim(f"{pod.namespace}/{name}") is None:
             return PodRefusal(NAME, not_found(name), hopeless=True)
     return None
 
@@ -55,7 +55,7 @@ def not_found(name: str) -> str:
     return f'persistentvolumeclaim "{name}" not found'
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes with a pod that uses the same disk, and all of them if one of the claims has its one pod."""
     constraints = pod.constraints
     if not (constraints.disks or constraints.volume_claims):
@@ -64,15 +64,15 @@ def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal
     for disk in constraints.disks:
         if disk.plugin in _EXCLUSIVE:
             key = (*_disk(disk), False) if disk.read_only else _disk(disk)
-            taken |= cluster.postings(_disks).get(key)
+            taken |= view.postings(_disks).get(key)
     keys = (f"{pod.namespace}/{name}" for name in constraints.volume_claims if name not in constraints.ephemeral_claims)
-    in_use = any(_is_for_one_pod(cluster, key) and cluster.postings(claims_on).get(key) for key in keys)
+    in_use = any(_is_for_one_pod(view, key) and view.postings(claims_on).get(key) for key in keys)
     return [
         Refusal(NAME, DISK, among & taken),
         Refusal(NAME, ONE_POD, among & ~taken if in_use else 0, hopeless=True),
     ]
 
 
-def _is_for_one_pod(cluster: Cluster, key: str) -> bool:
-    claim = cluster.volumes.claim(key)
+def _is_for_one_pod(view: View, key: str) -> bool:
+    claim = view.volumes.claim(key)
     return claim is not None and "ReadWriteOncePod" in claim.access_modes

@@ -7,9 +7,9 @@ VolumeBinding.
 
 from collections.abc import Iterator, Sequence
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
@@ -26,38 +26,38 @@ _TODAY = {
 _KEYS = (*_TODAY, *_TODAY.values())
 
 
-def pre_filter(cluster: Cluster, pod: Pod) -> PodRefusal | None:
+def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     """Refuse a pod whose claims lead to no volume and to no class that would make one."""
     for key in _claims(pod):
-        claim = cluster.volumes.claim(key)
+        claim = view.volumes.claim(key)
         if claim is None:
             continue  # VolumeRestrictions has refused it
         if claim.volume_name:
-            if cluster.volumes.volume(claim.volume_name) is None:
+            if view.volumes.volume(claim.volume_name) is None:
                 return PodRefusal(NAME, f'persistentvolume "{claim.volume_name}" not found', hopeless=True)
         elif not claim.class_name:
             return PodRefusal(NAME, NO_NAMES, hopeless=True)
-        elif claim.class_name not in cluster.volumes.classes:
+        elif claim.class_name not in view.volumes.classes:
             return PodRefusal(NAME, f'storageclass.storage.k8s.io "{claim.class_name}" not found', hopeless=True)
-        elif not cluster.volumes.waits_for_consumer(claim):
+        elif not view.volumes.waits_for_consumer(claim):
             return PodRefusal(NAME, NO_VOLUME, hopeless=True)
     return None
 
 
-def filter_nodes(cluster: Cluster, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes of another zone or region than a volume's; a node that tells neither takes any."""
-    told = [told for key in _claims(pod) for told in _zones_of(cluster, key)]
+    told = [told for key in _claims(pod) for told in _zones_of(view, key)]
     if not told:
         return NONE_REFUSED
     telling = 0
     for key in _KEYS:
-        telling |= cluster.node_postings(label(key)).keyed
+        telling |= view.node_postings(label(key)).keyed
     refused = 0
     for key, zones in told:
-        postings = cluster.node_postings(label(key))
+        postings = view.node_postings(label(key))
         there = postings.any_of(zones)
         if key in _TODAY:
-            there |= cluster.node_postings(label(_TODAY[key])).any_of(zones) & ~postings.keyed
+            there |= view.node_postings(label(_TODAY[key])).any_of(zones) & ~postings.keyed
         refused |= ~there
     return [Refusal(NAME, REASON, among & telling & refused, unresolvable=True)]
 
@@ -70,9 +70,9 @@ def _claims(pod: Pod) -> Iterator[str]:
             yield f"{pod.namespace}/{name}"
 
 
-def _zones_of(cluster: Cluster, key: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    claim = cluster.volumes.claim(key)
-    volume = cluster.volumes.volume(claim.volume_name) if claim is not None else None
+def _zones_of(view: View, key: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    claim = view.volumes.claim(key)
+    volume = view.volumes.volume(claim.volume_name) if claim is not None else None
     if volume is not None:
         yield from zones(volume)
 

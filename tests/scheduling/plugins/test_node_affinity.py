@@ -89,8 +89,8 @@ def test_refusals_cannot_be_resolved_by_eviction() -> None:
     """Labels and names stay when pods go."""
     cluster, pending = cluster_of(NODES), pod(required_terms=(term(("zone", "In", ("y",)), names=("a",)),))
     refusals = [
-        *node_affinity.filter_names(cluster, pending, 0b111),
-        *node_affinity.filter_nodes(cluster, pending, 0b001),
+        *node_affinity.filter_names(cluster.view, pending, 0b111),
+        *node_affinity.filter_nodes(cluster.view, pending, 0b001),
     ]
     assert [(r.nodes, r.unresolvable) for r in refusals] == [(0b110, True), (0b001, True)]
 

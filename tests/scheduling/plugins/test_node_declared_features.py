@@ -26,7 +26,7 @@ def test_features(needed: tuple[str, ...], declared: tuple[str, ...], fits: bool
     else:
         found = refusal(cluster, pending)
         assert found.text == "0/1 nodes are available: 1 node(s) didn't match Pod's required features."
-        [one] = node_declared_features.filter_nodes(cluster, pending, cluster.live)
+        [one] = node_declared_features.filter_nodes(cluster.view, pending, cluster.view.live)
         assert one.unresolvable
 
 

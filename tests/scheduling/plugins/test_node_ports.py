@@ -31,7 +31,7 @@ def test_conflicts(taken: HostPort, asked: HostPort, fits: bool) -> None:
         assert refusal(cluster, pending).text == (
             "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
         )
-        assert [r.unresolvable for r in node_ports.filter_nodes(cluster, pending, 1)] == [False]
+        assert [r.unresolvable for r in node_ports.filter_nodes(cluster.view, pending, 1)] == [False]
         cluster.remove_pod("uid-holder")
     assert schedule(cluster, pending) == ("n", ())
 

@@ -45,8 +45,8 @@ def test_neither_is_resolved_by_eviction() -> None:
     """Pods that go change nothing about it."""
     cluster = cluster_of([node("n", unschedulable=True)])
     refusals = [
-        *node_unschedulable.filter_nodes(cluster, pod(), 1),
-        *node_name.filter_nodes(cluster, pod(on="other"), 1),
+        *node_unschedulable.filter_nodes(cluster.view, pod(), 1),
+        *node_name.filter_nodes(cluster.view, pod(on="other"), 1),
     ]
     assert {r.reason for r in refusals if r.nodes} == {
         "node(s) were unschedulable",

@@ -137,7 +137,7 @@ def test_pods_outside_the_eligible_nodes_do_not_count() -> None:
 def test_evicting_pods_gives_no_node_a_label() -> None:
     """A crowded domain can be helped, a missing label cannot."""
     cluster = cluster_of(NODES, pods("a"))
-    refusals = pod_topology_spread.filter_nodes(cluster, web(spread()), 0b1111)
+    refusals = pod_topology_spread.filter_nodes(cluster.view, web(spread()), 0b1111)
     assert {(r.reason, r.nodes, r.unresolvable) for r in refusals} == {
         (NO_LABEL, 0b1000, True),
         (CROWDED, 0b0011, False),
@@ -204,7 +204,7 @@ def test_weights_are_upstreams_scores_turned_round() -> None:
     """The highest and lowest score less the node's: counts times ln(domains + 2), in 64ths."""
     cluster = cluster_of(zones(a="x", b="y", c="z", d=""), pods("abbccc"))
     sums = dict.fromkeys(range(4), 0)
-    for weight, nodes in pod_topology_spread.wishes(cluster, web(spread(hard=False)), 0b1111):
+    for weight, nodes in pod_topology_spread.wishes(cluster.view, web(spread(hard=False)), 0b1111):
         for slot in sums:
             sums[slot] += weight * (nodes >> slot & 1)
     unit = round(64 * log(3 + 2))

@@ -40,7 +40,7 @@ def test_filter(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], 
 def test_a_refusal_cannot_be_resolved_by_eviction() -> None:
     """Taints stay when pods go."""
     cluster = cluster_of([node("n", taints=(NEURON,))])
-    assert [r.unresolvable for r in taint_toleration.filter_nodes(cluster, pod(), 1)] == [True]
+    assert [r.unresolvable for r in taint_toleration.filter_nodes(cluster.view, pod(), 1)] == [True]
 
 
 @pytest.mark.parametrize(
