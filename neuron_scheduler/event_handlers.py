@@ -12,7 +12,7 @@ import attrs
 
 from neuron_scheduler import logs
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import Tenant
+from neuron_scheduler.cluster.tenant import Tenant
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node

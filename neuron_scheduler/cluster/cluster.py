@@ -18,17 +18,10 @@ from typing import Self
 import attrs
 
 from neuron_scheduler.cluster.namespaces import NamespaceTable
-from neuron_scheduler.cluster.node_state import (
-    NodeState,
-    Nomination,
-    Tenant,
-    tenant_of,
-    with_tenant,
-    with_tenant_again,
-    without_tenant,
-)
+from neuron_scheduler.cluster.node_state import NodeState, Nomination, with_tenant, with_tenant_again, without_tenant
 from neuron_scheduler.cluster.rereading import claims_on, holding, holding_anew, on_new_node
 from neuron_scheduler.cluster.table import NodeTable
+from neuron_scheduler.cluster.tenant import Tenant, tenant_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.cluster.volumes import Touched, Volumes
 from neuron_scheduler.cluster.workloads import Workloads

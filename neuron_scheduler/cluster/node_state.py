@@ -8,77 +8,22 @@ nothing.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import attrs
 
-from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.cluster.silicon import NO_SILICON, Silicon, silicon_of, silicon_with
+from neuron_scheduler.cluster.tenant import NO_TENANTS, Tenant
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import NOTHING, PODS, Resources
 from neuron_scheduler.model.volumes import NO_STORAGE, Held, NodeStorage
-from neuron_scheduler.neuron.allocation import alloc_time_of, read
+from neuron_scheduler.neuron.allocation import alloc_time_of
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 
 _T = TypeVar("_T")
 
 
-@attrs.frozen
-class Tenant:
-    """
-    A pod on a node, with what it holds there.
-
-    Attributes:
-        cores: mask of the core bits it provably holds; None for an unknown holder; 0 without Neuron.
-        problem: why the allocation is unknown, in words; empty otherwise.
-        unreadable: the object itself could not be read, so how much it holds is unknown too.
-        volumes: its claims and what they attach.
-    """
-
-    pod: Pod
-    cores: int | None = 0
-    problem: str = ""
-    unreadable: bool = False
-    volumes: tuple[Held, ...] = ()
-
-    def holds_as_before(self, pod: Pod) -> bool:
-        """Tell whether the pod's new state is of one that holds on the same node what this tenant holds."""
-        return not self.unreadable and _held(pod) == _held(self.pod)
-
-
-_held = attrgetter(
-    *("node_name", "allocation", "neuron", "neuron_containers", "requests", "host_ports", "priority"),
-    *("constraints.volume_claims", "constraints.disks"),
-)
-"""All of a pod that a reading of it and the sums of a row depend on."""
-
-NO_TENANTS: Mapping[str, Tenant] = {}
-
-
-@attrs.frozen
-class Silicon:
-    """
-    What of a node's silicon is held, and how certain that is.
-
-    Attributes:
-        free: mask of the core bits nobody provably holds.
-        contested: mask of the core bits that more than one tenant claims.
-        in_between: some tenant holds more than one unit but not the whole machine.
-        unknown_holders: tenants whose ids cannot be read.
-        unknown_devices: the most whole devices that unknown holders may have broken into.
-        unknown_cores: the most cores that unknown holders may hold.
-    """
-
-    free: int = 0
-    contested: int = 0
-    in_between: bool = False
-    unknown_holders: int = 0
-    unknown_devices: int = 0
-    unknown_cores: int = 0
-
-
-NO_SILICON = Silicon()
 NONE_BORNE: Mapping[Any, int] = {}
 
 
@@ -171,16 +116,10 @@ def on_node(node: Node, tenants: Mapping[str, Tenant] = NO_TENANTS) -> NodeState
     on the order in which nodes and pods arrive.
     """
     machine = machine_of(node)
-    state = NodeState(node=node, machine=machine, silicon=_silicon_of(machine, NO_TENANTS))
+    state = NodeState(node=node, machine=machine, silicon=silicon_of(machine, NO_TENANTS))
     for tenant in tenants.values():
         state = with_tenant(state, tenant)
     return state
-
-
-def tenant_of(pod: Pod, machine: Machine | None) -> Tenant:
-    """Read what a bound pod holds on a machine."""
-    allocation = read(pod, machine)
-    return Tenant(pod, cores=allocation.cores, problem=allocation.problem)
 
 
 def with_tenant(state: NodeState, tenant: Tenant) -> NodeState:
@@ -190,13 +129,14 @@ def with_tenant(state: NodeState, tenant: Tenant) -> NodeState:
     for name, amount in pod.requests.items():
         used[name] = used.get(name, 0) + amount
     used[PODS] = used.get(PODS, 0) + 1
+    tenants = {**state.tenants, pod.uid: tenant}
     return _with_tenants(
         state,
-        {**state.tenants, pod.uid: tenant},
+        tenants,
         used=used,
         ports=_more(state.ports, pod.host_ports),
         volumes=_more(state.volumes, tenant.volumes),
-        silicon=_silicon_with(state, tenant),
+        silicon=silicon_with(tenant, state.silicon, state.machine, tenants),
         priorities=state.priorities if tenant.unreadable else _one_more(state.priorities, pod.priority),
         last_alloc_time=max(state.last_alloc_time, (tenant.cores != 0 and alloc_time_of(pod)) or 0),
     )
@@ -243,7 +183,7 @@ def without_tenants(state: NodeState, uids: Collection[str]) -> NodeState:
         used={name: amount for name, amount in used.items() if amount},
         ports=ports,
         volumes=volumes,
-        silicon=_silicon_of(state.machine, tenants) if any(tenant.cores != 0 for tenant in gone) else state.silicon,
+        silicon=silicon_of(state.machine, tenants) if any(tenant.cores != 0 for tenant in gone) else state.silicon,
         priorities={priority: count for priority, count in priorities.items() if count},
         last_alloc_time=state.last_alloc_time,
     )
@@ -279,54 +219,6 @@ def _with_tenants(
         nominated=state.nominated,
         last_alloc_time=last_alloc_time,
     )
-
-
-def _silicon_with(state: NodeState, tenant: Tenant) -> Silicon:
-    """Return the silicon with one tenant more, which is known without looking at the others if its cores are."""
-    machine, silicon, cores = state.machine, state.silicon, tenant.cores
-    if cores == 0 or machine is None:
-        return silicon
-    if cores is None or silicon.unknown_holders:
-        return _silicon_of(machine, {**state.tenants, tenant.pod.uid: tenant})
-    return Silicon(
-        free=silicon.free & ~cores,
-        contested=silicon.contested | cores & (machine.all_cores ^ silicon.free),
-        in_between=silicon.in_between or _is_in_between(tenant, machine),
-    )
-
-
-def _is_in_between(tenant: Tenant, machine: Machine) -> bool:
-    request = tenant.pod.neuron
-    return request is not None and request.total > 1 and tenant.cores != machine.all_cores
-
-
-def _silicon_of(machine: Machine | None, tenants: Mapping[str, Tenant]) -> Silicon:
-    """Count the silicon from the tenants: two that claim one core both hold it until both are gone."""
-    if machine is None:
-        return NO_SILICON
-    held = contested = unknown_holders = unknown_devices = unknown_cores = 0
-    in_between = False
-    for tenant in tenants.values():
-        if tenant.cores is None:
-            devices, cores = _may_hold(tenant, machine)
-            unknown_holders += 1
-            unknown_devices += devices
-            unknown_cores += cores
-        elif tenant.cores:
-            contested |= held & tenant.cores
-            held |= tenant.cores
-            in_between |= _is_in_between(tenant, machine)
-    return Silicon(machine.all_cores & ~held, contested, in_between, unknown_holders, unknown_devices, unknown_cores)
-
-
-def _may_hold(tenant: Tenant, machine: Machine) -> tuple[int, int]:
-    """Return the most devices an unknown holder may have broken into, and the most cores it may hold."""
-    request = tenant.pod.neuron
-    if request is None or tenant.unreadable:
-        return machine.devices, machine.cores
-    if request.unit is Unit.DEVICE:
-        return request.total, request.total * machine.cores_per_device
-    return request.total, request.total  # at worst every core lies on a device of its own
 
 
 def _one_more(counts: Mapping[int, int], key: int) -> Mapping[int, int]:

@@ -7,8 +7,9 @@ volumes and classes. Refuses to look for the rows that are meant: `cluster` find
 
 import attrs
 
-from neuron_scheduler.cluster.node_state import NodeState, Tenant, on_node, tenant_of, with_tenant, without_tenant
+from neuron_scheduler.cluster.node_state import NodeState, on_node, with_tenant, without_tenant
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.tenant import Tenant, tenant_of
 from neuron_scheduler.cluster.volumes import Volumes
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.volumes import NodeStorage

@@ -19,10 +19,11 @@ import attrs
 from neuron_scheduler.cluster.images import ImageTable
 from neuron_scheduler.cluster.indexes import Indexes
 from neuron_scheduler.cluster.labels import label
-from neuron_scheduler.cluster.node_state import NO_TENANTS, NodeState, Tenant
+from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet, from_slots, lowest_slot
 from neuron_scheduler.cluster.pods import PodTable
 from neuron_scheduler.cluster.rollup import Domains, Relabelings
+from neuron_scheduler.cluster.tenant import NO_TENANTS, Tenant
 from neuron_scheduler.cluster.terms import TermTable
 from neuron_scheduler.model.node import Node
 

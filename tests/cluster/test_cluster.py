@@ -7,8 +7,9 @@ import pytest
 
 from neuron_scheduler.cluster import table
 from neuron_scheduler.cluster.cluster import CHANGED, Cluster
-from neuron_scheduler.cluster.node_state import NodeState, Tenant, with_tenant, without_tenant
+from neuron_scheduler.cluster.node_state import NodeState, with_tenant, without_tenant
 from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.tenant import Tenant
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU

@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from neuron_scheduler.cluster import pods as pod_table, rollup, table
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import NodeState, tenant_of, with_tenant, without_tenant
+from neuron_scheduler.cluster.node_state import NodeState, with_tenant, without_tenant
+from neuron_scheduler.cluster.tenant import tenant_of
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import Effect, LabelSelector, PodAffinityTerm, Taint

@@ -3,15 +3,9 @@
 import attrs
 import pytest
 
-from neuron_scheduler.cluster.node_state import (
-    NodeState,
-    Silicon,
-    Tenant,
-    on_node,
-    tenant_of,
-    with_tenant,
-    without_tenant,
-)
+from neuron_scheduler.cluster.node_state import NodeState, on_node, with_tenant, without_tenant
+from neuron_scheduler.cluster.silicon import Silicon
+from neuron_scheduler.cluster.tenant import Tenant, tenant_of
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import CPU, NEURON_CORE, NEURON_DEVICE, PODS
 from neuron_scheduler.neuron.allocation import ALLOC_TIME
