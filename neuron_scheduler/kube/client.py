@@ -5,7 +5,6 @@ What a request means is known elsewhere (`wire`, `codec`, `binder`, ...). Refuse
 know whether a repeat is harmless.
 """
 
-import asyncio
 import contextlib
 import re
 import time
@@ -17,6 +16,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 import aiohttp
 import anyio
 import attrs
+import msgspec
 import yarl
 
 from neuron_scheduler import __version__
@@ -39,8 +39,7 @@ T = TypeVar("T")
 _TARGET: Final = re.compile(r"/[!-~]*")
 
 
-@attrs.frozen
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """A status of success and the body."""
 
     status: int
@@ -140,7 +139,15 @@ class Client:
         if method != "GET" and pool is not Pool.LEASE and (wait := self._bucket.take()):
             await self.sleep(wait)
         target = f"{path}?{urlencode(params)}" if params else path
-        asked = _Request(method, target, body, content_type, timeout, pool, permit)
+        asked = _Request(
+            method=method,
+            target=target,
+            body=body,
+            content_type=content_type,
+            timeout=timeout,
+            pool=pool,
+            permit=permit,
+        )
         if method != "GET":
             return await self._authorized(asked, self._short if self._kept else self._whole)
         for _ in range(READ_TRIES - 1):
@@ -162,7 +169,7 @@ class Client:
         Raises:
             ApiError, UnreachableError: as `request`, also from `Lines.next`.
         """
-        asked = _Request("GET", f"{path}?{urlencode(params)}", timeout=None, read_timeout=read_timeout, pool=pool)
+        asked = _Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
         async with await self._authorized(asked, self._open) as answer:
             yield Lines(answer.content, f"watch {path}")
 
@@ -181,13 +188,13 @@ class Client:
         """Send over a kept connection, which costs a sixth of what aiohttp takes: a pod needs two writes."""
         tls, code = self.connection.tls, "<error>"
         try:
-            async with asyncio.timeout(asked.timeout):
-                answer = await self._kept[asked.pool].exchange(
-                    self._encoded(asked, authorization),
-                    context=None if tls is None else tls.context(),
-                    server_name=None if tls is None else tls.server_name,
-                    permit=asked.permit,
-                )
+            answer = await self._kept[asked.pool].exchange(
+                self._encoded(asked, authorization),
+                context=None if tls is None else tls.context(),
+                server_name=None if tls is None else tls.server_name,
+                permit=asked.permit,
+                timeout=asked.timeout,
+            )
             code = str(answer.status)
         except OSError as error:  # TimeoutError is one
             raise unreachable(error, str(asked)) from error
@@ -198,7 +205,7 @@ class Client:
         return Response(answer.status, answer.body)
 
     def _encoded(self, asked: "_Request", authorization: str | None) -> bytes:
-        fields = _fields(self._server.netloc.rpartition("@")[2], self.user_agent, asked.content_type, authorization)
+        fields = _fields(self._server.netloc, self.user_agent, asked.content_type, authorization)
         target, body = f"{self._server.path}{asked.target}", asked.body or b""
         if not _TARGET.fullmatch(target):
             raise ValueError(f"not a path that can be asked for: {target!r}")
@@ -241,15 +248,14 @@ class Client:
                 raise api_error(answer.status, answer.headers, await answer.read())
 
 
-@attrs.frozen
-class _Request:
-    """What is asked for, apart from who asks; `timeout` and `read_timeout` in seconds."""
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for, apart from who asks; `timeout` (0 for none) and `read_timeout` in seconds."""
 
     method: str
     target: str
     body: bytes | None = None
     content_type: str = JSON
-    timeout: float | None = None
+    timeout: float = 0.0
     pool: Pool = Pool.API
     permit: Callable[[], bool] | None = None
     read_timeout: float | None = None
@@ -259,8 +265,9 @@ class _Request:
 
 
 @lru_cache(maxsize=8)
-def _fields(host: str, user_agent: str, content_type: str, authorization: str | None) -> str:
+def _fields(netloc: str, user_agent: str, content_type: str, authorization: str | None) -> str:
     """Return the headers that many requests have in common."""
+    host = netloc.rpartition("@")[2]
     fields = {"Host": host, "User-Agent": user_agent, "Accept": JSON, "Content-Type": content_type}
     if authorization is not None:
         fields["Authorization"] = authorization

@@ -8,6 +8,7 @@ answer, and its connection is not used again. Refuses what has another place: st
 """
 
 import asyncio
+import math
 import re
 import socket
 import ssl
@@ -17,33 +18,41 @@ from urllib.parse import SplitResult
 
 import aiohappyeyeballs
 import attrs
+import msgspec
 from aiohappyeyeballs import AddrInfoType
 
 from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.transport import CONNECT_TIMEOUT, KEEPALIVE
 
 MOST_HEAD: Final = 64 << 10  # bytes of a status line and headers
+CLOCK_STEP: Final = 0.002  # seconds by which an alarm may come early: the loop's clock counts milliseconds
 HAPPY_EYEBALLS: Final = 0.25  # seconds after which the next address is tried beside the first
 
-_STATUS_LINE: Final = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: .*)?", re.ASCII)
+_HEAD: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?(?:\r\n[^:\r\n]+:[^\r\n]*)*\r\n\r\n")
+_FIELD: Final = re.compile(rb"\n([^:]+):[ \t]*([^\r]*)")
+_FRAMING: Final = re.compile(rb"\n(?i:(content-length|transfer-encoding|connection)):[ \t]*([^\r]*)")
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
 _WITHOUT_BODY: Final = (204, 304)
 
 
-@attrs.frozen
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """
     A whole answer.
 
     Attributes:
-        headers: by name in lower case; of a repeated one the last.
+        head: the status line and the headers.
         reusable: whether the connection may carry another request.
     """
 
     status: int
-    headers: Mapping[str, str]
+    head: bytes
     body: bytes
     reusable: bool
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers by name in lower case; of a repeated one the last."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in _headers(_FIELD, self.head).items()}
 
 
 def read_answer(data: bytes) -> Answer | None:
@@ -58,40 +67,39 @@ def read_answer(data: bytes) -> Answer | None:
         if len(data) > MOST_HEAD:
             raise ValueError("the headers of the answer have no end")
         return None
-    first, *fields = data[:end].decode("latin-1").split("\r\n")
-    line = _STATUS_LINE.fullmatch(first)
-    if line is None:
-        raise ValueError(f"not an answer of HTTP/1.1: {first[:60]!r}")
-    headers, status = _headers(fields), int(line[2])
+    head = _HEAD.match(data)
+    if head is None:
+        raise ValueError(f"not an answer of HTTP/1.1: {data[:60]!r}")
+    status, start = int(head[2]), head.end()
     if status < 200:
-        return read_answer(data[end + 4 :])  # the real one follows
-    found = (b"", end + 4) if status in _WITHOUT_BODY else _body(data, end + 4, headers)
+        return read_answer(data[start:])  # the real one follows
+    framing = _headers(_FRAMING, head[0])
+    found = (b"", start) if status in _WITHOUT_BODY else _body(data, start, framing)
     if found is None:
         return None
     body, stop = found
-    reusable = line[1] == "1" and headers.get("connection", "").lower() != "close" and stop == len(data)
-    return Answer(status, headers, body, reusable)
+    reusable = head[1] == b"1" and framing.get(b"connection", b"").lower() != b"close" and stop == len(data)
+    return Answer(status, head[0], body, reusable)
 
 
-def _headers(fields: list[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for field in fields:
-        name, colon, value = field.partition(":")
-        name = name.lower()
-        if not colon or (name == "content-length" and name in headers):
-            raise ValueError(f"header that cannot be read: {field[:60]!r}")
-        headers[name] = value.strip()
+def _headers(sort: re.Pattern[bytes], head: bytes) -> dict[bytes, bytes]:
+    headers: dict[bytes, bytes] = {}
+    for name, value in sort.findall(head):
+        known_as = name.lower()
+        if known_as == b"content-length" and known_as in headers:
+            raise ValueError("an answer that tells two lengths")
+        headers[known_as] = value.strip()
     return headers
 
 
-def _body(data: bytes, start: int, headers: Mapping[str, str]) -> tuple[bytes, int] | None:
+def _body(data: bytes, start: int, framing: Mapping[bytes, bytes]) -> tuple[bytes, int] | None:
     """Return the body that begins at `start`, and where it ends; None while it is not complete."""
-    if (encoding := headers.get("transfer-encoding")) is not None:
-        if encoding.lower() != "chunked":
+    if (encoding := framing.get(b"transfer-encoding")) is not None:
+        if encoding.lower() != b"chunked":
             raise ValueError(f"transfer encoding {encoding[:60]!r} is not understood")
         return _chunks(data, start)
-    length = headers.get("content-length", "")
-    if not (length.isascii() and length.isdigit()):
+    length = framing.get(b"content-length", b"")
+    if not length.isdigit():
         raise ValueError("an answer that does not tell its length may have been cut")
     stop = start + int(length)
     return (data[start:stop], stop) if len(data) >= stop else None
@@ -114,14 +122,23 @@ def _chunks(data: bytes, start: int) -> tuple[bytes, int] | None:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, with at most one request on its way."""
+    """
+    One connection, with at most one request on its way.
+
+    The alarm for a request's deadline is left set when the answer comes, and serves the requests after it: to set and
+    take back one for each costs a sixth of the whole exchange.
+    """
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self.context = context
         self.idle_since = 0.0
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._received = b""
         self._answer: asyncio.Future[Answer] | None = None
+        self._deadline = math.inf
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
@@ -141,6 +158,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._disarm()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionError("the server closed the connection"))
 
@@ -149,12 +167,15 @@ class _Connection(asyncio.Protocol):
         """Whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes) -> Answer:
+    async def exchange(self, request: bytes, deadline: float) -> Answer:
         """Send and wait; given up, the connection is cut at once: TLS would otherwise say a long goodbye first."""
         if self._transport is None:
             raise ConnectionError("the server closed the connection")
         self._received = b""
-        self._answer = asyncio.get_running_loop().create_future()
+        self._answer = self._loop.create_future()
+        self._deadline = deadline
+        if self._alarm_at > deadline:
+            self._arm()
         try:
             self._transport.write(request)
             return await self._answer
@@ -163,6 +184,25 @@ class _Connection(asyncio.Protocol):
             raise
         finally:
             self._answer = None
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._alarm_at = self._deadline
+        self._alarm = self._loop.call_at(self._deadline, self._ring)
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = None, math.inf
+
+    def _ring(self) -> None:
+        self._disarm()
+        if self._answer is None or self._answer.done():
+            return
+        if self._loop.time() >= self._deadline - CLOCK_STEP:
+            self._answer.set_exception(TimeoutError())
+        else:
+            self._arm()
 
     def abort(self) -> None:
         """Cut the connection."""
@@ -195,34 +235,46 @@ class Connections:
         context: ssl.SSLContext | None,
         server_name: str | None,
         permit: Callable[[], bool] | None,
+        timeout: float,  # noqa: ASYNC109 - the connection keeps it, at less cost
     ) -> Answer:
         """
-        Send the bytes of a request and return the answer.
+        Send the bytes of a request and return the answer, within `timeout` seconds.
 
         `context` is None for a connection without TLS; `server_name` is checked in place of the server's host; `permit`
         is asked with the connection in hand, right before the first byte: waiting for one may have taken seconds.
 
         Raises:
             OSError: the connection failed (`ssl.SSLCertVerificationError`: it is not trusted).
-            TimeoutError: it took too long to connect.
+            TimeoutError: there was no answer in time, or no connection.
             FencedError: `permit` said no.
         """
-        async with self._slots:
-            connection = self._kept(context) or await self._connect(context, server_name)
+        deadline = asyncio.get_running_loop().time() + timeout
+        await self._take_slot(deadline)
+        try:
+            connection = self._kept(context) or await self._connect(context, server_name, deadline)
             if permit is not None and not permit():
                 self._keep(connection)
                 raise FencedError("this replica may no longer write; nothing was sent")
-            answer = await connection.exchange(request)
+            answer = await connection.exchange(request, deadline)
             if answer.reusable:
                 self._keep(connection)
             else:
                 connection.abort()
             return answer
+        finally:
+            self._slots.release()
 
     def close(self) -> None:
         """Cut all connections that wait for their next request."""
         while self._idle:
             self._idle.pop().abort()
+
+    async def _take_slot(self, deadline: float) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()  # does not wait
+            return
+        async with asyncio.timeout_at(deadline):
+            await self._slots.acquire()
 
     def _keep(self, connection: _Connection) -> None:
         connection.idle_since = asyncio.get_running_loop().time()
@@ -238,10 +290,10 @@ class Connections:
             connection.abort()
         return None
 
-    async def _connect(self, context: ssl.SSLContext | None, server_name: str | None) -> _Connection:
+    async def _connect(self, context: ssl.SSLContext | None, server_name: str | None, deadline: float) -> _Connection:
         loop, host = asyncio.get_running_loop(), self.server.hostname or ""
         port = self.server.port or (80 if context is None else 443)
-        async with asyncio.timeout(CONNECT_TIMEOUT):
+        async with asyncio.timeout_at(min(deadline, loop.time() + CONNECT_TIMEOUT)):
             addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             opened = await aiohappyeyeballs.start_connection(
                 addresses, happy_eyeballs_delay=HAPPY_EYEBALLS, interleave=1, socket_factory=self.open_socket

@@ -1,12 +1,13 @@
 """A bounded queue between code that must not wait and the few tasks that write for it; an item wakes one of them."""
 
+import asyncio
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
-import anyio
 import attrs
 
 T = TypeVar("T")
+_Waiting: TypeAlias = deque[asyncio.Future[None]]  # an anyio.Event costs as much as a decision
 
 
 @attrs.define(eq=False)
@@ -21,8 +22,8 @@ class Worklist(Generic[T]):
     capacity: int
     _items: deque[T] = attrs.field(factory=deque, init=False)
     _closed: bool = attrs.field(default=False, init=False)
-    _takers: deque[anyio.Event] = attrs.field(factory=deque, init=False)
-    _givers: deque[anyio.Event] = attrs.field(factory=deque, init=False)
+    _takers: _Waiting = attrs.field(factory=deque, init=False)
+    _givers: _Waiting = attrs.field(factory=deque, init=False)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -32,7 +33,8 @@ class Worklist(Generic[T]):
         if self._closed or len(self._items) >= self.capacity:
             return False
         self._items.append(item)
-        _wake_one(self._takers)
+        if self._takers:
+            _wake_one(self._takers)
         return True
 
     async def give(self, item: T) -> None:
@@ -54,24 +56,28 @@ class Worklist(Generic[T]):
                 return None
             await _turn(self._takers)
         item = self._items.popleft()
-        _wake_one(self._givers)
+        if self._givers:
+            _wake_one(self._givers)
         return item
 
 
-def _wake_one(waiting: deque[anyio.Event]) -> None:
-    if waiting:
-        waiting.popleft().set()
+def _wake_one(waiting: _Waiting) -> None:
+    while waiting:
+        turn = waiting.popleft()
+        if not turn.done():  # else it was cancelled in this very moment
+            turn.set_result(None)
+            return
 
 
-async def _turn(waiting: deque[anyio.Event]) -> None:
+async def _turn(waiting: _Waiting) -> None:
     """Wait to be woken; one that is cancelled then passes it on."""
-    event = anyio.Event()
-    waiting.append(event)
+    turn = asyncio.get_running_loop().create_future()
+    waiting.append(turn)
     try:
-        await event.wait()
+        await turn
     except BaseException:
-        if event.is_set():
+        if not turn.cancelled():
             _wake_one(waiting)
-        else:
-            waiting.remove(event)
+        elif turn in waiting:
+            waiting.remove(turn)
         raise
