@@ -25,7 +25,15 @@ from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.http1 import Connections
 from neuron_scheduler.kube.rate import TokenBucket
 from neuron_scheduler.kube.status import api_error
-from neuron_scheduler.kube.transport import CONNECT_TIMEOUT, Pool, open_session, open_socket, translated, unreachable
+from neuron_scheduler.kube.transport import (
+    CONNECT_TIMEOUT,
+    NETWORK_ERRORS,
+    Pool,
+    open_session,
+    open_socket,
+    translated,
+    unreachable,
+)
 
 USER_AGENT: Final = f"neuron-scheduler/{__version__}"
 JSON: Final = "application/json"
@@ -62,8 +70,10 @@ class Lines:
             OversizedLineError: the line is longer than any object may be.
             UnreachableError: the connection broke.
         """
-        with translated(self._target):
+        try:
             return await self._content.readline()
+        except NETWORK_ERRORS as error:
+            raise unreachable(error, self._target) from error
 
 
 def _nobody_counts(_code: str, _method: str) -> None:

@@ -24,6 +24,7 @@ BIND_TIMEOUT: Final = 4.0  # renew deadline 10 s + 4 s < lease duration 15 s
 READ_BUFFER: Final = 2 << 20  # readline() stops at twice this; an object in etcd has at most about 1.5 MiB
 KEEPALIVE: Final = 75.0  # the API server keeps idle connections for 90 s
 CONNECT_TIMEOUT: Final = 10.0
+NETWORK_ERRORS: Final = (aiohttp.ClientError, aiohttp.http_exceptions.LineTooLong, OSError)
 
 
 class Pool(enum.Enum):
@@ -119,5 +120,5 @@ def translated(target: str) -> Iterator[None]:
     """Raise our errors in place of aiohttp's."""
     try:
         yield
-    except (aiohttp.ClientError, aiohttp.http_exceptions.LineTooLong, OSError) as error:
+    except NETWORK_ERRORS as error:
         raise unreachable(error, target) from error
