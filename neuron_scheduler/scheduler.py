@@ -29,7 +29,7 @@ from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
-from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from neuron_scheduler.scheduling.rehearsal import TYPICAL, Rehearsal
 from neuron_scheduler.scheduling.storage_events import taken_back
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
 
@@ -154,8 +154,9 @@ class Scheduler:
         self._wake.set()
 
     async def rehearse(self) -> None:
-        """Prepare the cluster for pods like those that wait already."""
-        for pod in self.queue.first(_REHEARSED):
+        """Prepare the cluster for pods like those that wait already, and for those that may come."""
+        typical = [attrs.evolve(TYPICAL, scheduler_name=name) for name in self.profiles]
+        for pod in (*typical, *self.queue.first(_REHEARSED)):
             for _ in self._rehearsal.of(self.cluster, pod, self.profiles[pod.scheduler_name]):
                 await anyio.lowlevel.checkpoint()
 

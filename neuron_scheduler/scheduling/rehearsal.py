@@ -12,12 +12,18 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.neuron_request import neuron_request
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.shortage import rehearse_shortage
 
 _MOST_SORTS = 4096
+
+_ASKED: dict[str, int] = {CPU: 1, MEMORY: 1, NEURON_DEVICE: 1}
+TYPICAL = Pod(uid="", namespace="", name="", requests=_ASKED, neuron=neuron_request([Container("", _ASKED)]))
+"""A pod like most: to rehearse it leaves little to be built for the first one that comes, whatever it asks for."""
 
 
 @attrs.define(eq=False)

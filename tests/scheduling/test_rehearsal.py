@@ -6,8 +6,9 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.indexes import Indexes
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from neuron_scheduler.scheduling.rehearsal import TYPICAL, Rehearsal
 from tests.builders import node, pod
 from tests.scheduling import generation
 from tests.scheduling.harness import cluster_of, decide, schedule
@@ -35,6 +36,19 @@ def test_a_rehearsed_decision_builds_nothing(seed: int, monkeypatch: pytest.Monk
 
 def _refuse(*_: object) -> None:
     raise AssertionError("an index was built or caught up by the decision")
+
+
+@pytest.mark.parametrize("first", [pod("a", devices=4), pod("a", cores=2, labels={"app": "web"}), pod("a", cpu=100)])
+def test_a_typical_pod_leaves_little_to_be_built(first: Pod) -> None:
+    """Most indexes are the same for all pods."""
+    nodes = [node(f"n{i}", "trn1.32xlarge") for i in range(500)]
+    alone, prepared = cluster_of(nodes), cluster_of(nodes)
+    rehearsal = Rehearsal()
+    list(rehearsal.of(prepared, TYPICAL, PROFILE))
+    assert (
+        sum(1 for _ in rehearsal.of(prepared, first, PROFILE))
+        < sum(1 for _ in Rehearsal().of(alone, first, PROFILE)) / 2
+    )
 
 
 def test_it_pauses_and_is_held_once() -> None:
