@@ -19,7 +19,7 @@ from neuron_scheduler.model.selectors import Operator, PodAffinityTerm
 _WORTH_APPLYING = 16  # changes that are applied rather than summing up anew, however few bear the term
 
 
-class Bearing(enum.Enum):
+class Bearing(enum.StrEnum):
     """How a pod bears a term; the value is the name in `Constraints`."""
 
     AFFINITY = "affinity"
@@ -28,7 +28,8 @@ class Bearing(enum.Enum):
     PREFERRED_ANTI_AFFINITY = "preferred_anti_affinity"
 
 
-_terms_of = attrgetter(*(bearing.value for bearing in Bearing))
+_BEARINGS = tuple(Bearing)
+_terms_of = attrgetter(*_BEARINGS)
 _NOTHING_BORNE = _terms_of(NO_CONSTRAINTS)
 
 _Equality = tuple[str, str] | None
@@ -181,7 +182,7 @@ class TermTable:
 
 def _borne(constraints: Constraints) -> Iterator[tuple[Bearing, PodAffinityTerm]]:
     """Yield the terms that could match some pod."""
-    for bearing, terms in zip(Bearing, _terms_of(constraints), strict=True):
+    for bearing, terms in zip(_BEARINGS, _terms_of(constraints), strict=True):
         for term in terms:
             if term.selector is not None:
                 yield bearing, term
