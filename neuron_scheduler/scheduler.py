@@ -20,7 +20,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.binder import BindOutcome, Bound, Fenced, Gone, Refused, Unresolved
 from neuron_scheduler.kube.worklist import Worklist
 from neuron_scheduler.metrics import Metrics
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.allocation import LEADER, annotations_for
 from neuron_scheduler.preemptor import PostFilter
 from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
@@ -214,10 +214,10 @@ class Scheduler:
             return None
         extension_log.filtered(self.cluster, pod, profile)  # before the assumption: it shows what was free
         allocation = self._allocation(pod, decision)
-        placed = attrs.evolve(pod, node_name=decision.node_name, allocation=allocation)
         promised = self.cluster.nomination(pod.uid)
-        self.cluster.assume(placed, decision.placement.cores if decision.placement else 0)
-        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, placed)
+        assumed = placed(pod, decision.node_name, allocation)
+        self.cluster.assume(assumed, decision.placement.cores if decision.placement else 0)
+        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
         self.preemptor.recheck(decision.node_name)
         if promised is not None:
             self._note_freed(pod, promised[0])  # it may have taken other space than that which was kept for it

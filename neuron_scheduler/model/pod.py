@@ -7,7 +7,8 @@ be honoured stands in `refusal`.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -157,3 +158,16 @@ class Pod:
     def key(self) -> str:
         """`namespace/name`, as kube-scheduler logs it."""
         return f"{self.namespace}/{self.name}"
+
+
+_NAMES: Final = [field.name for field in attrs.fields(Pod)]
+_NODE_NAME: Final = _NAMES.index("node_name")
+_ALLOCATION: Final = _NAMES.index("allocation")
+_values = attrgetter(*_NAMES)
+
+
+def placed(pod: Pod, node_name: str, allocation: Mapping[str, str]) -> Pod:
+    """Return the pod as it will be on a node; `attrs.evolve` would do, and takes three times as long."""
+    values = list(_values(pod))
+    values[_NODE_NAME], values[_ALLOCATION] = node_name, allocation
+    return Pod(*values)

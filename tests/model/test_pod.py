@@ -1,0 +1,17 @@
+"""A pod is a value; what is made of it differs in what was said, and in nothing else."""
+
+from typing import Any
+
+import attrs
+
+from neuron_scheduler.model.pod import Pod, placed
+
+
+def test_a_placed_pod_differs_in_where_it_is_and_what_it_is_given() -> None:
+    """Every other field is the very object that it was."""
+    some: dict[str, Any] = {field.name: object() for field in attrs.fields(Pod)}
+    before = Pod(**some)
+    after = placed(before, "n1", {"a": "b"})
+
+    assert after == attrs.evolve(before, node_name="n1", allocation={"a": "b"})
+    assert before.node_name != "n1"
