@@ -54,9 +54,11 @@ _SELECTOR_OPERATORS: Final = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Ope
 
 def is_individual(spec: wire.PodSpec) -> bool:
     """Tell whether what the spec means depends on volumes, or on labels, that even replicas do not have in common."""
-    return any(_sources(volume) != _NONE_OF_ALL for volume in spec.volumes or ()) or any(
-        spread.match_label_keys for spread in spec.topology_spread_constraints or ()
-    )
+    for volume in spec.volumes or ():
+        if _sources(volume) != _NONE_OF_ALL:
+            return True
+    spreads = spec.topology_spread_constraints
+    return spreads is not None and any(spread.match_label_keys for spread in spreads)
 
 
 def constraints(

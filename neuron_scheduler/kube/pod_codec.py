@@ -135,7 +135,7 @@ def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
         gates=told.gates,
         scheduled=_scheduled(conditions),
         observed_generation=meta.generation,
-        owner=_owner(meta.owner_references or ()),
+        owner=_owner(meta.owner_references) if meta.owner_references else None,
         never_preempts=told.never_preempts,
         started=None if status.start_time is None else status.start_time.timestamp(),
         preempted=any(map(_is_preemption, conditions)),
