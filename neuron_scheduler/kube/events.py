@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import anyio
 import attrs
@@ -19,6 +19,7 @@ import msgspec
 from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.client import LONGEST_PAUSE, MERGE_PATCH, Response
+from neuron_scheduler.kube.wire import Wire
 from neuron_scheduler.kube.worklist import Worklist
 from neuron_scheduler.model.pod import Pod
 
@@ -42,13 +43,52 @@ class Api(Protocol):
         """Send one request."""
 
 
+class _Reference(Wire, tag_field="kind", tag="Pod"):
+    """A pod as an ObjectReference; what is empty is left out."""
+
+    api_version: str
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Metadata(Wire):
+    """Of an Event."""
+
+    namespace: str
+    name: str
+
+
+class _Repeated(Wire):
+    """How often an Event happened, and when it did last."""
+
+    count: int
+    last_observed_time: str
+
+
+class _Event(Wire, kw_only=True, tag_field="kind", tag="Event"):
+    """What is written."""
+
+    api_version: str
+    metadata: _Metadata
+    event_time: str
+    reporting_controller: str
+    reporting_instance: str
+    type: str
+    reason: str
+    action: str
+    note: str
+    regarding: _Reference
+    related: _Reference | None = None
+    series: _Repeated | None = None
+
+
 @attrs.define(eq=False)
 class _Series:
     """One event object: how often it happened, and how much of that has been written."""
 
-    namespace: str
-    name: str
-    body: dict[str, Any]
+    event: _Event
     count: int = 1
     seen: float = 0.0
     queued: bool = False
@@ -80,6 +120,7 @@ class EventRecorder:
     writers: int = WRITERS
     pause: float = PAUSE
     _worklist: Worklist[_Series] = attrs.field(init=False)
+    _instances: dict[str, str] = attrs.field(init=False)
     _series: OrderedDict[Key, _Series] = attrs.field(factory=OrderedDict, init=False)
     _last_name: int = attrs.field(default=0, init=False)
     _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
@@ -87,6 +128,7 @@ class EventRecorder:
 
     def __attrs_post_init__(self) -> None:
         self._worklist = Worklist(self.capacity)
+        self._instances = {name: f"{name}-{self.hostname}"[:128] for name in self.controllers}
 
     def __len__(self) -> int:
         """Events that wait to be written."""
@@ -105,15 +147,14 @@ class EventRecorder:
         """Queue an event about a pod, or count it into its series; never waits."""
         now = self.wall_clock()
         key = (pod.uid, pod.resource_version, related.uid if related else "", reason, action, type)
-        series = self._series.get(key)
+        series = self._series.pop(key, None)
         if series is not None and now / 1e9 - series.seen < SERIES_SECONDS:
             series.count += 1
         else:
-            fields = {"type": type, "reason": reason, "action": action, "note": cut(note)}
-            series = self._begin(pod, related, fields, now)
-            self._series[key] = series
+            event = self._event(pod, related, now, type=type, reason=reason, action=action, note=cut(note))
+            series = _Series(event)
         series.seen = now / 1e9
-        self._series.move_to_end(key)
+        self._series[key] = series
         self._forget_old(now / 1e9)
         if not series.queued:
             series.queued = self._worklist.put(series)
@@ -138,23 +179,20 @@ class EventRecorder:
         if self._scope is not None:
             self._scope.cancel()
 
-    def _begin(self, pod: Pod, related: Pod | None, fields: dict[str, str], now: int) -> _Series:
+    def _event(self, pod: Pod, related: Pod | None, now: int, **told: str) -> _Event:
         self._last_name = max(now, self._last_name + 1)
-        name = f"{pod.name}.{self._last_name:x}"
-        controller = pod.scheduler_name if pod.scheduler_name in self.controllers else self.controllers[0]
-        body: dict[str, Any] = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": pod.namespace},
-            "eventTime": micro_time(now),
-            "reportingController": controller,
-            "reportingInstance": f"{controller}-{self.hostname}"[:128],
-            "regarding": reference(pod),
-            **fields,
-        }
-        if related is not None:
-            body["related"] = reference(related)
-        return _Series(pod.namespace, name, body)
+        controller = pod.scheduler_name if pod.scheduler_name in self._instances else self.controllers[0]
+        return _Event(
+            api_version="events.k8s.io/v1",
+            metadata=_Metadata(pod.namespace, f"{pod.name}.{self._last_name:x}"),
+            event_time=micro_time(now),
+            reporting_controller=controller,
+            reporting_instance=self._instances[controller],
+            regarding=_reference(pod),
+            related=None if related is None else _reference(related),
+            series=None,
+            **told,
+        )
 
     def _forget_old(self, now: float) -> None:
         while self._series:
@@ -176,7 +214,7 @@ class EventRecorder:
                 await self._send(series)
             except ApiError as error:
                 if error.status not in (401, 429) and error.status < 500:
-                    log.v(2).info("Event was refused", event=series.name, err=str(error))
+                    log.v(2).info("Event was refused", event=series.event.metadata.name, err=str(error))
                     break
                 wait = max(self.pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
             except UnreachableError:
@@ -189,38 +227,25 @@ class EventRecorder:
         return False
 
     async def _send(self, series: _Series) -> None:
-        path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events"
-        count = series.count
+        meta, count = series.event.metadata, series.count
+        path = f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events"
+        repeated = _Repeated(count, micro_time(int(series.seen * 1e9))) if count > 1 else None
         if series.written:
-            told = {"series": {"count": count, "lastObservedTime": micro_time(int(series.seen * 1e9))}}
+            body = msgspec.json.encode({"series": repeated})
             try:
-                await self.client.request(
-                    "PATCH", f"{path}/{series.name}", body=msgspec.json.encode(told), content_type=MERGE_PATCH
-                )
+                await self.client.request("PATCH", f"{path}/{meta.name}", body=body, content_type=MERGE_PATCH)
             except ApiError as error:
                 if error.status != 404:  # it has expired: tell it anew
                     raise
                 series.written = 0
         if not series.written:
-            body = series.body
-            if count > 1:
-                last = {"count": count, "lastObservedTime": micro_time(int(series.seen * 1e9))}
-                body = {**body, "series": last}
-            await self.client.request("POST", path, body=msgspec.json.encode(body))
+            event = series.event if repeated is None else msgspec.structs.replace(series.event, series=repeated)
+            await self.client.request("POST", path, body=msgspec.json.encode(event))
         series.written = count
 
 
-def reference(pod: Pod) -> dict[str, str]:
-    """Return the pod as an ObjectReference."""
-    found = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": pod.uid,
-        "resourceVersion": pod.resource_version,
-    }
-    return {key: value for key, value in found.items() if value}
+def _reference(pod: Pod) -> _Reference:
+    return _Reference("v1", pod.namespace, pod.name, pod.uid, pod.resource_version)
 
 
 def cut(note: str) -> str:
