@@ -9,6 +9,7 @@ such pods.
 
 import json
 import re
+from functools import lru_cache
 
 import attrs
 
@@ -97,24 +98,32 @@ def annotations_for(
     request = pod.neuron
     if request is None:
         raise ValueError(f"pod {pod.key} asks for no Neuron: there is nothing to allocate")
-    shape = (len(placement.ids), tuple(len(ids) for ids in placement.containers))
-    held = core_mask(machine, ids=placement.ids, unit=request.unit)
-    if shape != (request.total, request.counts) or held != placement.cores or held > machine.all_cores:
+    told = _told(machine, request, placement, pod.neuron_containers)
+    if told is None:
         raise ValueError(f"pod {pod.key} asks for {request}, which {placement} on {machine} is not")
-    listed = [i for ids in placement.containers for i in ids]
-    csv = ",".join(str(i) for i in (listed if len(listed) == request.total else placement.ids))
-    own = {
-        "node": node_name,
-        _OWN_KEYS[request.unit]: dict(zip(pod.neuron_containers, placement.containers, strict=True)),
-        "ids": placement.ids,
-    }
+    csv, own = told
     return {
         IDS: csv,
         ALLOC_TIME: str(alloc_time),
         ALLOCATED: "false",
         DOCUMENTED[request.unit]: csv,
-        OWN: _encode(own),
+        OWN: f'{{"node":{_encode(node_name)},{own}',
     }
+
+
+@lru_cache(maxsize=4096)
+def _told(
+    machine: Machine, request: NeuronRequest, placement: Placement, containers: tuple[str, ...]
+) -> tuple[str, str] | None:
+    """Return the ids between commas, and our own annotation from behind the node on; None if they are illegal."""
+    shape = (len(placement.ids), tuple(len(ids) for ids in placement.containers))
+    held = core_mask(machine, ids=placement.ids, unit=request.unit)
+    if shape != (request.total, request.counts) or held != placement.cores or held > machine.all_cores:
+        return None
+    listed = [i for ids in placement.containers for i in ids]
+    csv = ",".join(str(i) for i in (listed if len(listed) == request.total else placement.ids))
+    by_container = dict(zip(containers, placement.containers, strict=True))
+    return csv, _encode({_OWN_KEYS[request.unit]: by_container, "ids": placement.ids}).removeprefix("{")
 
 
 def alloc_time_of(pod: Pod) -> int | None:

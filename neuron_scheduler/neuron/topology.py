@@ -33,7 +33,7 @@ MOST_SUBSETS_OF = 10
 """Up to so many containers, every way of sharing ids with a larger init container is tried."""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Placement:
     """
     A pod's set on a machine.
