@@ -1,5 +1,5 @@
 """
-Log lines as `kubectl logs` readers know them: klog text, or klog-like JSON, on top of the standard library's logging.
+Log lines as `kubectl logs` readers know them: klog text, or klog-like JSON, beside the standard library's logging.
 
 A line is a constant message and key/value pairs, so that it can be searched and counted:
 
@@ -11,13 +11,14 @@ Formats: klog's `internal/serialize` and `klog.go` (text), component-base's `log
 a message is never formatted with values, so no value can forge a second line.
 """
 
+import contextlib
 import json
 import logging
 import os
 import sys
 import time
 import traceback as tracebacks
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, TextIO
 
@@ -58,21 +59,29 @@ class Logger:
         """Write a line of severity I, at verbosity `v` if it is given."""
         level = logging.INFO - (self._verbosity if v is None else min(v, MOST_VERBOSE))
         if self._log.isEnabledFor(level):
-            self._log.log(level, message, extra={"pairs": pairs}, stacklevel=2)
+            self._write(level, message, pairs)
 
     def warning(self, message: str, /, *, exc: BaseException | None = None, **pairs: Any) -> None:
         """Write a line of severity W: something is wrong, and the scheduler copes."""
-        self._log.warning(message, extra={"pairs": _with_error(pairs, exc)}, stacklevel=2)
+        self._write(logging.WARNING, message, _with_error(pairs, exc))
 
     def error(
         self, message: str, /, *, exc: BaseException | None = None, traceback: bool = False, **pairs: Any
     ) -> None:
         """Write a line of severity E; `traceback` is for surprises, whose place in the code matters."""
-        self._log.error(message, extra={"pairs": _with_error(pairs, exc, traceback=traceback)}, stacklevel=2)
+        self._write(logging.ERROR, message, _with_error(pairs, exc, traceback=traceback))
 
     def fatal(self, message: str, /, *, exc: BaseException | None = None, **pairs: Any) -> None:
         """Write a line of severity F with the exception's traceback: the process is about to end. Does not end it."""
-        self._log.critical(message, extra={"pairs": _with_error(pairs, exc, traceback=True)}, stacklevel=2)
+        self._write(logging.CRITICAL, message, _with_error(pairs, exc, traceback=True))
+
+    def _write(self, level: int, message: str, pairs: Mapping[str, Any]) -> None:
+        """Write where `configure` says; before that, as any library would."""
+        if _output is None:
+            self._log.log(level, message, extra={"pairs": pairs}, stacklevel=3)
+            return
+        caller = sys._getframe(2)  # noqa: SLF001 - as `logging` finds it
+        _output.write(level, time.time(), _place(caller.f_code.co_filename, caller.f_lineno), message, pairs)
 
 
 @attrs.define(eq=False)
@@ -115,13 +124,11 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
         logging_format: `text` (klog) or `json`.
         stream: where the lines go.
     """
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(_Json() if logging_format == "json" else _Klog())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    global _output  # noqa: PLW0603 - as the root logger is
+    _output = _Output(sys.stderr if stream is None else stream, _json if logging_format == "json" else _klog)
+    logging.basicConfig(level=logging.WARNING, handlers=[_output], force=True)
     logging.getLogger(ROOT).setLevel(logging.INFO - min(verbosity, MOST_VERBOSE))
     logging.captureWarnings(capture=True)
-    # what a record need not carry ("Optimization" in Python's logging how-to): no line of ours tells it
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def sentence(exc: BaseException) -> str:
@@ -164,21 +171,15 @@ def _with_error(pairs: dict[str, Any], exc: BaseException | None, *, traceback: 
     return pairs
 
 
-def _pairs(record: logging.LogRecord) -> Mapping[str, Any] | None:
-    """Return a record's pairs; None for a line of a library, which has none."""
-    pairs: Mapping[str, Any] | None = getattr(record, "pairs", None)
-    return pairs
-
-
 def _text(value: object) -> str:
+    if type(value) is int:
+        return str(value)
     if isinstance(value, BaseException):
         value = sentence(value)
     if isinstance(value, str):
         if "\n" not in value:
             return quote(value)
         return "<\n" + "".join(f"\t{line}\n" for line in value.split("\n")) + " >"
-    if type(value) is int:
-        return str(value)
     if value is None or isinstance(value, int | float | list | tuple | dict):
         return _encode(value)
     return quote(str(value))
@@ -194,34 +195,56 @@ def _json_value(value: object) -> object:
     return sentence(value) if isinstance(value, BaseException) else str(value)
 
 
-class _Klog(logging.Formatter):
-    """klog's text: `I1121 08:15:04.123456       1 scheduler.py:88] "message" key="value" n=16`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        pairs = _pairs(record)
-        severity = SEVERITIES.get(record.levelno, "I")
-        microseconds = int(record.created % 1 * 1_000_000)
-        stamp = f"{_stamp(int(record.created))}.{microseconds:06d}"
-        header = f"{severity}{stamp} {os.getpid():7d} {record.filename}:{record.lineno}] "
-        if pairs is None:
-            return header + super().format(record)
-        return header + quote(record.msg) + "".join(f" {key}={_text(value)}" for key, value in pairs.items())
+@lru_cache(maxsize=1024)
+def _place(path: str, line: int) -> str:
+    return f"{os.path.basename(path)}:{line}"  # noqa: PTH119 - as `logging` does
 
 
-class _Json(logging.Formatter):
-    """One JSON object a line: ts (milliseconds), caller, msg, v (or severity from warnings on), then the pairs."""
+def _klog(level: int, created: float, place: str, message: str, pairs: Mapping[str, Any] | None) -> str:
+    """Return klog's text: `I1121 08:15:04.123456       1 scheduler.py:88] "message" key="value" n=16`."""
+    second = int(created)
+    stamp = f"{_stamp(second)}.{int((created - second) * 1_000_000):06d}"
+    header = f"{SEVERITIES.get(level, 'I')}{stamp} {os.getpid():7d} {place}] "
+    if pairs is None:
+        return header + message
+    return header + quote(message) + "".join([f" {key}={_text(value)}" for key, value in pairs.items()])
 
-    def format(self, record: logging.LogRecord) -> str:
-        pairs = _pairs(record)
-        line: dict[str, object] = {
-            "ts": round(record.created * 1000, 3),
-            "caller": f"{record.filename}:{record.lineno}",
-            "msg": super().format(record) if pairs is None else record.msg,
-        }
-        if record.levelno < logging.WARNING:
-            line["v"] = logging.INFO - record.levelno
-        else:
-            line["severity"] = record.levelname.lower()
-        if pairs is not None:
-            line.update((key, value) for key, value in pairs.items() if key not in line)
-        return json.dumps(line, separators=(",", ":"), default=_json_value)
+
+def _json(level: int, created: float, place: str, message: str, pairs: Mapping[str, Any] | None) -> str:
+    """Return one JSON object: ts (milliseconds), caller, msg, v (or severity from warnings on), then the pairs."""
+    line: dict[str, object] = {"ts": round(created * 1000, 3), "caller": place, "msg": message}
+    if level < logging.WARNING:
+        line["v"] = logging.INFO - level
+    else:
+        line["severity"] = logging.getLevelName(level).lower()
+    if pairs is not None:
+        line.update((key, value) for key, value in pairs.items() if key not in line)
+    return json.dumps(line, separators=(",", ":"), default=_json_value)
+
+
+class _Output(logging.Handler):
+    """
+    Where lines go: ours straight, which takes a third of the way through `logging`; those of libraries as its handler.
+
+    Every line is written out at once, so that the last one before a crash is there.
+    """
+
+    def __init__(self, stream: TextIO, form: Callable[[int, float, str, str, Mapping[str, Any] | None], str]) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter())
+        self._stream = stream
+        self._form = form
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a library's line, which has no pairs."""
+        place = _place(record.pathname, record.lineno)
+        self.write(record.levelno, record.created, place, self.format(record), None)
+
+    def write(self, level: int, created: float, place: str, message: str, pairs: Mapping[str, Any] | None) -> None:
+        """Write a line; that it cannot be written, to a full disk say, ends nothing."""
+        with contextlib.suppress(OSError):
+            self._stream.write(f"{self._form(level, created, place, message, pairs)}\n")
+            self._stream.flush()
+
+
+_output: _Output | None = None

@@ -1,5 +1,6 @@
 """Log lines are klog's to the letter, and no value can forge one."""
 
+import errno
 import io
 import json
 import logging
@@ -28,6 +29,7 @@ def _logging_as_before() -> Iterator[None]:
     root.setLevel(level)
     ours.setLevel(our_level)
     logging.captureWarnings(capture=False)
+    logs._output = None
 
 
 def configured(**settings: Any) -> io.StringIO:
@@ -134,6 +136,21 @@ def test_lines_of_libraries() -> None:
     logging.getLogger("aiohttp").info("hidden")
     logging.getLogger("aiohttp").warning("loud %d", 1)
     assert body(stream.getvalue()) == "loud 1"
+
+
+class FullDisk(io.StringIO):
+    """Takes nothing more."""
+
+    def write(self, text: str, /) -> int:
+        """Refuse."""
+        raise OSError(errno.ENOSPC, f"no space left for {text}")
+
+
+def test_a_line_that_cannot_be_written_ends_nothing() -> None:
+    """Scheduling goes on without its log."""
+    logs.configure(stream=FullDisk())
+    log.info("lost")
+    logging.getLogger("aiohttp").warning("lost")
 
 
 def test_json() -> None:
