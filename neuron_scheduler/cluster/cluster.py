@@ -133,7 +133,7 @@ class Cluster:
         known = self.tenant(pod.uid)
         if known is not None and known.holds_as_before(pod):
             self._assumed.discard(pod.uid)
-            tenant = attrs.evolve(known, pod=pod)
+            tenant = Tenant(pod, cores=known.cores, problem=known.problem, volumes=known.volumes)
             self._table.put_tenant(with_tenant_again(self._table.state_of(pod.node_name), tenant), pod.uid)
             return tenant
         before = None if pod.uid in self._assumed else known

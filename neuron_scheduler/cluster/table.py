@@ -19,7 +19,7 @@ import attrs
 from neuron_scheduler.cluster.images import ImageTable
 from neuron_scheduler.cluster.indexes import Indexes
 from neuron_scheduler.cluster.labels import label
-from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.node_state import NodeState, read_alike
 from neuron_scheduler.cluster.nodeset import NodeSet, from_slots, lowest_slot
 from neuron_scheduler.cluster.pods import PodTable
 from neuron_scheduler.cluster.rollup import Domains, Relabelings
@@ -129,7 +129,7 @@ class NodeTable:
             old = self.row(slot)
             self.slots[slot] = state
             self._move_pod(slot, old.tenants.get(uid), state.tenants.get(uid))
-            if state != old:
+            if not read_alike(old, state):
                 self.of_rows.record(slot, old, state)
         elif state.tenants:
             self._headless[name] = state
