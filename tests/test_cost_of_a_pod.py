@@ -31,7 +31,7 @@ from tests.kube.scripted import answer, scripted
 NODES: Final = 4
 PODS: Final = 40
 CALLS_PER_SIGHT: Final = 80  # of Python functions, from the line of a watch to the cluster and the queue
-CALLS_PER_WRITE: Final = 27  # up to the last byte sent
+CALLS_PER_WRITE: Final = 16  # up to the last byte sent
 
 
 @attrs.define(eq=False)
