@@ -147,9 +147,10 @@ class PodHandler:
             self._note(ClusterEvent.ASSIGNED_POD_GONE, new)
 
     def _note(self, event: ClusterEvent, *pods: Pod, node_name: str = "") -> None:
-        state = self.cluster.node(node_name or pods[0].node_name)
-        self.queue.note(event, *pods, on=None if state is None else Change(state))
-        self.wake()
+        if self.queue.listening:
+            state = self.cluster.node(node_name or pods[0].node_name)
+            self.queue.note(event, *pods, on=None if state is None else Change(state))
+            self.wake()
 
     def _report(self, tenant: Tenant) -> None:
         pod = tenant.pod
@@ -219,10 +220,10 @@ class NodeHandler:
         self._warned.forget(("malformed", report.key))
 
     def _note(self, node: Node, before: Node | None, events: Sequence[ClusterEvent]) -> None:
-        state = self.cluster.node(node.name)
-        for event in events:
-            self.queue.note(event, on=None if state is None else Change(state, before))
-        if events:
+        if events and self.queue.listening:
+            state = self.cluster.node(node.name)
+            for event in events:
+                self.queue.note(event, on=None if state is None else Change(state, before))
             self.wake()
 
     def _put(self, node: Node) -> None:

@@ -134,6 +134,7 @@ class Preemptor:
         log.info("Nominated node is lost; trying pod anew", v=2, pod=pod.key, node=node_name or "")
         self.herald.displaced(pod)
         self.queue.activate(pod.uid, self.clock())
+        self.wake()
 
     async def post_filter(self, queued: QueuedPod, refused: FitError, profile: Profile) -> PostFilter:
         """Look for pods to ask to leave, and begin to; returns before they have left."""

@@ -115,6 +115,27 @@ def test_a_heartbeat_wakes_nobody(world: World) -> None:
     assert world.settle() == []
 
 
+def test_what_happens_while_nobody_waits_wakes_nobody() -> None:
+    """The loop is woken by what could help a pod that waits, and by one that comes."""
+    world, woken = World(), list[str]()
+
+    def happens(what: str) -> list[str]:
+        woken.clear()
+        world.pods.wake = world.nodes.wake = lambda: woken.append(what)
+        world.nodes.added(node(f"n{what}", cpu=1000))
+        there = pod(f"p{what}", on=f"n{what}", cpu=1000)
+        world.pods.added(there)
+        world.pods.updated(there, attrs.evolve(there, labels={"a": "b"}))
+        world.pods.deleted(there)
+        return woken
+
+    assert happens("first") == []
+    world.pods.added(pod("big", scheduler_name="one", cpu=9000))
+    assert woken == ["first"]
+    assert world.settle() == ["big"]
+    assert happens("second")
+
+
 def test_a_label_wakes_who_waits_for_it(world: World) -> None:
     """Another label wakes nobody, the right one the pod that asks for it, and the right one again nobody."""
     before = node("a", "trn1.32xlarge", cpu=4000, labels={})

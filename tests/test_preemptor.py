@@ -181,9 +181,11 @@ async def test_who_loses_the_space_looks_anew() -> None:
         await promised(world, preemptor)
         world.cluster.remove_pod("uid-a")
         world.cluster.assume(pod("higher", on="n", devices=8, priority=10), 0xFFFF)
+        world.carried_out = anyio.Event()
         preemptor.recheck("n")
         assert world.cluster.nomination("uid-big") is None
         assert world.told[-1] == ("big", "displaced")
+        assert world.carried_out.is_set()  # the loop is woken
         assert popped(world.queue, 100.0).pod.name == "big"
 
 

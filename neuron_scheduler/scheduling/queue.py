@@ -125,6 +125,11 @@ class SchedulingQueue:
             if queued.missed:
                 self.activate(uid, now)
 
+    @property
+    def listening(self) -> bool:
+        """Whether an event could help any pod: one waits for events, or is being decided."""
+        return bool(self._waiting) or self._deciding is not None
+
     def note(self, event: ClusterEvent, *pods: Pod, on: Change | None = None) -> None:
         """
         Let an event wake, at the next `pop`, the pods it could help.
