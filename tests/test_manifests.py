@@ -344,6 +344,24 @@ async def test_nobody_is_stopped_before_there_is_a_lease(plane: ControlPlane) ->
 
 
 @pytest.mark.control_plane
+async def test_nobody_else_binds_with_an_allocation(plane: ControlPlane) -> None:
+    """Each of the annotations is refused in another's Binding, the holder's name beside it or not; its own are not."""
+    await create_pod(plane.admin, pod_manifest("e"))
+    await hold_lease(plane.admin, "one")
+
+    async def answers(status: int, annotations: Mapping[str, str]) -> bool:
+        seen, answer = await bind_as(plane.admin, "e", annotations, dryRun="All")
+        assert seen != 403 or refusal(answer).startswith("only the Neuron scheduler may give a pod an allocation")
+        return seen == status
+
+    await until(lambda: answers(403, {KEYS[0]: "0"}))
+    for key in KEYS:
+        assert await answers(403, {key: ""}), key
+        assert await answers(403, {key: "0", "neuron-scheduler/leader": "one"}), key
+    assert await answers(201, {"own": "1"})
+
+
+@pytest.mark.control_plane
 @pytest.mark.parametrize("key", KEYS)
 async def test_nobody_creates_a_pod_with_an_allocation(plane: ControlPlane, key: str) -> None:
     """Each of the annotations is refused, even to an administrator and even if it is empty."""
@@ -357,9 +375,7 @@ async def test_nobody_creates_a_pod_with_an_allocation(plane: ControlPlane, key:
 async def test_an_allocation_belongs_to_scheduler_and_plugin(plane: ControlPlane) -> None:
     """On a bound pod the plugin flips its flag, while others change everything but the allocation."""
     admin, path = plane.admin, f"{PODS}/p"
-    pod = await create_pod(admin, pod_manifest("p", annotations={"own": "1"}))
-    with pytest.raises(ApiError, match="may write the annotations AWS_NEURON_IDS"):
-        await bind(admin, pod, "n1", {"AWS_NEURON_IDS": "0"})
+    await create_pod(admin, pod_manifest("p", annotations={"own": "1"}))
     await hold_lease(admin, "one")
     async with plane.client(await plane.token_for("kube-system", "my-scheduler")) as scheduler:
 

@@ -194,8 +194,8 @@ def _manifests(policies: bool) -> list[Object]:
 
 
 def _with_extender(text: str) -> str:
-    """Let the extender's account write allocations beside ours, as the manifest says."""
-    prefix = "['system:serviceaccount:kube-system:"
+    """Let the extender's account, too, bind with an allocation."""
+    condition = f"request.userInfo.username != 'system:serviceaccount:kube-system:{EXTENDER_ACCOUNT}'"
     return text.replace(
-        f"{prefix}{ACCOUNT}'", f"{prefix}{ACCOUNT}', 'system:serviceaccount:kube-system:{EXTENDER_ACCOUNT}'"
+        "  matchConditions:\n", f"  matchConditions:\n    - name: not-by-the-extender\n      expression: {condition}\n"
     )
