@@ -17,6 +17,7 @@ from unittest import mock
 import anyio
 import attrs
 import msgspec
+import pytest
 
 from neuron_scheduler.cluster import indexes, pods
 from neuron_scheduler.config import Config
@@ -30,7 +31,8 @@ from tests.kube.scripted import answer, scripted
 
 NODES: Final = 4
 PODS: Final = 40
-CALLS_PER_SIGHT: Final = 80  # of Python functions, from the line of a watch to the cluster and the queue
+CALLS_PER_SIGHT: Final = 62  # of Python functions, from the line of a watch to the cluster and the queue
+CALLS_PER_ATTEMPT: Final = 215  # from the queue to the assumption
 CALLS_PER_WRITE: Final = 16  # up to the last byte sent
 
 
@@ -191,6 +193,25 @@ async def test_a_sight_of_a_known_pod_takes_few_calls() -> None:
         counted.append(calls(partial(world.tell, world.parts.pods, "MODIFIED", world.lines[name])))
 
     assert counted[1] == counted[2] <= CALLS_PER_SIGHT  # the first fills caches
+
+
+async def test_an_attempt_takes_few_calls() -> None:
+    """From the queue to what is assumed and handed over, for a pod like others before it."""
+    world, counted = World(), list[int]()
+    await world.bind(names(PODS))
+    scheduler = world.parts.scheduler
+
+    def attempt() -> None:
+        queued = scheduler.queue.pop(scheduler.clock())
+        assert queued is not None
+        with pytest.raises(StopIteration):
+            scheduler._schedule_one(queued).send(None)
+
+    for name in names(3, "q"):
+        world.tell(world.parts.pods, "ADDED", pod_manifest(name, neuron=1))
+        counted.append(calls(attempt))
+
+    assert max(counted) <= CALLS_PER_ATTEMPT
 
 
 async def test_a_write_takes_few_calls() -> None:
