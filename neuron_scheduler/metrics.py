@@ -10,6 +10,7 @@ What happens is counted when it happens (the methods of `Metrics`); what is the 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 from typing import Final
@@ -17,14 +18,15 @@ from typing import Final
 import attrs
 from prometheus_client import (
     CollectorRegistry,
+    Counter,
     GCCollector,
+    Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
 )
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-
-from neuron_scheduler.tallies import Counter, Histogram
 
 NONE: Final[Mapping[str, int]] = MappingProxyType({})
 NO_PAIRS: Final[Mapping[tuple[str, str], int]] = MappingProxyType({})
@@ -79,21 +81,23 @@ class Metrics:
     api_host: str = ""
     _state: Callable[[], State] = State
     _registry: CollectorRegistry = attrs.field(factory=CollectorRegistry, init=False)
-    _attempts: Counter = attrs.field(init=False)
-    _attempt_seconds: Histogram = attrs.field(init=False)
+    _attempts: dict[tuple[str, str], Counter] = attrs.field(init=False)
+    _attempt_seconds: dict[tuple[str, str], Histogram] = attrs.field(init=False)
     _algorithm_seconds: Histogram = attrs.field(init=False)
     _attempts_of_pod: Histogram = attrs.field(init=False)
-    _sli_seconds: Histogram = attrs.field(init=False)
-    _incoming: Counter = attrs.field(init=False)
-    _requests: Counter = attrs.field(init=False)
-    _extension_point_seconds: Histogram = attrs.field(init=False)
+    _sli_seconds: Callable[[str], Histogram] = attrs.field(init=False)
+    _incoming: Callable[[str, str], Counter] = attrs.field(init=False)
+    _requests: Callable[[str, str], Counter] = attrs.field(init=False)
+    _pre_bind_seconds: Callable[[str, str], Histogram] = attrs.field(init=False)
     _volume_errors: Counter = attrs.field(init=False)
     _preemption_attempts: Counter = attrs.field(init=False)
     _preemption_victims: Histogram = attrs.field(init=False)
-    _malformed: Counter = attrs.field(init=False)
+    _malformed: Callable[[str], Counter] = attrs.field(init=False)
     _events_dropped: Counter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        # A `_created` series beside every counter would double the exposition for nothing.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves this one function untyped
         self._declare_scheduling()
         self._declare_volumes()
         self._declare_conversation()
@@ -102,88 +106,97 @@ class Metrics:
             collector(registry=self._registry)
 
     def _declare_scheduling(self) -> None:
-        self._attempts = self._counter(
-            "scheduler_schedule_attempts", "Attempts to schedule pods, by result.", "result", "profile"
+        attempts = Counter(
+            "scheduler_schedule_attempts",
+            "Attempts to schedule pods, by result.",
+            ("result", "profile"),
+            registry=self._registry,
         )
-        self._attempt_seconds = self._histogram(
+        seconds = Histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (decision and binding).",
-            _exponential(0.001, 2, 15),
-            "result",
-            "profile",
+            ("result", "profile"),
+            buckets=_exponential(0.001, 2, 15),
+            registry=self._registry,
         )
-        for pair in product(RESULTS, self.profiles):
-            self._attempts.show(*pair)
-            self._attempt_seconds.show(*pair)
-        self._algorithm_seconds = self._histogram(
+        pairs = list(product(RESULTS, self.profiles))
+        self._attempts = {pair: attempts.labels(*pair) for pair in pairs}
+        self._attempt_seconds = {pair: seconds.labels(*pair) for pair in pairs}
+        self._algorithm_seconds = Histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds.",
-            _exponential(0.001, 2, 15),
+            buckets=_exponential(0.001, 2, 15),
+            registry=self._registry,
         )
-        self._attempts_of_pod = self._histogram(
+        self._attempts_of_pod = Histogram(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
-            _exponential(1, 2, 5),
+            buckets=_exponential(1, 2, 5),
+            registry=self._registry,
         )
-        self._sli_seconds = self._histogram(
+        sli = Histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "Seconds from a pod's first entry into the queue to its binding, without the time it was gated.",
-            _exponential(0.01, 2, 20),
-            "attempts",
+            ("attempts",),
+            buckets=_exponential(0.01, 2, 20),
+            registry=self._registry,
         )
-        self._incoming = self._counter(
+        self._sli_seconds = cache(sli.labels)
+        incoming = Counter(
             "scheduler_queue_incoming_pods",
             "Pods added to the scheduling queues, by event and queue.",
-            "queue",
-            "event",
+            ("queue", "event"),
+            registry=self._registry,
         )
-        self._preemption_attempts = self._counter(
-            "scheduler_preemption_attempts", "Attempts to find pods to preempt for a pod that fits nowhere."
+        self._incoming = cache(incoming.labels)
+        self._preemption_attempts = Counter(
+            "scheduler_preemption_attempts",
+            "Attempts to find pods to preempt for a pod that fits nowhere.",
+            registry=self._registry,
         )
-        self._preemption_victims = self._histogram(
-            "scheduler_preemption_victims", "Number of pods that one preemption asks to leave.", _exponential(1, 2, 7)
+        self._preemption_victims = Histogram(
+            "scheduler_preemption_victims",
+            "Number of pods that one preemption asks to leave.",
+            buckets=_exponential(1, 2, 7),
+            registry=self._registry,
         )
 
     def _declare_volumes(self) -> None:
-        self._extension_point_seconds = self._histogram(
+        extension_point = Histogram(
             "scheduler_framework_extension_point_duration_seconds",
             "Latency of a pod's extension point: of PreBind, where its volumes are written and waited for.",
-            _exponential(0.0001, 2, 12),
-            "extension_point",
-            "status",
-            "profile",
+            ("extension_point", "status", "profile"),
+            buckets=_exponential(0.0001, 2, 12),
+            registry=self._registry,
         )
-        self._volume_errors = self._counter(
-            "scheduler_volume_scheduling_stage_error", "Volume scheduling stage error count.", "operation"
-        )
-        self._volume_errors.show("bind")
+        self._pre_bind_seconds = cache(lambda status, profile: extension_point.labels("PreBind", status, profile))
+        self._volume_errors = Counter(
+            "scheduler_volume_scheduling_stage_error",
+            "Volume scheduling stage error count.",
+            ("operation",),
+            registry=self._registry,
+        ).labels("bind")
 
     def _declare_conversation(self) -> None:
-        self._requests = self._counter(
+        requests = Counter(
             "rest_client_requests",
             "HTTP requests to the API server, by status code, method and host.",
-            "code",
-            "method",
-            "host",
+            ("code", "method", "host"),
+            registry=self._registry,
         )
-        self._malformed = self._counter(
+        self._requests = cache(lambda code, method: requests.labels(code, method, self.api_host))
+        malformed = Counter(
             "neuron_scheduler_malformed_objects",
             "Objects from the API server that could not be read in full and were set aside.",
-            "resource",
+            ("resource",),
+            registry=self._registry,
         )
-        self._events_dropped = self._counter(
-            "neuron_scheduler_events_dropped", "Events not sent because their queue was full."
+        self._malformed = cache(malformed.labels)
+        self._events_dropped = Counter(
+            "neuron_scheduler_events_dropped",
+            "Events not sent because their queue was full.",
+            registry=self._registry,
         )
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        counter = Counter(name, text, labels)
-        self._registry.register(counter)
-        return counter
-
-    def _histogram(self, name: str, text: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
-        histogram = Histogram(name, text, bounds, labels)
-        self._registry.register(histogram)
-        return histogram
 
     @property
     def state(self) -> State:
@@ -196,8 +209,8 @@ class Metrics:
 
     def attempted(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt that ended as `scheduled`, `unschedulable` or `error`, from decision to binding."""
-        self._attempts.inc(result, profile)
-        self._attempt_seconds.observe(seconds, result, profile)
+        self._attempts[result, profile].inc()
+        self._attempt_seconds[result, profile].observe(seconds)
 
     def decided(self, seconds: float) -> None:
         """Count one decision, whatever it was."""
@@ -206,17 +219,17 @@ class Metrics:
     def scheduled(self, *, attempts: int, seconds: float) -> None:
         """Count a bound pod that needed so many attempts and waited so long since it was first queued, ungated."""
         self._attempts_of_pod.observe(attempts)
-        self._sli_seconds.observe(seconds, str(attempts) if attempts < MOST_ATTEMPTS_TOLD_APART else "15+")
+        self._sli_seconds(str(attempts) if attempts < MOST_ATTEMPTS_TOLD_APART else "15+").observe(seconds)
 
     def queued(self, queue: str, event: str) -> None:
         """Count a pod that enters a queue because of an event (`PodAdd`, `ScheduleAttemptFailure`, `NodeAdd`, ...)."""
-        self._incoming.inc(queue, event)
+        self._incoming(queue, event).inc()
 
     def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
         """Count a pod whose volumes were bound before it, or could not be, after so long."""
-        self._extension_point_seconds.observe(seconds, "PreBind", "Error" if failed else "Success", profile)
+        self._pre_bind_seconds("Error" if failed else "Success", profile).observe(seconds)
         if failed:
-            self._volume_errors.inc("bind")
+            self._volume_errors.inc()
 
     def preemption_attempted(self) -> None:
         """Count a search for pods to preempt, whatever it found."""
@@ -228,11 +241,11 @@ class Metrics:
 
     def requested(self, method: str, code: str) -> None:
         """Count one answer of the API server; `code` is the status, or `<error>` where there was none."""
-        self._requests.inc(code, method, self.api_host)
+        self._requests(code, method).inc()
 
     def malformed(self, resource: str) -> None:
         """Count an object of this resource (`pods`, `nodes`) that could not be read."""
-        self._malformed.inc(resource)
+        self._malformed(resource).inc()
 
     def event_dropped(self) -> None:
         """Count an Event that was not sent."""
