@@ -8,7 +8,7 @@ be honoured stands in `refusal`.
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -22,11 +22,6 @@ from neuron_scheduler.model.selectors import (
     Toleration,
 )
 from neuron_scheduler.model.volumes import InlineVolume
-
-if TYPE_CHECKING:
-    from attrs import frozen
-else:
-    from attrs import define as frozen  # to refuse assignments at run time too takes half of the time to make a pod
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -98,7 +93,7 @@ class Owner:
     name: str
 
 
-@frozen
+@attrs.frozen
 class Pod:
     """
     One pod.
