@@ -1,7 +1,7 @@
 """
 A non-negative number per node, as bit planes: plane *j* is the set of nodes whose number has bit *j*.
 
-So "free memory >= x" for all nodes is one AND or OR per bit of x, whatever x is, and nothing has to be sorted,
+So "free memory >= x" for all nodes is a few ANDs and ORs per bit of x, whatever x is, and nothing has to be sorted,
 bucketed or cached. Negative numbers are the caller's to clamp.
 """
 
