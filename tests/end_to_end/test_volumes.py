@@ -74,8 +74,10 @@ async def test_a_volume_that_is_there(volumes: RestClient, volume_scheduler: Sch
     await create_pod(volumes, with_claims("static", "static"))
     found = await placed(volumes, "static")
     assert found["spec"]["nodeName"] == "b"
-    claim = await volumes.get(f"{CLAIMS}/static")
-    assert (claim["status"]["phase"], claim["spec"]["volumeName"]) == ("Bound", "static")
+    claim = await volumes.wait_for(  # the controller writes the status last, after what the scheduler waits for
+        f"{CLAIMS}/static", lambda found: found["status"]["phase"] == "Bound"
+    )
+    assert claim["spec"]["volumeName"] == "static"
     assert claim["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] == "yes"
     volume = await volumes.get(f"{VOLUMES}/static")
     assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
