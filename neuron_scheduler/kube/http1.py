@@ -229,8 +229,8 @@ class Connections:
 
     def __attrs_post_init__(self) -> None:
         self._slots = Worklist(self.limit)
-        while self._slots.put(item=True):
-            pass
+        for _ in range(self.limit):
+            self._slots.put(item=True)
 
     async def exchange(
         self,
