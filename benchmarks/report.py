@@ -27,7 +27,17 @@ CONTENDERS: Final = {
     EXTENDER: "#b5482f",
 }
 """Each with its color in the plots."""
-COLUMNS: Final = ("", "pods/s", "ours is", "to last Event", "CPU ms/pod", "servers ms/pod", "peak MiB", "every run")
+COLUMNS: Final = (
+    "",
+    "pods/s",
+    "ours is",
+    "to last Event",
+    "first bind s",
+    "CPU ms/pod",
+    "servers ms/pod",
+    "peak MiB",
+    "every run",
+)
 
 
 def show(found: Sequence[Record], folder: Path) -> None:
@@ -51,7 +61,7 @@ def _page(found: Sequence[Record]) -> Iterator[str]:
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}, "
         f"Kubernetes {machine['kubernetes']}, {last.when[:10]}. "
         "Medians; `!` marks a run that did not bind all pods. Pods per second are from the first to the last bind; "
-        "CPU is the contender's own, Events included."
+        "`first bind` is seconds from the start of the process; CPU is the contender's own, Events included."
     )
     yield "\n## Promises\n"
     yield from _table(("", "measured", "wanted", ""), map(_bar_row, bars(found)))
@@ -75,6 +85,7 @@ def _row(figures: Figures, nodes: int, workload: str, contender: str) -> tuple[s
         return contender, _latency(runs, 0.50), _latency(runs, 0.99), f"{cpu:.2f}"
     times = ratio(figures.rate(nodes, workload), figures.rate(nodes, workload, contender))
     told = figures.median(nodes, workload, contender, lambda record: record.told_rate)
+    started = figures.median(nodes, workload, contender, lambda record: record.start_seconds or 0.0)
     servers = figures.median(
         nodes, workload, contender, lambda record: record.server_cpu_seconds * 1e3 / max(record.bound, 1)
     )
@@ -84,6 +95,7 @@ def _row(figures: Figures, nodes: int, workload: str, contender: str) -> tuple[s
         f"{figures.rate(nodes, workload, contender):.0f}",
         f"{times:.2f}x" if times else "-",
         f"{told:.0f}" if told else "-",
+        f"{started:.1f}" if started else "-",
         f"{cpu:.2f}",
         f"{servers:.2f}",
         f"{peak:.0f}",

@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -38,11 +39,13 @@ class Contender:
     Attributes:
         metrics: URL that tells how many Events were dropped; empty if nothing does.
         events: whether it writes Events.
+        started_at: the `time.perf_counter()` right before its processes were started.
     """
 
     components: tuple[Component, ...]
     metrics: str = ""
     events: bool = True
+    started_at: float = attrs.field(default=0.0, init=False)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -50,6 +53,7 @@ class Contender:
         async with AsyncExitStack() as stack:
             for component in self.components:
                 stack.push_async_callback(component.stop)
+            self.started_at = time.perf_counter()
             for component in self.components:
                 await component.start()
             yield

@@ -46,6 +46,7 @@ class Record:
         pods: how many could be bound at all.
         bound: how many were; fewer if the contender found no place for the rest.
         bind_seconds: from the first bind to the last, as a watch sees them.
+        start_seconds: from the start of its processes to the first bind; None if not measured, or nothing was bound.
         event_seconds: from the first bind to the last Event of the contender; None if it writes none.
         events: the Events there were in the end, by reason.
         events_dropped: how many the contender says it gave up; None where it does not say.
@@ -70,6 +71,7 @@ class Record:
     cpu_bind_seconds: float
     server_cpu_seconds: float
     peak_bytes: int
+    start_seconds: float | None = None
     latencies: tuple[float, ...] = ()
     machine: Mapping[str, Any] = attrs.field(factory=dict)
 

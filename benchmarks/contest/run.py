@@ -72,6 +72,7 @@ async def measure(arena: Arena, cell: records.Cell, *, pods: int, label: str) ->
                 when=records.now(),
                 pods=workload.bindable(pods),
                 bound=len(observer.bound),
+                start_seconds=min(observer.bound.values()) - contender.started_at if observer.bound else None,
                 bind_seconds=observer.last - min(observer.bound.values(), default=observer.last),
                 event_seconds=event_seconds,
                 events=await _reasons(arena),
