@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,7 +18,7 @@ from neuron_scheduler.config import Config, ProfileConfig
 from neuron_scheduler.scheduling.profile import PREFERENCES
 from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
-from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.control_plane.server import ControlPlane, User, run_control_plane
 
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent
@@ -34,6 +35,15 @@ KEYS = [
     "neuron-scheduler/allocation",
     "neuron-scheduler/leader",
 ]
+NODE = User("system:node:n1", ("system:nodes",))
+NODE_ROLE_BINDING = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "nodes-of-tests"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node"},
+    "subjects": [{"kind": "Group", "name": "system:nodes", "apiGroup": "rbac.authorization.k8s.io"}],
+}
+MIRROR = {"kubernetes.io/config.mirror": "1"}
 # What AWS's documentation gives the device plugin on pods.
 PLUGIN_ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -77,14 +87,14 @@ async def plane() -> AsyncIterator[ControlPlane]:
     """
     Run an API server of our own, on which the manifests are applied once, as a user does.
 
-    Not the one of the session: an API server stops watching Leases for good when its last policy with a Lease as
-    parameter loses its binding (kubernetes/kubernetes#130887), so that the manifests cannot be deleted and reapplied.
+    Not the one of the session, whose other tests create pods with nodeName and bind them as they like.
     """
-    async with run_control_plane() as plane:
+    async with run_control_plane(users=[NODE]) as plane:
         kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
-        await anyio.to_thread.run_sync(kubectl, "apply", "-k", "manifests/", "--kubeconfig", kubeconfig)
-        await plane.admin.apply(PLUGIN_ROLE)
-        await plane.admin.apply(PLUGIN_BINDING)
+        for folder in ("manifests/lease-watch", "manifests/"):
+            await anyio.to_thread.run_sync(kubectl, "apply", "-k", folder, "--kubeconfig", kubeconfig)
+        for item in (PLUGIN_ROLE, PLUGIN_BINDING, NODE_ROLE_BINDING):
+            await plane.admin.apply(item)
 
         async def forgery_refused() -> bool:
             forged = pod_manifest("forged", annotations=ALLOCATION)
@@ -147,12 +157,26 @@ def test_the_kustomization_is_complete(rendered: dict[str, Object]) -> None:
         "ServiceAccount/my-scheduler",
         "ValidatingAdmissionPolicy/my-scheduler-allocations",
         "ValidatingAdmissionPolicy/my-scheduler-leader",
+        "ValidatingAdmissionPolicy/my-scheduler-name",
+        "ValidatingAdmissionPolicy/my-scheduler-node-name",
         "ValidatingAdmissionPolicyBinding/my-scheduler-allocations",
         "ValidatingAdmissionPolicyBinding/my-scheduler-leader",
+        "ValidatingAdmissionPolicyBinding/my-scheduler-name",
+        "ValidatingAdmissionPolicyBinding/my-scheduler-node-name",
     ]
     for item in rendered.values():
         assert item["metadata"]["labels"]["app.kubernetes.io/name"] == "neuron-scheduler"
         assert item["metadata"].get("namespace", "kube-system") == "kube-system"
+
+
+def test_what_keeps_the_watch_of_leases_is_apart(rendered: dict[str, Object]) -> None:
+    """`kubectl delete -k manifests/` deletes neither of its two objects, and it watches the Lease of the fence."""
+    kept = list(yaml.safe_load_all(kubectl("kustomize", "manifests/lease-watch")))
+    assert [item["kind"] for item in kept] == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
+    assert not {f"{item['kind']}/{item['metadata']['name']}" for item in kept} & rendered.keys()
+    fence = [rendered[f"{item['kind']}/my-scheduler-leader"]["spec"] for item in kept]
+    assert kept[0]["spec"]["paramKind"] == fence[0]["paramKind"]
+    assert kept[1]["spec"]["paramRef"] == fence[1]["paramRef"]
 
 
 def pod_template(rendered: dict[str, Object]) -> tuple[Object, Object, Object]:
@@ -201,6 +225,11 @@ def test_the_flags_fit_what_stands_around_them(
     lease = {"name": config.leader_elect_resource_name, "namespace": config.leader_elect_resource_namespace}
     fence = rendered["ValidatingAdmissionPolicyBinding/my-scheduler-leader"]["spec"]["paramRef"]
     assert fence == lease | {"parameterNotFoundAction": "Allow"}
+    (names,) = rendered["ValidatingAdmissionPolicy/my-scheduler-name"]["spec"]["variables"]
+    assert (names["name"], names["expression"]) == (
+        "names",
+        str([profile.scheduler_name for profile in config.profiles]),
+    )
     for workload in ("Deployment", "PodDisruptionBudget"):
         selector = rendered[f"{workload}/my-scheduler"]["spec"]["selector"]["matchLabels"]
         assert selector.items() <= metadata["labels"].items()
@@ -402,3 +431,179 @@ async def test_an_allocation_belongs_to_scheduler_and_plugin(plane: ControlPlane
         flipped = await plugin.patch(path, annotation("NEURON_ALLOCATED", "true"), content_type=STRATEGIC)
     want = ALLOCATION | {"own": "2", "neuron-scheduler/leader": "one", "NEURON_ALLOCATED": "true"}
     assert flipped["metadata"]["annotations"] == want
+
+
+@pytest.mark.control_plane
+async def test_the_scheduler_changes_no_metadata_of_a_pod(plane: ControlPlane) -> None:
+    """Its right to patch pods/status is one to change labels, annotations and finalizers too, and they are refused."""
+    path = f"{PODS}/status-only"
+    await create_pod(plane.admin, pod_manifest("status-only", labels={"a": "1"}, annotations={"own": "1"}))
+    async with plane.client(await plane.token_for("kube-system", "my-scheduler")) as scheduler:
+        for change in ({"labels": {"a": "2"}}, {"annotations": {"own": "2"}}, {"finalizers": ["example.com/mine"]}):
+            with pytest.raises(ApiError, match="changes the status of pods, and no labels") as refused:
+                await scheduler.patch(f"{path}/status", {"metadata": change})
+            assert refused.value.status == 403
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
+        found = await scheduler.patch(f"{path}/status", {"status": {"conditions": [condition]}}, content_type=STRATEGIC)
+    assert [entry["message"] for entry in found["status"]["conditions"]] == ["full"]
+    await plane.admin.patch(f"{path}/status", {"metadata": {"labels": {"a": "3"}, "annotations": {"own": "3"}}})
+
+
+# -- which pods may ask for Neuron -------------------------------------------------------------------------------------
+
+
+def asking(name: str, limits: Mapping[str, str], *, init: str = "", **spec: object) -> Object:
+    """Return a pod of one container with these limits; `init` puts them on an init container, or on a sidecar."""
+    pod = pod_manifest(name, **spec)  # type: ignore[arg-type]  # passed on as they are
+    container = {"name": "asks", "image": "main:1", "resources": {"limits": dict(limits)}}
+    if init == "":
+        pod["spec"]["containers"].append(container)
+    else:
+        pod["spec"]["initContainers"] = [container | ({"restartPolicy": "Always"} if init == "sidecar" else {})]
+    return pod
+
+
+async def created(api: RestClient, pod: Object) -> tuple[int, str]:
+    """Try to create a pod, without effect; return the status, and the sentence it was refused with."""
+    status, answer = await api.request("POST", PODS, pod, dryRun="All")
+    return status, refusal(answer) if status >= 400 else ""
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize("scheduler_name", ["default-scheduler", "my-scheduler"])
+@pytest.mark.parametrize(
+    ("resource", "init"),
+    [
+        ("aws.amazon.com/neuron", ""),
+        ("aws.amazon.com/neurondevice", ""),
+        ("aws.amazon.com/neuroncore", ""),
+        ("aws.amazon.com/neuron", "init"),
+        ("aws.amazon.com/neuroncore", "sidecar"),
+    ],
+)
+async def test_a_pod_with_neuron_names_no_node(
+    plane: ControlPlane, *, resource: str, init: str, scheduler_name: str
+) -> None:
+    """Whichever container asks, whatever the name of the resource and of the scheduler: 403, and what to do instead."""
+    pod = asking("asking", {resource: "1"}, init=init, scheduler_name=scheduler_name)
+    assert await created(plane.admin, pod) == (201, "")
+    pod["spec"]["nodeName"] = "n1"
+    status, said = await created(plane.admin, pod)
+    assert status == 403
+    assert said.startswith("a pod that asks for Neuron may not name its node")
+    assert "remove spec.nodeName, set schedulerName" in said
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize("limits", [{}, {"aws.amazon.com/neuron": "0"}, {"example.com/neuron": "1"}])
+async def test_other_pods_may_name_a_node(plane: ControlPlane, limits: Mapping[str, str]) -> None:
+    """What asks for no Neuron is none of our business."""
+    assert await created(plane.admin, asking("asking", limits, nodeName="n1", scheduler_name="other")) == (201, "")
+
+
+@pytest.mark.control_plane
+async def test_a_request_for_neuron_has_a_limit(plane: ControlPlane) -> None:
+    """The API server itself refuses one without, so that the policies need to look at limits only."""
+    pod = asking("asking", {}, nodeName="n1")
+    pod["spec"]["containers"][-1]["resources"] = {"requests": {"aws.amazon.com/neuron": "1"}}
+    status, answer = await plane.admin.request("POST", PODS, pod, dryRun="All")
+    assert status == 422
+    assert "Limit must be set for non overcommitable resources" in answer["message"]
+
+
+@pytest.mark.control_plane
+async def test_only_a_node_reports_a_mirror_pod(plane: ControlPlane) -> None:
+    """The annotation of a mirror pod excuses the kubelet of a node, and no tenant who writes it."""
+    pod = asking("asking", {"aws.amazon.com/neuron": "1"}, nodeName="n1", scheduler_name="default-scheduler")
+    mirror = {**pod, "metadata": {**pod["metadata"], "annotations": MIRROR}}
+    async with plane.client(NODE.token) as node:
+
+        async def may_create() -> bool:
+            return await created(node, asking("asking", {})) == (201, "")
+
+        await until(may_create)
+        assert await created(node, mirror) == (201, "")
+        assert (await created(node, pod))[0] == 403
+    assert (await created(plane.admin, mirror))[0] == 403
+
+
+async def warnings(plane: ControlPlane, pod: Object) -> str:
+    """Create a pod, without effect, with the user's own kubectl; return what it warns of."""
+    path = plane.folder / "pod.json"
+    path.write_text(json.dumps(pod))
+    command = [TOOLS / "kubectl", "create", "-f", path, "--dry-run=server", "--kubeconfig", plane.folder / "kubeconfig"]
+    return (await anyio.run_process(command)).stderr.decode()
+
+
+@pytest.mark.control_plane
+async def test_a_pod_with_neuron_and_another_scheduler_is_warned_of(plane: ControlPlane) -> None:
+    """The user's own kubectl shows what to set; with the right name, or without Neuron, it is silent."""
+    limits = {"aws.amazon.com/neuron": "1"}
+    for name in ("default-scheduler", "another"):
+        said = await warnings(plane, asking("asking", limits, scheduler_name=name))
+        assert f"a pod that asks for Neuron needs schedulerName: my-scheduler, but has {name};" in said
+    assert await warnings(plane, asking("asking", limits)) == ""
+    assert await warnings(plane, asking("asking", {}, scheduler_name="another")) == ""
+
+
+@pytest.fixture
+async def customized(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[None]]]:
+    """Return what applies the manifests with components added as a user adds them; they are applied without again."""
+    flags = ("--kubeconfig", plane.folder / "kubeconfig")
+    folder = shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
+
+    async def apply(*components: str) -> None:
+        text = (ROOT / "manifests/kustomization.yaml").read_text()
+        (folder / "kustomization.yaml").write_text(f"{text}components: {json.dumps(components)}\n")
+        await anyio.to_thread.run_sync(kubectl, "apply", "-k", folder, *flags)
+
+    yield apply
+    await anyio.to_thread.run_sync(kubectl, "apply", "-k", "manifests/", *flags)
+    policy = ROOT / "manifests/components/set-scheduler/policy.yaml"
+    await anyio.to_thread.run_sync(kubectl, "delete", "--ignore-not-found", "-f", policy, *flags)
+
+
+@pytest.mark.control_plane
+async def test_a_component_requires_our_scheduler(
+    plane: ControlPlane, customized: Callable[..., Awaitable[None]]
+) -> None:
+    """With it the warning is a refusal, but for a mirror pod, which runs already."""
+    await customized("components/require-scheduler")
+    pod = asking("asking", {"aws.amazon.com/neuron": "1"}, scheduler_name="another")
+
+    async def refused() -> bool:
+        return (await created(plane.admin, pod))[0] == 403
+
+    await until(refused)
+    assert (await created(plane.admin, pod))[1].startswith("a pod that asks for Neuron needs schedulerName: my-sch")
+    assert await created(plane.admin, asking("asking", {"aws.amazon.com/neuron": "1"})) == (201, "")
+    assert await created(plane.admin, asking("asking", {}, scheduler_name="another")) == (201, "")
+    pod["spec"]["nodeName"], pod["metadata"]["annotations"] = "n1", MIRROR
+    async with plane.client(NODE.token) as node:
+        assert await created(node, pod) == (201, "")
+
+
+@pytest.mark.control_plane
+async def test_a_component_sets_our_scheduler(plane: ControlPlane, customized: Callable[..., Awaitable[None]]) -> None:
+    """A pod with Neuron that names no scheduler gets ours, also under the component that requires it; others do not."""
+    await customized("components/require-scheduler", "components/set-scheduler")
+
+    async def scheduler_of(limits: Mapping[str, str], name: str, **options: str) -> str:
+        pod = asking("asking", limits, scheduler_name=name, **options)
+        if name == "":
+            del pod["spec"]["schedulerName"]
+        status, answer = await plane.admin.request("POST", PODS, pod, dryRun="All")
+        return str(answer["spec"]["schedulerName"]) if status == 201 else ""
+
+    async def sets() -> bool:
+        return await scheduler_of({"aws.amazon.com/neuron": "1"}, "") == "my-scheduler"
+
+    await until(sets)
+    assert await scheduler_of({"aws.amazon.com/neuroncore": "2"}, "", init="sidecar") == "my-scheduler"
+    assert await scheduler_of({}, "") == "default-scheduler"
+    assert await scheduler_of({}, "another") == "another"
+
+    async def refuses_others() -> bool:
+        return await scheduler_of({"aws.amazon.com/neuron": "1"}, "another") == ""
+
+    await until(refuses_others)
