@@ -16,9 +16,10 @@ import attrs
 import msgspec
 
 from neuron_scheduler import logs
-from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.client import JSON, LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
 from neuron_scheduler.kube.pod_codec import PREEMPTION_BY_SCHEDULER
+from neuron_scheduler.kube.transport import BIND_TIMEOUT, Pool
 from neuron_scheduler.model.pod import Pod
 
 TRIES: Final = 4
@@ -32,7 +33,17 @@ log = logs.logger(__name__)
 class Api(Protocol):
     """What the evictor asks of the client."""
 
-    async def request(self, method: str, path: str, *, body: bytes | None = ..., content_type: str = ...) -> Response:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = ...,
+        content_type: str = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+        pool: Pool = ...,
+        permit: Callable[[], bool] | None = ...,
+    ) -> Response:
         """Send one request."""
 
 
@@ -42,7 +53,7 @@ class Evictor:
     Deletes pods.
 
     Attributes:
-        may_send: whether this replica may write now; asked before every request.
+        may_send: whether this replica may write now; asked right before the first byte of a request.
         wall_clock: Unix time in seconds, for lastTransitionTime.
     """
 
@@ -68,11 +79,19 @@ class Evictor:
         """Return whether it was done, after a few tries; None if the pod is gone."""
         pause = FIRST_PAUSE
         for attempt in range(1, TRIES + 1):
-            if not self.may_send():
-                return False
             asked = 0.0
             try:
-                await self.client.request(method, path, body=body, content_type=content_type)
+                await self.client.request(
+                    method,
+                    path,
+                    body=body,
+                    content_type=content_type,
+                    timeout=BIND_TIMEOUT,
+                    pool=Pool.BIND,
+                    permit=self.may_send,
+                )
+            except FencedError:
+                return False
             except ApiError as error:
                 if error.status == 404 or (error.status == 409 and "uid in " in error.message.lower()):
                     return None

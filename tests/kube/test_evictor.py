@@ -1,8 +1,15 @@
 """A victim is told why, then deleted, once and only the one that was meant."""
 
+from collections.abc import Callable
+from typing import Any
+
+import attrs
 import pytest
 
+from neuron_scheduler.errors import FencedError
+from neuron_scheduler.kube.client import Response
 from neuron_scheduler.kube.evictor import Evictor
+from neuron_scheduler.kube.transport import Pool
 from neuron_scheduler.model.pod import Pod
 from tests.kube.scripted import Answer, Scripted, answer, refuse, reset, scripted
 
@@ -86,3 +93,34 @@ async def test_nothing_is_sent_without_the_lease() -> None:
     done, server = await evicted(may_send=False)
     assert not done
     assert not server.seen
+
+
+@attrs.define(eq=False)
+class LosesTheLease:
+    """Stands in for the client: the Lease is lost while the last of so many requests waits for a connection."""
+
+    left: int
+    sent: list[str] = attrs.field(factory=list)
+
+    def may_send(self) -> bool:
+        """Tell whether this replica leads."""
+        return self.left > 0
+
+    async def request(
+        self, method: str, _: str, *, permit: Callable[[], bool] | None = None, pool: Pool = Pool.API, **__: Any
+    ) -> Response:
+        """Wait for a connection, and send only what is permitted then."""
+        self.left -= 1
+        if permit is not None and pool is Pool.BIND and not permit():
+            raise FencedError("held back")
+        self.sent.append(method)
+        return Response(200, b"{}")
+
+
+@pytest.mark.parametrize(("requests", "sent"), [(1, []), (2, ["PATCH"])])
+async def test_permission_is_asked_with_the_connection_in_hand(requests: int, sent: list[str]) -> None:
+    """A Lease that is lost while a request waits for its connection holds it back, the deletion as well."""
+    client = LosesTheLease(requests)
+    evictor = Evictor(client=client, may_send=client.may_send)
+    assert not await evictor.evict(VICTIM, scheduler_name="my-scheduler")
+    assert client.sent == sent
