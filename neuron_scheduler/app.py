@@ -109,7 +109,7 @@ class App:
             await parts.leader.acquire()
             services.start_soon(self._hold, parts.leader)
             await parts.pods.resync()  # what a predecessor bound last must be known before the first decision
-            parts.pod_handler.tell_contested()
+            parts.pod_handler.tell_doubts()
         await parts.scheduler.run()
         if not parts.scheduler.stopping:
             await anyio.sleep_forever()  # the Lease is lost: `hold` is about to say so

@@ -25,7 +25,7 @@ from neuron_scheduler.scheduling.queue import SchedulingQueue
 log = logs.logger(__name__)
 
 UNKNOWN = "Pod holds Neuron that cannot be told; its node takes no request for more than one unit until it ends"
-ADVICE = "set schedulerName on every pod that asks for Neuron, so that its devices are known"
+ADVICE = "set schedulerName on every pod that asks for Neuron, and spec.nodeName on none, so that its devices are known"
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -40,6 +40,7 @@ class PodHandler:
         gone: told the uid of every pod that is gone.
         came: told the name of a node to which somebody else has bound a pod.
         contested: told of a pod and another that claims the same cores.
+        unknown: told of a bound pod whose devices are unknown, why they are, and what its owner should do.
     """
 
     cluster: Cluster
@@ -51,6 +52,7 @@ class PodHandler:
     gone: Callable[[str], None]
     came: Callable[[str], None]
     contested: Callable[[Pod, Pod], None]
+    unknown: Callable[[Pod, str, str], None]
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def added(self, pod: Pod) -> None:
@@ -96,6 +98,9 @@ class PodHandler:
             )
         if self._warned(("malformed", report.key)):
             log.warning("Pod cannot be read; it is set aside", pod=report.key, node=report.node_name, err=report.reason)
+            tenant = self.cluster.tenant(report.uid)
+            if tenant is not None and tenant.unreadable:
+                self.unknown(tenant.pod, tenant.problem, ADVICE)
 
     def mended(self, report: Malformed) -> None:
         """Take that an unreadable object can be read again, which `added` or `updated` told before, or is gone."""
@@ -105,13 +110,16 @@ class PodHandler:
             self.cluster.remove_pod(report.uid)
             self._note(ClusterEvent.ASSIGNED_POD_GONE, tenant.pod)
 
-    def tell_contested(self) -> None:
-        """Tell of all pods that claim the same cores: once, by a replica that was not the one to speak before."""
+    def tell_doubts(self) -> None:
+        """Tell of all pods whose devices are unknown or claimed twice, by a replica that did not speak before."""
         for state in self.cluster.view.rows():
-            if state.silicon.contested:
-                for uid, tenant in state.tenants.items():
-                    for rival in state.conflicts(uid):
-                        self.contested(tenant.pod, rival)
+            if not (state.silicon.contested or state.silicon.unknown_holders):
+                continue
+            for uid, tenant in state.tenants.items():
+                if tenant.cores is None:
+                    self.unknown(tenant.pod, tenant.problem, ADVICE)
+                for rival in state.conflicts(uid) if state.silicon.contested else ():
+                    self.contested(tenant.pod, rival)
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name in self.scheduler_names and not pod.terminating
@@ -159,6 +167,7 @@ class PodHandler:
         if tenant.problem and self._warned((pod.uid, tenant.cores is None)):
             if tenant.cores is None:
                 log.warning(UNKNOWN, pod=pod.key, node=pod.node_name, err=tenant.problem, hint=ADVICE)
+                self.unknown(pod, tenant.problem, ADVICE)
             else:
                 log.warning("Pod's Neuron allocation is in doubt", pod=pod.key, node=pod.node_name, err=tenant.problem)
         for rival in self.cluster.conflicts(pod.uid):

@@ -96,6 +96,15 @@ class Herald:
                 pod, type="Warning", reason="NeuronConflict", action="Observing", note=note, related=rival
             )
 
+    def allocation_unknown(self, pod: Pod, problem: str, advice: str) -> None:
+        """Warn that nobody knows which devices a bound pod has, and what that costs others."""
+        if self.speaks():
+            note = (
+                f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
+                f" pod that asks for more than one device or core, but fewer than all; {advice}"
+            )
+            self.recorder.record(pod, type="Warning", reason="NeuronAllocationUnknown", action="Observing", note=note)
+
     async def withdraw(self, uid: str) -> None:
         """Let nothing that was said before reach the pod after its Binding."""
         await self.conditions.withdraw(uid)

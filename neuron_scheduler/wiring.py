@@ -166,6 +166,7 @@ def _pod_handler(scheduler: Scheduler, herald: Herald, volumes: VolumeBinder) ->
         gone=gone,
         came=scheduler.preemptor.recheck,
         contested=herald.contested,
+        unknown=herald.allocation_unknown,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
+from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.kube.node_codec import decode_node
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import ZONE_LABEL, Node
@@ -39,6 +40,7 @@ class World:
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
     pods: PodHandler = attrs.field(init=False)
     nodes: NodeHandler = attrs.field(init=False)
+    unknown: list[tuple[str, str]] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "metrics": Metrics()}
@@ -49,6 +51,7 @@ class World:
             clock=lambda: self.now,
             came=lambda _: None,
             contested=lambda _, __: None,
+            unknown=lambda pod, problem, _: self.unknown.append((pod.name, problem)),
         )
         self.nodes = NodeHandler(**shared, void=lambda _: None)
 
@@ -219,8 +222,33 @@ def test_what_was_contested_before_is_told_again(world: World) -> None:
     for name in ("one", "other"):
         world.pods.added(pod(name, devices=1, on="b", ids=(3,)))
     told.clear()
-    world.pods.tell_contested()
+    world.pods.tell_doubts()
     assert sorted(told) == [("one", "other"), ("other", "one")]
+    assert world.unknown == []
+
+
+def test_an_unknown_holder_is_told_once_and_by_the_next_leader_again(world: World) -> None:
+    """A change of the pod is no news, nor is another listing; a replica that takes over has not said it yet."""
+    world.nodes.added(node("b", "trn1.32xlarge", created=1))
+    forgot = pod("forgot", devices=1, on="b", scheduler_name="default-scheduler")
+    want = [("forgot", "no annotation names its ids")]
+    world.pods.added(forgot)
+    changed = attrs.evolve(forgot, labels={"x": "y"}, resource_version="2")
+    world.pods.updated(forgot, changed)
+    world.pods.added(changed)
+    assert world.unknown == want
+    world.pods.tell_doubts()
+    assert world.unknown == want * 2
+    world.pods.deleted(changed)
+    world.pods.tell_doubts()
+    assert world.unknown == want * 2
+
+
+def test_a_pod_that_cannot_be_read_is_an_unknown_holder(world: World) -> None:
+    """Its owner hears of it once; one that is on no node holds nothing, and one that was read keeps what it had."""
+    for name, uid, on in (("odd", "odd", "a"), ("odd", "odd", "a"), ("pending", "pending", ""), ("d0", "uid-d0", "a")):
+        world.pods.malformed(Malformed("Pod", f"default/{name}", "bad", uid=uid, node_name=on))
+    assert world.unknown == [("odd", "the pod object cannot be read")]
 
 
 def test_what_a_pod_leaves_wakes_whom_it_suffices(world: World) -> None:

@@ -8,6 +8,10 @@ from neuron_scheduler.kube.conditions import shape
 from neuron_scheduler.model.pod import Pod
 from tests.builders import pod
 
+BLOCKED = (
+    "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation."
+    " Unknown ids: trn1.a is blocked by {holder} (schedulerName default-scheduler)."
+)
 FULL = "0/{n} nodes are available: {n} Insufficient aws.amazon.com/neuron."
 
 
@@ -72,10 +76,11 @@ def herald(told: Told) -> Herald:
             "Capacity: 0 Neuron devices free on 12 nodes, largest free block 0, pod needs 2.",
             id="plurals",
         ),
+        pytest.param(BLOCKED.format(holder="default/a"), BLOCKED.format(holder="x/b"), id="who stands in the way"),
     ],
 )
 def test_what_differs_in_numbers_only(one: str, other: str) -> None:
-    """Numbers, and what goes with them, leave the shape as it is."""
+    """Numbers, what goes with them, and names of pods that come and go leave the shape as it is."""
     assert shape(one) == shape(other)
 
 
@@ -123,3 +128,15 @@ def test_a_changed_reason_is_told_at_once(told: Told, herald: Herald) -> None:
         "b: SchedulerError",
         "b: SchedulerError",
     ]
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+def test_an_unknown_allocation_is_told_by_the_leader(told: Told, herald: Herald, speaks: bool) -> None:
+    """The pod's owner hears why, what it costs others, and what to do; a replica on standby is silent."""
+    herald.speaks = lambda: speaks
+    herald.allocation_unknown(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
+    note = (
+        "The Neuron devices of this pod are unknown: no annotation names its ids. Until it ends, node trn1 gets no pod"
+        " that asks for more than one device or core, but fewer than all; set schedulerName"
+    )
+    assert told.events == ([("p: NeuronAllocationUnknown", note)] if speaks else [])

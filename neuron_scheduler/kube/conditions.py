@@ -29,6 +29,7 @@ NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers o
 WRITERS: Final = 4
 
 _COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
+_NAMES: Final = " Unknown ids: "  # the pods named behind it come and go (`scheduling.shortage`)
 _ENDS: Final = re.compile(r"[,.:;]\s*")
 
 log = logs.logger(__name__)
@@ -43,12 +44,12 @@ class Api(Protocol):
 
 def shape(message: str) -> tuple[str, ...]:
     """
-    Return what messages have in common that differ in their numbers only.
+    Return what messages have in common that differ in their numbers, or in the pods that they name, only.
 
     A number takes the plural with it ("1 node", "2 nodes"), and reasons are sorted as strings, count first, so that
     another count may put them in another order.
     """
-    return tuple(sorted(_ENDS.split(_COUNTS.sub("", message))))
+    return tuple(sorted(_ENDS.split(_COUNTS.sub("", message.partition(_NAMES)[0]))))
 
 
 @attrs.frozen

@@ -25,7 +25,7 @@ from neuron_scheduler.scheduling.framework import PodRefusal, Prefer, Refusal
 from neuron_scheduler.scheduling.outlook import new_node_could_help
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 from neuron_scheduler.scheduling.profile import Plan, Profile
-from neuron_scheduler.scheduling.shortage import shortage
+from neuron_scheduler.scheduling.shortage import shortage, unknown_holders
 
 NO_NODES = "no nodes available to schedule pods"
 ALIAS_HINT = f"{NEURON_DEVICE_ALIAS} is an old name; ask for {NEURON_DEVICE}."
@@ -62,6 +62,7 @@ class FitError:
         hopeless: no new node could help; the condition's reason is then not `Unschedulable`, or autoscalers would
             buy nodes in a loop.
         preemption: why no pods were asked to leave for it; empty if some were.
+        blocked: which pods with unknown ids stand in its way; empty if none do.
     """
 
     nodes: int
@@ -71,6 +72,7 @@ class FitError:
     hint: str = ""
     hopeless: bool = False
     preemption: str = ""
+    blocked: str = ""
 
     @property
     def text(self) -> str:
@@ -78,7 +80,8 @@ class FitError:
         if not self.nodes and not self.pod_reason:
             return NO_NODES
         reasons = self.pod_reason or ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons))
-        return " ".join(filter(None, (f"0/{self.nodes} nodes are available: {reasons}.", self.hint, self.preemption)))
+        sentences = (f"0/{self.nodes} nodes are available: {reasons}.", self.hint, self.preemption, self.blocked)
+        return " ".join(filter(None, sentences))
 
 
 def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | FitError:
@@ -165,4 +168,5 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Ref
         plugins=frozenset(refusal.plugin for refusal in refusals),
         hint=" ".join(filter(None, (shortage(cluster, pod, profile, refusals), alias))),
         hopeless=not new_node_could_help(pod) or any(refusal.hopeless for refusal in refusals),
+        blocked=unknown_holders(cluster, pod, refusals),
     )

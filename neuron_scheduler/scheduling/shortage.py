@@ -4,28 +4,32 @@ Why the silicon does not suffice, in one sentence with the arithmetic.
 Three things keep a pod with Neuron waiting, and each has another remedy: too little is free (wait, or add nodes),
 enough is free but in pieces (wait, or make room), or no such count exists on the type (ask for another). Only nodes
 that would take the same pod without Neuron are counted: what is free elsewhere is no help. Sets and columns only, and
-only for a pod that was refused.
+only for a pod that was refused. Where pods with unknown ids stand in the way, a second sentence names some of them.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import cast
+from itertools import islice
+from typing import Final, cast
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet, less
+from neuron_scheduler.cluster.nodeset import NodeSet, less, slots_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, whole_free_devices
+from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, whole_free_devices
 from neuron_scheduler.scheduling.filtering import Promised, fitting, promised
 from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of, insufficient
 from neuron_scheduler.scheduling.profile import Profile
+
+_NAMED: Final = 3  # nodes with unknown holders that a refusal names
+_LOOKED_AT: Final = 32  # nodes that are looked at to find them: a refusal must not cost more in a larger fleet
 
 
 @attrs.frozen(cache_hash=True)
@@ -82,6 +86,42 @@ def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Re
     if not large:
         return f"Capacity: {_needs(request)}, the largest node has {offered.maximum(nodes)}."
     return _too_little_or_in_pieces(_as_promised(cluster, pod), request, large)
+
+
+def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> str:
+    """
+    Name the pods whose unknown ids keep the pod from nodes that have a free block for it; empty if there are none.
+
+    `kube.conditions.shape` knows the first words: who is named may change at any time, and is no other answer.
+    """
+    blocked = 0
+    for refusal in refusals:
+        if refusal.reason == neuron_topology.UNKNOWN:
+            blocked |= refusal.nodes
+    if not blocked:
+        return ""
+    looked_at = map(cluster.view.row, islice(slots_of(blocked), _LOOKED_AT))
+    named = list(islice((state for state in looked_at if _would_fit(state, pod)), _NAMED))
+    if not named:
+        return ""
+    sentences = ", ".join(f"{state.node.name} is blocked by {_holders(state)}" for state in named)
+    more = blocked.bit_count() - len(named)
+    others = f"; {more} more {'node has' if more == 1 else 'nodes have'} such pods" if more else ""
+    return f"Unknown ids: {sentences}{others}."
+
+
+def _would_fit(state: NodeState, pod: Pod) -> bool:
+    """Tell whether there would be a block if what nobody provably holds were free."""
+    machine = state.machine
+    return machine is not None and pod.neuron is not None and place(machine, state.free_cores, pod.neuron) is not None
+
+
+def _holders(state: NodeState) -> str:
+    """Name the oldest of a node's unknown holders, and what its object says about who bound it."""
+    unknown = [tenant for tenant in state.tenants.values() if tenant.cores is None]
+    first = min(unknown, key=lambda tenant: (tenant.pod.created, tenant.pod.key))
+    scheduler = "unreadable" if first.unreadable else f"schedulerName {first.pod.scheduler_name}"
+    return f"{first.pod.key} ({scheduler})" + (f" and {len(unknown) - 1} more" if len(unknown) > 1 else "")
 
 
 def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:

@@ -11,6 +11,7 @@ from tests.end_to_end.workload import PODS, add_nodes, events_of, ids_of, on, pl
 
 UNKNOWN = "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation."
 WARNING = "Pod holds Neuron that cannot be told"
+EVENT = "NeuronAllocationUnknown"
 CONFLICT = "Pods claim the same Neuron cores"
 
 
@@ -107,21 +108,45 @@ async def test_an_unknown_holder_may_be_anywhere(
     request_: dict[str, int],
     annotations: dict[str, str],
 ) -> None:
-    """Its node takes single devices by number and nothing in between, until it ends; one warning says so."""
+    """Its node takes single devices by number and nothing in between, until it ends; log, Event and refusal say so."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge")
     await bound_elsewhere(api, name, "inf2", annotations, **request_)
     await has_seen_all(api, scheduler)
-    assert (await refused(api, "pair", neuron=2))["message"].startswith(UNKNOWN)
+    message = (await refused(api, "pair", neuron=2))["message"]
+    assert message.startswith(UNKNOWN)
+    assert message.endswith(f"Unknown ids: inf2 is blocked by default/{name} (schedulerName another).")
     await placed(api, "single", neuron=1)
     await api.patch(f"{PODS}/{name}", {"metadata": {"labels": {"changed": "yes"}}})
     await has_seen_all(api, scheduler)
     assert complaints(scheduler, name) == [1]
     assert WARNING in scheduler.said(f'pod="default/{name}"')[0]
+    (event,) = await events_of(api, name, EVENT)
+    assert event["type"] == "Warning"
+    assert "Until it ends, node inf2 gets no pod that asks for more than one device or core" in event["note"]
     assert (await scheduler.metrics())["neuron_scheduler_unknown_holders"] == 1
     await remove(api, name)
     pair, single = await placed(api, "pair"), await api.get(f"{PODS}/single")
     assert not set(ids_of(pair)) & set(ids_of(single))
     assert (await scheduler.metrics())["neuron_scheduler_unknown_holders"] == 0
+
+
+async def test_pods_that_were_created_with_a_node_are_named(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """Three one-device pods with spec.nodeName keep three nodes from a pod of four, and it says which pods do."""
+    nodes = ["trn1-a", "trn1-b", "trn1-c"]
+    await add_nodes(scheduler, api, **dict.fromkeys(nodes, "trn1.32xlarge"))
+    for node in nodes:
+        forgot = pod_manifest(f"on-{node}", scheduler_name="default-scheduler", neuron=1, nodeName=node)
+        await create_pod(api, forgot)
+    await has_seen_all(api, scheduler)
+    message = (await refused(api, "four", neuron=4))["message"]
+    blocked = [f"{node} is blocked by default/on-{node} (schedulerName default-scheduler)" for node in nodes]
+    assert message.endswith(f"Unknown ids: {', '.join(blocked)}.")
+    for node in nodes:
+        (event,) = await events_of(api, f"on-{node}", EVENT)
+        assert "no annotation names its ids" in event["note"]
+        assert "set schedulerName on every pod that asks for Neuron, and spec.nodeName on none" in event["note"]
+    await remove(api, "on-trn1-b")
+    assert (await placed(api, "four"))["spec"]["nodeName"] == "trn1-b"
 
 
 async def test_single_devices_are_given_by_number_beside_an_unknown_holder(

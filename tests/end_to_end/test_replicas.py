@@ -16,12 +16,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.control_plane.objects import create_all, create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.objects import bind, create_all, create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end.process import ACQUIRED, BOUND, ROOT, SHORT_LEASE, SYNCED, SchedulerProcess, run_scheduler, until
 from tests.end_to_end.proxy import Fault, binding_of, run_proxy
-from tests.end_to_end.workload import LEASE, PODS, all_placed, clear, held_cores, on, placed
+from tests.end_to_end.workload import LEASE, PODS, all_placed, clear, events_of, held_cores, on, placed
 
 TYPES = {"trn1-a": "trn1.32xlarge", "trn1-b": "trn1.32xlarge", "inf2": "inf2.24xlarge"}
 KUBECTL = Path(sys.executable).with_name("kubectl")
@@ -137,6 +137,23 @@ async def test_a_killed_leader_is_followed_when_its_lease_expires(kubeconfig: Pa
             assert len(follower.said(SYNCED)) == 1
             assert follower.lines.index(follower.said(SYNCED)[0]) < follower.lines.index(follower.said(ACQUIRED)[0])
             assert (await cluster.get(LEASE))["spec"]["leaseTransitions"] == 1
+            assert await follower.stop() == 0
+
+
+async def test_the_next_leader_tells_of_unknown_allocations_again(kubeconfig: Path, cluster: RestClient) -> None:
+    """The Event that a former leader wrote may have expired; a replica on standby writes none."""
+    reason, warning = "NeuronAllocationUnknown", "Pod holds Neuron that cannot be told"
+    await bind(cluster, await create_pod(cluster, pod_manifest("theirs", scheduler_name="another", neuron=1)), "inf2")
+    async with run_scheduler(kubeconfig) as leader:
+        await leader.line(ACQUIRED)
+        await events_of(cluster, "theirs", reason)
+        async with run_scheduler(kubeconfig) as follower:
+            await ready_to_follow(follower)
+            await follower.line(warning)
+            assert len(await events_of(cluster, "theirs", reason)) == 1
+            assert await leader.stop() == 0
+            await follower.line(ACQUIRED)
+            await events_of(cluster, "theirs", reason, count=2)
             assert await follower.stop() == 0
 
 

@@ -29,10 +29,10 @@ def decide(cluster: Cluster, pod: Pod, *, trusting: bool = False) -> Decision | 
 
 
 def schedule(cluster: Cluster, pod: Pod, *, trusting: bool = False) -> Placed | str:
-    """Place a pod for good and return (node, ids), or leave all as it is and return the refusal's text without hint."""
+    """Place a pod for good and return (node, ids), or leave all as it is and return the refusal's counts."""
     found = decide(cluster, pod, trusting=trusting)
     if isinstance(found, FitError):
-        return attrs.evolve(found, hint="").text
+        return attrs.evolve(found, hint="", blocked="").text
     cores = found.placement.cores if found.placement else 0
     cluster.assume(attrs.evolve(pod, node_name=found.node_name), cores)
     return found.node_name, found.placement.ids if found.placement else ()

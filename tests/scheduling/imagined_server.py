@@ -68,7 +68,7 @@ class World:
         shared["wake"] = self.scheduler.wake
         pods = PodHandler(
             cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
-            gone=lambda _: None, came=preemptor.recheck, contested=lambda _, __: None, **shared,
+            gone=lambda _: None, came=preemptor.recheck, contested=lambda *_: None, unknown=lambda *_: None, **shared,
         )  # fmt: skip
         handlers: Mapping[str, Any] = {
             "pod": pods,

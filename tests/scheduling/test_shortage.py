@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 
+import attrs
 import pytest
 
 from neuron_scheduler.model.neuron_request import Unit
@@ -141,7 +142,79 @@ def test_the_sentence(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod,
     """Each shortage is told by name and by number, or not at all."""
     found = refusal(cluster_of(nodes, bound), pending)
     assert found.hint == want
+    assert attrs.evolve(found, blocked="").text.endswith(f". {want}" if want else ".")
+
+
+def forgot(on: str, name: str = "forgot", **keywords: object) -> Pod:
+    """Return a pod of the default scheduler that holds a device nobody knows."""
+    keywords = {
+        "devices": 0 if keywords.pop("unreadable", False) else 1,
+        "scheduler_name": "default-scheduler",
+    } | keywords
+    return pod(f"{name}-{on}", on=on, **keywords)  # type: ignore[arg-type]  # passed on as they are
+
+
+BY_DEFAULT = "(schedulerName default-scheduler)"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "bound", "pending", "want"),
+    [
+        pytest.param(
+            [trn1("a"), trn1("b")],
+            [held("a", *range(16)), forgot("b")],
+            pod(devices=4),
+            f"Unknown ids: b is blocked by default/forgot-b {BY_DEFAULT}.",
+            id="one",
+        ),
+        pytest.param(
+            [trn1("a"), trn1("b")],
+            [forgot("a", devices=2), forgot("b", scheduler_name="volcano"), forgot("b", "old", created=-1)],
+            pod(cores=16),
+            f"Unknown ids: a is blocked by default/forgot-a {BY_DEFAULT}, b is blocked by default/old-b {BY_DEFAULT}"
+            " and 1 more.",
+            id="several, the oldest by name",
+        ),
+        pytest.param(
+            [trn1(name) for name in "abcde"],
+            [forgot(name) for name in "abcde"],
+            pod(devices=8),
+            f"Unknown ids: a is blocked by default/forgot-a {BY_DEFAULT},"
+            f" b is blocked by default/forgot-b {BY_DEFAULT},"
+            f" c is blocked by default/forgot-c {BY_DEFAULT}; 2 more nodes have such pods.",
+            id="no more than three nodes by name",
+        ),
+        pytest.param(
+            [trn1("a"), trn1("b")],
+            [held("a", *range(1, 16, 2)), forgot("a"), forgot("b", unreadable=True)],
+            pod(devices=4),
+            "Unknown ids: b is blocked by default/forgot-b (unreadable); 1 more node has such pods.",
+            id="not where there is no block anyway",
+        ),
+        pytest.param(
+            [trn1("a")], [held("a", *range(1, 16, 2)), forgot("a")], pod(devices=4), "", id="fragmentation alone"
+        ),
+        pytest.param(
+            [trn1("a", unschedulable=True)], [forgot("a")], pod(devices=4), "", id="refused for another reason"
+        ),
+        pytest.param([trn1("a")], [forgot("a")], pod(devices=16), "", id="all devices, which is a matter of numbers"),
+        pytest.param([trn1("a")], [held("a", *ROW)], pod(devices=16), "", id="ids are known"),
+        pytest.param([trn1("a", cpu=1)], [forgot("a")], pod(cpu=2), "", id="the pod asks for none"),
+    ],
+)
+def test_who_stands_in_the_way(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: str) -> None:
+    """Pods whose ids are unknown are named, with what they say about their scheduler, where they alone block."""
+    cluster = cluster_of(nodes)
+    for each in bound:
+        if each.neuron is None:
+            cluster.put_unreadable_pod(each)
+        else:
+            cluster.put_pod(each)
+    found = refusal(cluster, pending)
+    assert found.blocked == want
     assert found.text.endswith(f". {want}" if want else ".")
+    trusting = decide(cluster, pending, trusting=True)
+    assert not isinstance(trusting, FitError) or trusting.blocked == ""
 
 
 @pytest.mark.parametrize("seed", range(40))
