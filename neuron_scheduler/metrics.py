@@ -94,6 +94,7 @@ class Metrics:
     _preemption_victims: Histogram = attrs.field(init=False)
     _malformed: Callable[[str], Counter] = attrs.field(init=False)
     _events_dropped: Counter = attrs.field(init=False)
+    _stale_fence: Counter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         # A `_created` series beside every counter would double the exposition for nothing.
@@ -197,6 +198,11 @@ class Metrics:
             "Events not sent because their queue was full.",
             registry=self._registry,
         )
+        self._stale_fence = Counter(
+            "neuron_scheduler_stale_fence_refusals",
+            "Bindings that the API server refused by an old state of the Lease, which this replica held.",
+            registry=self._registry,
+        )
 
     @property
     def state(self) -> State:
@@ -250,6 +256,10 @@ class Metrics:
     def event_dropped(self) -> None:
         """Count an Event that was not sent."""
         self._events_dropped.inc()
+
+    def fence_stale(self) -> None:
+        """Count a Binding that was refused by an old state of the Lease."""
+        self._stale_fence.inc()
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""

@@ -13,6 +13,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.config import Config
 from neuron_scheduler.disruption_budgets import DisruptionBudgets
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
+from neuron_scheduler.fence import Fence
 from neuron_scheduler.herald import Herald
 from neuron_scheduler.kube.binder import Binder
 from neuron_scheduler.kube.client import Client
@@ -81,6 +82,15 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         entered=metrics.queued,
     )
     binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout)
+    if leader is not None:
+        fence = Fence(
+            leases=_leases(config, client),
+            identity=leader.identity,
+            clock=time.monotonic,
+            pause=queue.pause,
+            counted=metrics.fence_stale,
+        )
+        binder.explained = fence.explained
     profiles = _profiles(config)
     recorder = EventRecorder(client=client, controllers=tuple(profiles), on_dropped=metrics.event_dropped)
     conditions = ConditionWriter(client=client)
@@ -215,16 +225,19 @@ def _profiles(config: Config) -> dict[str, Profile]:
 
 
 def _leader(config: Config, client: Client) -> Leader:
-    leases = LeaseClient(
-        client=client,
-        namespace=config.leader_elect_resource_namespace,
-        name=config.leader_elect_resource_name,
-    )
     return Leader(
-        leases=leases,
+        leases=_leases(config, client),
         lease_duration=config.leader_elect_lease_duration,
         renew_deadline=config.leader_elect_renew_deadline,
         retry_period=config.leader_elect_retry_period,
+    )
+
+
+def _leases(config: Config, client: Client) -> LeaseClient:
+    return LeaseClient(
+        client=client,
+        namespace=config.leader_elect_resource_namespace,
+        name=config.leader_elect_resource_name,
     )
 
 

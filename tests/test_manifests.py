@@ -288,7 +288,9 @@ def test_the_image_is_built_as_it_should_be(rendered: dict[str, Object]) -> None
 
 
 @pytest.mark.control_plane
-@pytest.mark.parametrize("source", [("-k", "manifests/"), ("-f", "manifests/examples/")])
+@pytest.mark.parametrize(
+    "source", [("-k", "manifests/lease-watch"), ("-k", "manifests/"), ("-f", "manifests/examples/")]
+)
 async def test_the_server_accepts_everything(plane: ControlPlane, source: tuple[str, str]) -> None:
     """A server-side dry run of the user's own command finds no unknown field and no bad value."""
     flags = ("--dry-run=server", "--validate=strict", "--kubeconfig", plane.folder / "kubeconfig")

@@ -9,7 +9,7 @@ is counted, because a Lease may then only expire. Refuses to decide how many bin
 
 import random as randomness
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -27,6 +27,7 @@ from neuron_scheduler.model.pod import Pod
 
 MOST_ANNOTATIONS: Final = 256 << 10  # bytes; the server stores more on this path, and the pod can then never start
 NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start
+NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/admission_bindings.yaml
 READ_TIMEOUT: Final = 10.0
 
 _KEY: Final = re.compile(
@@ -102,6 +103,11 @@ class _Bind:
     unknown: bool = False
 
 
+async def _as_it_is(message: str) -> str:
+    """Explain nothing."""
+    return message
+
+
 @attrs.define(eq=False, kw_only=True)
 class Binder:
     """
@@ -109,6 +115,7 @@ class Binder:
 
     Attributes:
         may_send: whether this replica may write now; asked with the connection in hand, right before the first byte.
+        explained: returns what the server's message means, where it says that we do not hold the Lease.
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
         in_flight: binds that have not returned.
         abandoned: binds that returned, or were cancelled, with an unknown outcome.
@@ -117,6 +124,7 @@ class Binder:
 
     client: Api
     may_send: Callable[[], bool]
+    explained: Callable[[str], Awaitable[str]] = _as_it_is
     random: Callable[[], float] = randomness.random
     timeout: float = BIND_TIMEOUT
     first_pause: float = 0.2
@@ -216,7 +224,8 @@ class Binder:
         if error.status == 429 or bind.unknown:
             return min(error.retry_after or 0.0, LONGEST_PAUSE)
         momentary = error.status == 401 or (error.status == 403 and NOT_READY in error.message)
-        return Refused(error.status, error.message, retryable=momentary)
+        message = await self.explained(error.message) if NOT_THE_HOLDER in error.message else error.message
+        return Refused(error.status, message, retryable=momentary)
 
     async def _read_back(self, bind: _Bind, conflict: ApiError) -> BindOutcome | float:
         """Find out by a consistent GET whether the conflict is with our own success."""

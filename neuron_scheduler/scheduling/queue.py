@@ -57,6 +57,7 @@ class SchedulingQueue:
     _meanwhile: Noted = attrs.field(factory=Noted)
     _tickets: int = 0
     _next_flush: float = 0.0
+    _paused_until: float = 0.0
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -151,12 +152,20 @@ class SchedulingQueue:
         if self._deciding is not None:
             self._meanwhile.note_claim(event, claim)
 
+    def pause(self, until: float) -> None:
+        """Give no pod before this time: no attempt can succeed, whatever the pod."""
+        self._paused_until = until
+
     def pop(self, now: float) -> QueuedPod | None:
         """
         Return the next pod to schedule, now in flight; None if all wait for time or events.
 
         With nothing active, a backoff after a refusal is cut short, as upstream does; one after an error never is.
         """
+        if self._paused_until:
+            if now < self._paused_until:
+                return None
+            self._paused_until = 0.0
         if self._noted:
             self._apply_events(now)
         self._flush(now)
@@ -204,6 +213,8 @@ class SchedulingQueue:
 
     def next_time(self) -> float | None:
         """Return when `pop` could next give something without an event."""
+        if self._paused_until:
+            return self._paused_until
         times = [heap[0][0] for heap in (self._backoff, self._error_backoff) if heap]
         if self._waiting:
             times.append(self._next_flush)

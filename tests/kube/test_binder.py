@@ -244,3 +244,19 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks(monkeypatch: pytes
         assert Bound() == await Binder(client=client, may_send=lambda: True, first_pause=0.001).bind(POD, "n1", SENT)
 
     assert waits == [3.0, LONGEST_PAUSE]
+
+
+async def test_a_refusal_for_want_of_the_lease_is_explained() -> None:
+    """The server may be wrong about it, and knows no better; every other refusal is told in its own words."""
+    asked: list[str] = []
+
+    async def explained(message: str) -> str:
+        asked.append(message)
+        return "explained"
+
+    policy = "denied request: this scheduler does not hold the Lease kube-system/my-scheduler"
+    async with scripted(refuse(422, "Invalid", policy), refuse(422, "Invalid", "other")) as (_, client):
+        binder = Binder(client=client, may_send=lambda: True, explained=explained)
+        assert await binder.bind(POD, "n1", SENT) == Refused(422, "explained", retryable=False)
+        assert await binder.bind(POD, "n1", SENT) == Refused(422, "other", retryable=False)
+    assert asked == [policy]

@@ -206,3 +206,16 @@ def test_nothing_waits_for_nothing() -> None:
     """With nobody waiting there is no time at which to look."""
     queue = queue_of()
     assert (queue.pop(0.0), queue.next_time()) == (None, None)
+
+
+def test_a_paused_queue_gives_nothing_until_then() -> None:
+    """No active pod, no event and no backoff ends the pause, and the time to look again is its end."""
+    queue = SchedulingQueue()
+    queue.add(pod("waits"), 0.0)
+    queue.pause(5.0)
+    queue.add(pod("comes"), 1.0)
+    queue.note(ClusterEvent.NODE_ADDED)
+    assert (queue.pop(1.0), queue.next_time(), queue.pop(4.9)) == (None, 5.0, None)
+    found = [queue.pop(5.0), queue.pop(5.0)]
+    assert [queued.pod.name for queued in found if queued is not None] == ["waits", "comes"]
+    assert queue.next_time() is None

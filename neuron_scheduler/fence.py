@@ -1,0 +1,105 @@
+"""
+Tell an API server that has lost sight of the Lease from a Lease that is lost.
+
+The policy on Bindings (`manifests/admission_bindings.yaml`) is given the Lease as the API server's own watch knows it.
+That watch ends for good, until the server is restarted, when the last policy with a Lease as parameter is deleted
+(kubernetes/kubernetes#130887). Every Binding is refused from then on, although this replica holds the Lease, and
+nothing but a person can change that. So it is said in one sentence, and the queue is paused between the attempts.
+Refuses to judge a refusal for which there is another explanation: a Lease that somebody else holds, or a server that is
+a moment behind.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import anyio
+import attrs
+
+from neuron_scheduler import logs
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.lease import Record
+
+LAG: Final = 5.0  # seconds; a watch that is that far behind has most probably ended
+PAUSE: Final = 5.0  # seconds between two rounds of attempts
+QUIET: Final = 60.0  # seconds without such a refusal after which the next one is told anew
+ASK_EVERY: Final = 1.0  # seconds for which one look at the Lease serves all refusals
+WITHIN: Final = 4.0  # seconds for that look
+
+log = logs.logger(__name__)
+
+
+class Leases(Protocol):
+    """The Lease at the API server."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+
+    async def get(self, *, within: float) -> Record:
+        """Read it."""
+
+
+def _unheard(_until: float) -> None:
+    """Stand in where there is nothing to pause."""
+
+
+def _nobody_counts() -> None:
+    """Count nothing."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Fence:
+    """
+    Explains Bindings that were refused because the sender does not hold the Lease.
+
+    Attributes:
+        identity: who holds the Lease when we do.
+        clock: seconds that never jump, the queue's time.
+        pause: told until when no pod should be tried.
+        counted: called for each Binding that is refused by an old state of the Lease.
+    """
+
+    leases: Leases
+    identity: str
+    clock: Callable[[], float]
+    pause: Callable[[float], None] = _unheard
+    counted: Callable[[], None] = _nobody_counts
+    _asking: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+    _asked_at: float = attrs.field(default=-math.inf, init=False)
+    _held_since: float | None = attrs.field(default=None, init=False)
+    _refused_at: float = attrs.field(default=-math.inf, init=False)
+
+    async def explained(self, message: str) -> str:
+        """Return what such a refusal means: the server's own message, unless we have held the Lease for long enough."""
+        held_since = await self._look()
+        now = self.clock()
+        if held_since is None or now - held_since < LAG:
+            return message
+        sentence = (
+            f"the API server refuses every Binding by an old state of Lease {self.leases.key}, which this scheduler"
+            " holds: its watch of Leases has ended (kubernetes/kubernetes#130887). Restart kube-apiserver; where you"
+            " cannot, delete the ValidatingAdmissionPolicyBinding my-scheduler-leader and run one replica until the"
+            " control plane has been renewed. Apply manifests/lease-watch, and it does not happen again"
+        )
+        if now - self._refused_at > QUIET:
+            log.error("Bindings are refused by mistake", lease=self.leases.key, err=sentence)
+        self._refused_at = now
+        self.counted()
+        self.pause(now + PAUSE)
+        return sentence
+
+    async def _look(self) -> float | None:
+        """Return since when the Lease is known to be ours; None if it is not, or cannot be read."""
+        async with self._asking:
+            if self.clock() - self._asked_at >= ASK_EVERY:
+                try:
+                    ours = (await self.leases.get(within=WITHIN)).holder == self.identity
+                except (ApiError, UnreachableError):
+                    ours = False
+                self._asked_at = self.clock()
+                if not ours:
+                    self._held_since = None
+                elif self._held_since is None:
+                    self._held_since = self._asked_at
+        return self._held_since

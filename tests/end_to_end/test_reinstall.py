@@ -1,0 +1,124 @@
+"""
+Removing the scheduler and installing it again on the same control plane, with the documented commands.
+
+Its own control plane: an API server whose last policy with a Lease as parameter is deleted knows Leases as they were
+then, until it is restarted (kubernetes/kubernetes#130887).
+"""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.end_to_end.process import ACQUIRED, ROOT, SchedulerProcess, run_scheduler, until
+from tests.end_to_end.workload import LEASE, PODS, condition_of, events_of, placed
+
+KUBECTL = Path(sys.executable).with_name("kubectl")
+WATCH, ALL = "manifests/lease-watch", "manifests/"
+STALE = "neuron_scheduler_stale_fence_refusals_total"
+
+
+@pytest.fixture(scope="module")
+async def fenced_plane() -> AsyncIterator[ControlPlane]:
+    """Run a control plane with the scheduler installed as documented, and with a node."""
+    async with run_control_plane() as plane:
+        await kubectl(plane, "apply", WATCH)
+        await installed(plane)
+        await create_node(plane.admin, node_manifest("inf2", "inf2.24xlarge"))
+        yield plane
+
+
+async def kubectl(plane: ControlPlane, verb: str, folder: str) -> None:
+    """Apply or delete a kustomization with the user's own kubectl."""
+    kubeconfig = plane.kubeconfig(plane.folder / "admin.kubeconfig")
+    command = [str(KUBECTL), verb, "-k", folder, f"--kubeconfig={kubeconfig}"]
+    await anyio.run_process(command, cwd=ROOT, stderr=subprocess.STDOUT)
+
+
+async def in_force(plane: ControlPlane) -> bool:
+    """Tell whether the API server knows the policies: a forged allocation is refused."""
+    forged = pod_manifest("forged", annotations={"AWS_NEURON_IDS": "0"})
+    return (await plane.admin.request("POST", PODS, forged, dryRun="All"))[0] == 403
+
+
+async def installed(plane: ControlPlane) -> None:
+    """Install the scheduler, and return when its policies are in force."""
+    await kubectl(plane, "apply", ALL)
+    await until(lambda: in_force(plane))
+
+
+async def removed(plane: ControlPlane) -> None:
+    """Remove the scheduler, and return when no policy is in force: the server has dropped their parameters, too."""
+
+    async def gone() -> bool:
+        return not await in_force(plane)
+
+    await kubectl(plane, "delete", ALL)
+    await until(gone)
+
+
+@asynccontextmanager
+async def leading(plane: ControlPlane) -> AsyncIterator[SchedulerProcess]:
+    """Run a scheduler under the ServiceAccount as it is now: a deleted one's tokens are void."""
+    token = await plane.token_for("kube-system", "my-scheduler")
+    kubeconfig = plane.kubeconfig(plane.folder / "account.kubeconfig", token=token)
+    async with run_scheduler(kubeconfig) as scheduler:
+        await scheduler.line(ACQUIRED)
+        yield scheduler
+        assert await scheduler.stop() == 0
+
+
+async def test_it_can_be_removed_and_installed_again(fenced_plane: ControlPlane) -> None:
+    """What keeps the watch of Leases stays, so a new scheduler binds, and the old one's name is worth nothing."""
+    plane = fenced_plane
+    async with leading(plane):
+        await placed(plane.admin, "first", neuron=1)
+        former = (await plane.admin.get(LEASE))["spec"]["holderIdentity"]
+    await removed(plane)
+    await installed(plane)
+    async with leading(plane):
+        await placed(plane.admin, "second", neuron=1)
+        await create_pod(plane.admin, pod_manifest("third", scheduler_name="nobody"))
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "third", "annotations": {"neuron-scheduler/leader": former}},
+            "target": {"kind": "Node", "name": "inf2"},
+        }
+        token = await plane.token_for("kube-system", "my-scheduler")
+        async with plane.client(token) as impostor:
+            status, answer = await impostor.request("POST", f"{PODS}/third/binding", binding)
+        assert (status, "does not hold the Lease" in answer["message"]) == (422, True)
+
+
+async def test_a_server_that_lost_the_watch_is_told_apart(fenced_plane: ControlPlane) -> None:
+    """Without what keeps it, a new leader's Bindings are refused: log, Event, condition and metric say the way out."""
+    plane = fenced_plane
+    async with leading(plane):  # the Lease has a holder when the watch ends
+        await kubectl(plane, "delete", WATCH)
+        await removed(plane)
+    await installed(plane)
+    async with leading(plane) as scheduler:
+        await create_pod(plane.admin, pod_manifest("refused", neuron=1))
+        told = await scheduler.line("Bindings are refused by mistake")
+        assert "Restart kube-apiserver" in told
+        assert (await scheduler.metrics())[STALE] >= 1
+        (event,) = await events_of(
+            plane.admin, "refused", "FailedScheduling", met=lambda event: "Restart kube-apiserver" in event["note"]
+        )
+        assert "lease-watch" in event["note"]
+        pod = await plane.admin.wait_for(
+            f"{PODS}/refused", lambda pod: "130887" in condition_of(pod).get("message", "")
+        )
+        assert condition_of(pod)["reason"] == "SchedulerError"
+        await scheduler.until(lambda metrics: metrics[STALE] >= 2)
+        assert len(scheduler.said("Bindings are refused by mistake")) == 1
+        await plane.components["kube-apiserver"].stop()
+        await plane.components["kube-apiserver"].start()
+        await placed(plane.admin, "refused")
