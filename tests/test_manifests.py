@@ -533,8 +533,8 @@ async def warnings(plane: ControlPlane, pod: Object) -> str:
     """Create a pod, without effect, with the user's own kubectl; return what it warns of."""
     path = plane.folder / "pod.json"
     path.write_text(json.dumps(pod))
-    command = [TOOLS / "kubectl", "create", "-f", path, "--dry-run=server", "--kubeconfig", plane.folder / "kubeconfig"]
-    return (await anyio.run_process(command)).stderr.decode()
+    flags = ("-f", path, "--dry-run=server", "--kubeconfig", plane.folder / "kubeconfig")
+    return (await anyio.run_process([TOOLS / "kubectl", "create", *flags])).stderr.decode()
 
 
 @pytest.mark.control_plane

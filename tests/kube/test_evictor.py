@@ -107,9 +107,10 @@ class LosesTheLease:
         return self.left > 0
 
     async def request(
-        self, method: str, _: str, *, permit: Callable[[], bool] | None = None, pool: Pool = Pool.API, **__: Any
+        self, method: str, path: str, *, permit: Callable[[], bool] | None = None, pool: Pool = Pool.API, **_: Any
     ) -> Response:
         """Wait for a connection, and send only what is permitted then."""
+        assert path
         self.left -= 1
         if permit is not None and pool is Pool.BIND and not permit():
             raise FencedError("held back")
