@@ -1,10 +1,10 @@
 """
-Tell an API server that has lost sight of the Lease from a Lease that is lost.
+Find out why a Binding is refused for want of the Lease: the Lease is lost, or the API server has lost sight of it.
 
 The policy on Bindings (`manifests/admission_bindings.yaml`) is given the Lease as the API server's own watch knows it.
 That watch ends for good, until the server is restarted, when the last policy with a Lease as parameter is deleted
 (kubernetes/kubernetes#130887). Every Binding is refused from then on, although this replica holds the Lease, and
-nothing but a person can change that. So it is said in one sentence, and the queue is paused between the attempts.
+only a person can change that. So one sentence says what to do, and the queue is paused between the attempts.
 Refuses to judge a refusal for which there is another explanation: a Lease that somebody else holds, or a server that is
 a moment behind.
 """
@@ -22,7 +22,7 @@ from neuron_scheduler.kube.lease import Record
 
 LAG: Final = 5.0  # seconds; a watch that is that far behind has most probably ended
 PAUSE: Final = 5.0  # seconds between two rounds of attempts
-QUIET: Final = 60.0  # seconds without such a refusal after which the next one is told anew
+QUIET: Final = 60.0  # seconds without such a refusal after which the next one is logged again
 ASK_EVERY: Final = 1.0  # seconds for which one look at the Lease serves all refusals
 WITHIN: Final = 4.0  # seconds for that look
 

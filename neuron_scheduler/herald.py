@@ -101,7 +101,8 @@ class Herald:
         if self.speaks():
             note = (
                 f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
-                f" pod that asks for more than one device or core, but fewer than all; {advice}"
+                " pod that asks for more than one device or core, but fewer than all (unless --unknown-allocations is"
+                f" count-only); {advice}"
             )
             self.recorder.record(pod, type="Warning", reason="NeuronAllocationUnknown", action="Observing", note=note)
 

@@ -83,14 +83,13 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     )
     binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout)
     if leader is not None:
-        fence = Fence(
+        binder.explained = Fence(
             leases=_leases(config, client),
             identity=leader.identity,
             clock=time.monotonic,
             pause=queue.pause,
             counted=metrics.fence_stale,
-        )
-        binder.explained = fence.explained
+        ).explained
     profiles = _profiles(config)
     recorder = EventRecorder(client=client, controllers=tuple(profiles), on_dropped=metrics.event_dropped)
     conditions = ConditionWriter(client=client)

@@ -137,6 +137,7 @@ def test_an_unknown_allocation_is_told_by_the_leader(told: Told, herald: Herald,
     herald.allocation_unknown(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
     note = (
         "The Neuron devices of this pod are unknown: no annotation names its ids. Until it ends, node trn1 gets no pod"
-        " that asks for more than one device or core, but fewer than all; set schedulerName"
+        " that asks for more than one device or core, but fewer than all (unless --unknown-allocations is count-only);"
+        " set schedulerName"
     )
     assert told.events == ([("p: NeuronAllocationUnknown", note)] if speaks else [])

@@ -7,6 +7,7 @@ that would take the same pod without Neuron are counted: what is free elsewhere 
 only for a pod that was refused. Where pods with unknown ids stand in the way, a second sentence names some of them.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
@@ -28,6 +29,7 @@ from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of, insufficient
 from neuron_scheduler.scheduling.profile import Profile
 
+_NAME: Final = re.compile(r"[-\w.]{1,63}", re.ASCII)  # the API server accepts any text, of any length
 _NAMED: Final = 3  # nodes with unknown holders that a refusal names
 _LOOKED_AT: Final = 32  # nodes that are looked at to find them: a refusal must not cost more in a larger fleet
 
@@ -120,7 +122,8 @@ def _holders(state: NodeState) -> str:
     """Name the oldest of a node's unknown holders, and what its object says about who bound it."""
     unknown = [tenant for tenant in state.tenants.values() if tenant.cores is None]
     first = min(unknown, key=lambda tenant: (tenant.pod.created, tenant.pod.key))
-    scheduler = "unreadable" if first.unreadable else f"schedulerName {first.pod.scheduler_name}"
+    name = first.pod.scheduler_name if _NAME.fullmatch(first.pod.scheduler_name) else "unusual"
+    scheduler = "unreadable" if first.unreadable else f"schedulerName {name}"
     return f"{first.pod.key} ({scheduler})" + (f" and {len(unknown) - 1} more" if len(unknown) > 1 else "")
 
 

@@ -192,6 +192,14 @@ BY_DEFAULT = "(schedulerName default-scheduler)"
             id="not where there is no block anyway",
         ),
         pytest.param(
+            [trn1("a"), trn1("b")],
+            [forgot("a", scheduler_name="x" * 10_000), forgot("b", scheduler_name="x). All is well (y")],
+            pod(devices=4),
+            "Unknown ids: a is blocked by default/forgot-a (schedulerName unusual),"
+            " b is blocked by default/forgot-b (schedulerName unusual).",
+            id="a name that is none",
+        ),
+        pytest.param(
             [trn1("a")], [held("a", *range(1, 16, 2)), forgot("a")], pod(devices=4), "", id="fragmentation alone"
         ),
         pytest.param(
