@@ -113,6 +113,21 @@ def test_a_diagnosis_costs_the_same_in_a_large_cluster() -> None:
     assert costs[1] <= 220, costs
 
 
+def test_unknown_holders_are_named_for_the_same_in_a_large_cluster() -> None:
+    """To say which pods stand in the way takes as many calls with 1,600 of them as with 100."""
+    costs = []
+    for nodes in (100, 1600):
+        cluster = _fleet(nodes)
+        for number in range(nodes):
+            cluster.put_pod(pod(f"u{number}", devices=1, on=f"n{number:05}"))
+        pending = _pod(1, PLAIN, devices=4)
+        found = schedule_pod(cluster, pending, PROFILE)
+        assert isinstance(found, FitError)
+        assert found.blocked
+        costs.append(_calls(partial(schedule_pod, cluster, pending, PROFILE)))
+    assert costs[1] <= 1.1 * costs[0]
+
+
 def test_nothing_is_kept_of_pods_that_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of pods that were decided, assumed and taken off again leave no memory allocated."""
     monkeypatch.setattr(indexes, "_MIN_LOG", 16)
