@@ -1,28 +1,29 @@
 """
 Where the API server is, and how to prove who we are: decided explicitly, from a flag or from the environment.
 
-kubernetes-asyncio reads kubeconfig files (merging, contexts, relative paths, embedded data); its import costs half a
-second and as much memory as the rest of the process, so it is imported only when a kubeconfig is used. Its refresh of
-tokens, its REST layer and its guess between kubeconfig and cluster are not used.
+What cannot work is refused here, with a sentence, before anything is sent. Refuses to guess between a kubeconfig and
+the cluster it runs in.
 """
 
-import functools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Final
+from urllib.parse import quote
 
 import attrs
-import yaml
 
 from neuron_scheduler.errors import ConfigurationError, CredentialsError
-from neuron_scheduler.kube.credentials import Credentials, ExecPlugin, Fixed, TokenFile, run_plugin
-from neuron_scheduler.kube.tls import Tls, proxy_for
+from neuron_scheduler.kube import kubeconfig
+from neuron_scheduler.kube.credentials import Credentials, ExecPlugin, Fixed, TokenFile
+from neuron_scheduler.kube.plugin import API_VERSIONS, Plugin, printable
+from neuron_scheduler.kube.proxy import Proxy, basic, proxy_for, read_proxy, split_server, without_password
+from neuron_scheduler.kube.tls import Tls
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
+_LEGAL_IN_A_NAME: Final = "!#$&'*+^`|~"  # of a header, beside what `quote` leaves as it is
 
 NOBODY = Fixed()
 
@@ -35,18 +36,20 @@ class Connection:
     Attributes:
         server: URL without a trailing slash.
         source: in words, for log lines and error messages.
-        proxy: URL of an HTTP proxy, read once.
+        proxy: read once.
+        headers: sent with every request; a name may be there several times.
     """
 
     server: str
     source: str
     credentials: Credentials = NOBODY
     tls: Tls | None = None
-    proxy: str | None = None
+    proxy: Proxy | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 async def load(
-    kubeconfig: str | None = None,
+    paths: str | None = None,
     master: str | None = None,
     *,
     environment: Mapping[str, str] = os.environ,
@@ -62,29 +65,33 @@ async def load(
     Raises:
         ConfigurationError: none of them is there, or the chosen one is unusable.
     """
-    if kubeconfig:
-        return await _from_kubeconfig(kubeconfig, master, environment, clock)
+    if paths:
+        return await _from_kubeconfig(paths, master, environment, clock)
     if master:
-        _check(master, "--master")
-        tls = Tls(clock=clock) if master.startswith("https") else None
+        tls = Tls(clock=clock) if _check(master, "--master") else None
         return Connection(master.rstrip("/"), "--master", tls=tls, proxy=proxy_for(master, environment))
     if environment.get("KUBERNETES_SERVICE_HOST"):
-        return _in_cluster(environment, service_account, clock)
+        return await _in_cluster(environment, service_account, clock)
     paths = environment.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: ASYNC240, PTH111 - reads no file
     return await _from_kubeconfig(paths, None, environment, clock)
 
 
-def _check(server: str, origin: str) -> None:
-    try:
-        parts = urlsplit(server)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        good = False
-    if not good:
-        raise ConfigurationError(f"{origin}: {server!r} is no URL of an API server; write https://HOST:PORT")
+def _check(server: str, origin: str) -> bool:
+    """Return whether the server is to be asked over TLS."""
+    parts = split_server(server)
+    if parts is None:
+        raise ConfigurationError(
+            f"{origin}: {without_password(server)!r} is no URL of an API server; write https://HOST:PORT"
+        )
+    if "@" in parts.netloc:
+        raise ConfigurationError(
+            f"{origin}: the URL {without_password(server)!r} holds a user name or password; put them into a user of a"
+            " kubeconfig"
+        )
+    return parts.scheme == "https"
 
 
-def _in_cluster(environment: Mapping[str, str], folder: Path, clock: Callable[[], float]) -> Connection:
+async def _in_cluster(environment: Mapping[str, str], folder: Path, clock: Callable[[], float]) -> Connection:
     host, port = environment["KUBERNETES_SERVICE_HOST"], environment.get("KUBERNETES_SERVICE_PORT") or "443"
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     _check(server, "KUBERNETES_SERVICE_HOST")
@@ -94,98 +101,138 @@ def _in_cluster(environment: Mapping[str, str], folder: Path, clock: Callable[[]
             raise ConfigurationError(
                 f"running in a cluster, but {file} is missing; set automountServiceAccountToken or pass --kubeconfig"
             )
+    credentials = TokenFile(str(token), clock)
+    try:
+        await credentials.authorization()
+    except CredentialsError as error:
+        raise ConfigurationError(f"running in a cluster, but {error}, or pass --kubeconfig") from error
     tls = Tls(clock=clock, ca_file=str(ca))
     tls.context()
-    return Connection(server, "the cluster", TokenFile(str(token), clock), tls, proxy_for(server, environment))
+    return Connection(server, "the cluster", credentials, tls, proxy_for(server, environment))
 
 
 async def _from_kubeconfig(
     paths: str, master: str | None, environment: Mapping[str, str], clock: Callable[[], float]
 ) -> Connection:
-    from kubernetes_asyncio.client.configuration import Configuration
-    from kubernetes_asyncio.config import ConfigException
-    from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
-
-    if not _exist(paths):
-        raise ConfigurationError(f"kubeconfig {paths} does not exist; pass --kubeconfig FILE or --master URL")
-    settings = Configuration()
+    origin = f"kubeconfig {paths}"
+    found = kubeconfig.read(paths)
+    cluster, user = found.cluster, found.user
+    server = (master or cluster.server).rstrip("/")
+    secure = _check(server, "--master" if master else origin)
+    proxy = read_proxy(cluster.proxy_url, f"{origin}: proxy-url") if cluster.proxy_url else None
     try:
-        merger = KubeConfigMerger(paths)
-        credentials = _credentials(merger, clock)
-        await KubeConfigLoader(merger.config, config_base_path=None).load_and_set(settings)
-    except ConfigException as error:
-        raise ConfigurationError(
-            f"kubeconfig {paths} is unusable: {_in_one_line(error)}; compare `kubectl config view`"
-        ) from error
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, yaml.YAMLError) as error:
-        # the library lets through whatever a malformed file leads to
-        said = str(error) or "an entry is missing or empty"
-        raise ConfigurationError(f"kubeconfig {paths} cannot be read: {said}; compare `kubectl config view`") from error
-    server = (master or settings.host or "").rstrip("/")
-    _check(server, f"kubeconfig {paths}")
-    header = settings.api_key.get("BearerToken")
-    credentials = credentials or Fixed(" ".join(header.split()) if header else None)
-    tls = None
-    if server.startswith("https"):
+        pair = _embedded_pair(user)
+        ca = kubeconfig.pem(cluster.certificate_authority_data, "certificate-authority-data")
+        credentials = _credentials(user, lambda: _told(cluster, server, ca), environment, clock)
+        headers = (*_acting_as(user), *((("Accept-Encoding", "identity"),) if cluster.disable_compression else ()))
         if isinstance(credentials, ExecPlugin):
-            await _first_run(credentials, paths)
+            await credentials.start()  # before the TLS context is made: a certificate may be what it gives
+        else:
+            await credentials.authorization()
+    except CredentialsError as error:
+        raise ConfigurationError(f"{origin}: {error}; compare `kubectl get nodes` with the same file") from error
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{origin}: {error}; compare `kubectl config view`") from error
+    tls = None
+    if secure:
         tls = Tls(
             clock=clock,
-            ca_file=settings.ssl_ca_cert,
-            cert_file=settings.cert_file,
-            key_file=settings.key_file,
-            verify=settings.verify_ssl,
-            server_name=settings.tls_server_name or None,
-            certificate=credentials.certificate,
+            ca_file=cluster.certificate_authority or None,
+            ca_data=ca,
+            cert_file=None if pair else user.client_certificate or None,
+            key_file=None if pair else user.client_key or None,
+            verify=not cluster.insecure_skip_tls_verify,
+            server_name=cluster.tls_server_name or None,
+            certificate=(lambda: pair) if pair else credentials.certificate,
+            origin=origin,
         )
         tls.context()
-    return Connection(server, f"kubeconfig {paths}", credentials, tls, settings.proxy or proxy_for(server, environment))
+    return Connection(server, origin, credentials, tls, proxy or proxy_for(server, environment), headers)
 
 
-async def _first_run(plugin: ExecPlugin, paths: str) -> None:
-    """Run the plugin before the TLS context is made: a certificate may be what it gives."""
-    try:
-        await plugin.authorization()
-    except CredentialsError as error:
-        raise ConfigurationError(f"kubeconfig {paths}: {error}; run the plugin by hand") from error
+def _credentials(
+    user: kubeconfig.User,
+    told: Callable[[], Mapping[str, object]],
+    environment: Mapping[str, str],
+    clock: Callable[[], float],
+) -> Credentials:
+    """
+    Return what client-go would use of a user's entry; `told` gives what a plugin may ask for about its cluster.
 
-
-def _exist(paths: str) -> bool:
-    return any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path)
-
-
-def _credentials(merger: Any, clock: Callable[[], float]) -> Credentials | None:
-    """Take over what has to be refreshed (exec, tokenFile) from the merged kubeconfig; None for a static user."""
-    from kubernetes_asyncio.config.exec_provider import ExecProvider
-
-    config = merger.config
-    first = (file.get("current-context") for file in merger.config_files.values())
-    config.value["current-context"] = next(filter(None, first), "")  # kubectl: the first file wins
-    if not config.value["current-context"]:
-        raise ConfigurationError(f"kubeconfig {config.path} has no current-context; `kubectl config use-context NAME`")
-    context = config["contexts"].get_with_name(config["current-context"])["context"]
-    users = config.safe_get("users")
-    named = config["users"].get_with_name(context.safe_get("user"), safe=True) if users else None
-    if named is None or not isinstance(named.value.get("user"), dict):
-        context.value["user"] = "anonymous"  # the loader fails on None
-        config.value["users"] = [{"name": "anonymous", "user": {}}]
-        return None
-    user = named["user"]
-    if user.safe_get("auth-provider"):
-        name = user.value["auth-provider"].get("name")
-        raise ConfigurationError(
-            f"kubeconfig {user.path}: user {context.safe_get('user')!r} uses the removed auth-provider {name!r}; "
-            "use an exec plugin, a tokenFile or a client certificate"
+    A plugin is not run beside a token, a user name or a certificate (`exec.go`, UpdateTransportConfig); the token is
+    what is sent until the tokenFile has given one (`round_trippers.go`, NewBearerAuthWithRefreshRoundTripper).
+    """
+    token = printable(user.token, "the user's token")
+    if user.token_file:
+        return TokenFile(user.token_file, clock, otherwise=token)
+    if token:
+        return Fixed(f"Bearer {token}")
+    if user.username:
+        return Fixed(basic(user.username, user.password))
+    plugin = user.exec
+    if plugin is None or user.has_certificate:
+        return NOBODY
+    if plugin.api_version not in API_VERSIONS:
+        raise ValueError(
+            f"the exec plugin's apiVersion {plugin.api_version!r} is not supported; use {' or '.join(API_VERSIONS)}"
         )
-    if user.safe_get("exec"):
-        provider = ExecProvider(user["exec"])
-        user.value.pop("exec")  # so that the loader does not run it without a time limit
-        run = functools.partial(run_plugin, provider.args, provider.env, str(provider.api_version))
-        return ExecPlugin(run, time.time)
-    if user.safe_get("tokenFile") and not user.safe_get("token"):
-        return TokenFile(str(Path(user.path).parent / user["tokenFile"]), clock)
-    return None
+    if not plugin.command:
+        raise ValueError("the exec plugin has no command")
+    if plugin.interactive_mode not in ("", "Never", "IfAvailable"):
+        raise ValueError(
+            f"the exec plugin's interactiveMode is {plugin.interactive_mode!r}, and this process has no terminal; use"
+            " Never or IfAvailable"
+        )
+    run = Plugin(
+        command=plugin.command,
+        arguments=tuple(plugin.args),
+        environment={**environment, **{variable.name: variable.value for variable in plugin.env}},
+        api_version=plugin.api_version,
+        cluster=told() if plugin.provide_cluster_info else None,
+        install_hint=plugin.install_hint,
+    ).run
+    return ExecPlugin(run, time.time)
 
 
-def _in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _told(cluster: kubeconfig.Cluster, server: str, ca: str | None) -> Mapping[str, object]:
+    """Return the Cluster of client.authentication.k8s.io (`client-go/rest/exec.go`, ConfigToExecCluster)."""
+    if cluster.certificate_authority:
+        ca = Path(cluster.certificate_authority).read_text(encoding="utf-8")
+    extensions = {extension.name: extension.extension for extension in cluster.extensions}
+    found = {
+        "server": server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": (ca or "").encode(),
+        "proxy-url": cluster.proxy_url,
+        "disable-compression": cluster.disable_compression,
+        "config": extensions.get(kubeconfig.CLUSTER_EXTENSION),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _embedded_pair(user: kubeconfig.User) -> tuple[str, str] | None:
+    """Return the client certificate and its key as PEM, if one of them is part of the kubeconfig."""
+    if not (user.client_certificate_data or user.client_key_data):
+        return None
+    certificate = kubeconfig.pem(user.client_certificate_data, "client-certificate-data")
+    key = kubeconfig.pem(user.client_key_data, "client-key-data")
+    return (
+        certificate or Path(user.client_certificate).read_text(encoding="utf-8"),
+        key or Path(user.client_key).read_text(encoding="utf-8"),
+    )
+
+
+def _acting_as(user: kubeconfig.User) -> Iterator[tuple[str, str]]:
+    """Yield the headers of impersonation (`client-go/transport/round_trippers.go`)."""
+    if not user.impersonate:
+        return
+    found = [("Impersonate-User", user.impersonate)]
+    found += [("Impersonate-Uid", user.as_uid)] if user.as_uid else []
+    found += [("Impersonate-Group", group) for group in user.as_groups]
+    for key, values in user.as_user_extra.items():
+        found += [(f"Impersonate-Extra-{quote(key, safe=_LEGAL_IN_A_NAME)}", value) for value in values]
+    for name, value in found:
+        if not value.isprintable():
+            raise ValueError(f"the user's {name} has characters that cannot be part of a header")
+        yield name, value

@@ -190,9 +190,9 @@ class Client:
         try:
             return await send(asked, authorization)
         except ApiError as error:
-            if error.status != 401 or authorization is None:
+            if error.status != 401 or (renewed := await credentials.renew(authorization)) is None:
                 raise
-        return await send(asked, await credentials.renew(authorization))
+        return await send(asked, renewed)
 
     async def _short(self, asked: "_Request", authorization: str | None) -> Response:
         """Send over a kept connection, which costs a sixth of what aiohttp takes: a pod needs two writes."""
@@ -215,7 +215,9 @@ class Client:
         return Response(answer.status, answer.body)
 
     def _encoded(self, asked: "_Request", authorization: str | None) -> bytes:
-        fields = _fields(self._server.netloc, self.user_agent, asked.content_type, authorization)
+        fields = _fields(
+            self._server.netloc, self.user_agent, asked.content_type, authorization, self.connection.headers
+        )
         target, body = f"{self._server.path}{asked.target}", asked.body or b""
         if not _TARGET.fullmatch(target):
             raise ValueError(f"not a path that can be asked for: {target!r}")
@@ -228,21 +230,27 @@ class Client:
 
     async def _open(self, asked: "_Request", authorization: str | None) -> aiohttp.ClientResponse:
         """Send through aiohttp, and return an answer of success that is yet to be read."""
-        tls, code = self.connection.tls, "<error>"
-        headers = {} if authorization is None else {"Authorization": authorization}
+        tls, proxy, code = self.connection.tls, self.connection.proxy, "<error>"
+        headers = [*self.connection.headers]
+        if authorization is not None:
+            headers.append(("Authorization", authorization))
         if asked.body is not None:
-            headers["Content-Type"] = asked.content_type
+            headers.append(("Content-Type", asked.content_type))
+        to_proxy = (
+            [] if proxy is None or proxy.authorization is None else [("Proxy-Authorization", proxy.authorization)]
+        )
         try:
             with translated(str(asked)):
                 answer = await self._sessions[asked.pool].request(
                     asked.method,
                     yarl.URL(f"{self.connection.server}{asked.target}", encoded=True),
                     data=asked.body,
-                    headers=headers,
+                    headers=headers if tls is not None else headers + to_proxy,
                     timeout=aiohttp.ClientTimeout(
                         total=asked.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=asked.read_timeout
                     ),
-                    proxy=self.connection.proxy,
+                    proxy=None if proxy is None else proxy.url,
+                    proxy_headers=to_proxy if tls is not None and to_proxy else None,
                     ssl=True if tls is None else tls.context(),
                     server_hostname=None if tls is None else tls.server_name,
                     allow_redirects=False,
@@ -275,13 +283,14 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=8)
-def _fields(netloc: str, user_agent: str, content_type: str, authorization: str | None) -> str:
+def _fields(
+    netloc: str, user_agent: str, content_type: str, authorization: str | None, others: tuple[tuple[str, str], ...]
+) -> str:
     """Return the headers that many requests have in common."""
-    host = netloc.rpartition("@")[2]
-    fields = {"Host": host, "User-Agent": user_agent, "Accept": JSON, "Content-Type": content_type}
+    fields = [("Host", netloc), ("User-Agent", user_agent), ("Accept", JSON), ("Content-Type", content_type)]
     if authorization is not None:
-        fields["Authorization"] = authorization
-    for name, value in fields.items():
-        if not (value.isascii() and value.isprintable()):
-            raise CredentialsError(f"the header {name} cannot be sent: it has characters that are not printable ASCII")
-    return "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        fields.append(("Authorization", authorization))
+    for name, value in (*fields, *others):
+        if not value.isprintable():
+            raise CredentialsError(f"the header {name} cannot be sent: it has characters that are not printable")
+    return "".join(f"{name}: {value}\r\n" for name, value in (*fields, *others))

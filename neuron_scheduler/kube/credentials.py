@@ -1,27 +1,29 @@
 """
 The Authorization header, kept fresh.
 
-kubernetes-asyncio reads a token once (kubeconfig `exec` and `tokenFile`) or refuses every request while a file is being
-replaced (in-cluster); one failing plugin run ends its refresh for good. Here the last good token is kept for as long as
-it may be valid, one refresh runs at a time, and a 401 forces one. Refuses to talk to the API server itself.
+client-go runs a plugin while a request waits for it, and kubernetes-asyncio reads a token once or refuses every request
+while a file is being replaced. Here the token in memory is used until it expires, and is replaced in the background
+before that: no request waits for a plugin while it has a token to send. Refuses to talk to the API server itself, and
+to log what it holds.
 """
 
-import datetime as dt
-import json
-import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
 
-import anyio
 import attrs
 
 from neuron_scheduler import logs
 from neuron_scheduler.errors import CredentialsError
+from neuron_scheduler.kube.plugin import Ticket, printable
 
-REREAD = 10.0  # seconds a token file is trusted; the kubelet rotates it at 80 % of its hour
-RENEW_EARLY = 60.0  # seconds before its expiry that an exec token is replaced
-PLUGIN_TIMEOUT = 30.0
-PLUGIN_PAUSE = 10.0  # seconds between runs of a plugin that fails while its last token is still valid
+MOST_TOKEN: Final = 1 << 20  # characters
+REREAD: Final = 10.0  # seconds a token file is trusted; the kubelet rotates it at 80 % of its hour
+RENEW_AT: Final = 0.8  # of a token's life, as the kubelet does
+PAUSE: Final = 10.0  # seconds before a plugin that failed, or whose token was rejected, runs again
+PATIENCE: Final = 5.0  # seconds that a request waits for a plugin where it has no token, or a rejected one
+REMIND: Final = 600.0  # seconds after which a trouble that lasts is logged again
 
 log = logs.logger(__name__)
 
@@ -33,7 +35,7 @@ class Credentials(Protocol):
         """Return the Authorization header, None for none; raises CredentialsError if there is nothing to send."""
 
     async def renew(self, rejected: str | None, /) -> str | None:
-        """Return the header to try after the server answered 401 to `rejected`."""
+        """Return the header to try after the server answered 401 to `rejected`, None for none."""
 
     def certificate(self) -> tuple[str, str] | None:
         """Return a client certificate and its key as PEM, where the plugin gives one instead of a token."""
@@ -43,7 +45,7 @@ class Credentials(Protocol):
 class Fixed:
     """A header that never changes: a token or password in the kubeconfig, or none at all."""
 
-    header: str | None = None
+    header: str | None = attrs.field(default=None, repr=False)
 
     async def authorization(self) -> str | None:
         """Return the header."""
@@ -59,25 +61,63 @@ class Fixed:
 
 
 @attrs.define(eq=False)
+class _Trouble:
+    """Writes one line when something begins to fail, one every ten minutes while it lasts, and one when it works."""
+
+    begins: str
+    ends: str
+    clock: Callable[[], float]
+    pairs: Mapping[str, Any] = attrs.field(factory=dict)
+    _said_at: float = attrs.field(default=-math.inf, init=False)
+
+    def met(self, error: Exception) -> None:
+        if self.clock() - self._said_at >= REMIND:
+            self._said_at = self.clock()
+            log.warning(self.begins, exc=error, **self.pairs)
+
+    def over(self) -> None:
+        if self._said_at > -math.inf:
+            self._said_at = -math.inf
+            log.info(self.ends, **self.pairs)
+
+
+@attrs.define(eq=False)
 class TokenFile:
-    """A bearer token in a file that someone else rotates; stripped, and the last good one kept."""
+    """
+    A bearer token in a file that someone else rotates; stripped, and the last good one kept.
+
+    Attributes:
+        otherwise: the token to use while the file has not given one, empty for none.
+    """
 
     path: str
     clock: Callable[[], float]
-    _token: str = attrs.field(default="", init=False)
+    otherwise: str = attrs.field(default="", repr=False)
+    _header: str | None = attrs.field(init=False, repr=False)
     _read_at: float = attrs.field(default=-REREAD, init=False)
+    _trouble: _Trouble = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._header = f"Bearer {self.otherwise}" if self.otherwise else None
+        self._trouble = _Trouble(
+            "Could not read the token file, keeping the last token",
+            "Token file can be read again",
+            self.clock,
+            {"path": self.path},
+        )
 
     async def authorization(self) -> str | None:
         """Return the header, from a read at most `REREAD` seconds ago."""
         if self.clock() - self._read_at >= REREAD:
             self._read()
-        if not self._token:
-            raise CredentialsError(f"token file {self.path} is missing or empty; check that it is mounted")
-        return f"Bearer {self._token}"
+        if self._header is None:
+            raise CredentialsError(f"token file {self.path} holds no token that can be sent; check that it is mounted")
+        return self._header
 
-    async def renew(self, _rejected: str | None, /) -> str | None:
-        """Return what the file holds now."""
-        self._read_at = -REREAD
+    async def renew(self, rejected: str | None, /) -> str | None:
+        """Return what the file holds now, unless the rejected token has been replaced already."""
+        if self._header == rejected:
+            self._read()
         return await self.authorization()
 
     def certificate(self) -> tuple[str, str] | None:
@@ -85,30 +125,27 @@ class TokenFile:
         return None
 
     def _read(self) -> None:
+        self._read_at = self.clock()
         try:
             with open(self.path, encoding="utf-8") as file:  # noqa: PTH123 - a few bytes from tmpfs
-                token = file.read().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            log.warning("Could not read the token file, keeping the last token", path=self.path, exc=error)
+                token = printable(file.read(MOST_TOKEN), "the file's token")
+        except (OSError, ValueError, CredentialsError) as error:
+            self._trouble.met(error)
             return
-        if token:
-            self._token = token
-            self._read_at = self.clock()
-
-
-@attrs.frozen
-class Ticket:
-    """What one run of an exec plugin gave: a token, or a certificate with its key; `expires` in Unix seconds."""
-
-    token: str = ""
-    certificate: tuple[str, str] | None = None
-    expires: float | None = None
+        if not token:
+            self._trouble.met(CredentialsError("the file is empty"))
+            return
+        self._trouble.over()
+        self._header = f"Bearer {token}"
 
 
 @attrs.define(eq=False)
 class ExecPlugin:
     """
     Credentials from a plugin such as `aws eks get-token`.
+
+    One run at a time, in a task of its own that no request's end can cancel. It begins with the first request after
+    most of the token's life is over, or after a 401.
 
     Attributes:
         run: runs the plugin once; raises CredentialsError.
@@ -117,103 +154,72 @@ class ExecPlugin:
 
     run: Callable[[], Awaitable[Ticket]]
     now: Callable[[], float]
-    _ticket: Ticket | None = attrs.field(default=None, init=False)
-    _retry_at: float = attrs.field(default=0.0, init=False)
-    _lock: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+    _certificate: tuple[str, str] | None = attrs.field(default=None, init=False, repr=False)
+    _header: str | None = attrs.field(default=None, init=False, repr=False)
+    _due_at: float = attrs.field(default=-math.inf, init=False)  # when the next run is to begin
+    _expires: float = attrs.field(default=-math.inf, init=False)
+    _not_before: float = attrs.field(default=-math.inf, init=False)  # when the next run may begin
+    _failure: str = attrs.field(default="", init=False)  # of the last run
+    _running: "asyncio.Task[None] | None" = attrs.field(default=None, init=False)
+    _trouble: _Trouble = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._trouble = _Trouble("Credential plugin fails", "Credential plugin works again", self.now)
+
+    async def start(self) -> None:
+        """Wait for a first run; raises CredentialsError if it fails."""
+        self._take(await self.run())
 
     async def authorization(self) -> str | None:
-        """Return the header; the plugin runs when the token is about to expire."""
-        return _header(await self._fresh(rejected=None))
+        """Return the header; waits for the plugin only where there is no valid token, and not for long."""
+        now = self.now()
+        if now < self._due_at:
+            return self._header
+        running = self._begin()
+        if now >= self._expires:
+            await _patiently(running)
+            if self.now() >= self._expires:
+                raise CredentialsError(self._failure or f"credential plugin has not answered for {PATIENCE:.0f} s")
+        return self._header
 
     async def renew(self, rejected: str | None, /) -> str | None:
         """Return the header of a new run, unless another request has already replaced the rejected one."""
-        return _header(await self._fresh(rejected=rejected or ""))
+        if self._header == rejected:
+            await _patiently(self._begin(pause=PAUSE))
+        return self._header
 
     def certificate(self) -> tuple[str, str] | None:
         """Return the certificate of the last run."""
-        return None if self._ticket is None else self._ticket.certificate
+        return self._certificate
 
-    async def _fresh(self, *, rejected: str | None) -> Ticket:
-        ticket = self._ticket
-        if ticket is not None and rejected is None and not self._is_due(ticket):
-            return ticket
-        async with self._lock:
-            ticket = self._ticket
-            if ticket is not None:
-                replaced = rejected is not None and rejected != (_header(ticket) or "")
-                if replaced or (rejected is None and not self._is_due(ticket)):
-                    return ticket
-            return await self._replace(ticket)
+    def _begin(self, *, pause: float = 0.0) -> "asyncio.Task[None] | None":
+        """Return the task of the run that is under way or begins now; `pause` is in seconds after it."""
+        if self._running is None and self.now() >= self._not_before:
+            self._running = asyncio.create_task(self._replace(pause), name="credential plugin")
+        return self._running
 
-    async def _replace(self, ticket: Ticket | None) -> Ticket:
+    async def _replace(self, pause: float) -> None:
         try:
-            self._ticket = await self.run()
-        except CredentialsError as error:
-            if ticket is None or (ticket.expires is not None and ticket.expires <= self.now()):
-                raise
-            self._retry_at = self.now() + PLUGIN_PAUSE
-            log.warning("Credential plugin failed, keeping the last token while it is valid", exc=error)
-            return ticket
-        self._retry_at = 0.0
-        return self._ticket
+            self._take(await self.run())
+            self._trouble.over()
+        except (CredentialsError, RuntimeError) as error:  # RuntimeError: no thread can be started
+            self._failure, pause = str(error), PAUSE
+            self._trouble.met(error)
+        finally:
+            self._not_before = self.now() + pause
+            self._running = None
 
-    def _is_due(self, ticket: Ticket) -> bool:
-        if ticket.expires is None:
-            return False
-        now = self.now()
-        return ticket.expires <= now or (ticket.expires - RENEW_EARLY <= now and self._retry_at <= now)
-
-
-def _header(ticket: Ticket) -> str | None:
-    return f"Bearer {ticket.token}" if ticket.token else None
+    def _take(self, ticket: Ticket) -> None:
+        self._header = f"Bearer {ticket.token}" if ticket.token else None
+        self._certificate, self._failure = ticket.certificate, ""
+        self._expires = self._due_at = math.inf
+        if ticket.expires is not None:
+            now = self.now()
+            life = max(ticket.expires - now, PAUSE)  # what comes expired is used once, as by client-go
+            self._expires, self._due_at = now + life, now + RENEW_AT * life
 
 
-async def run_plugin(arguments: Sequence[str], environment: Mapping[str, str], api_version: str) -> Ticket:
-    """
-    Run a client-go credential plugin once, without a terminal and under a time limit.
-
-    Raises:
-        CredentialsError: it could not be run, failed, hung, or gave something else.
-    """
-    info = {"apiVersion": api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
-    environment = {**environment, "KUBERNETES_EXEC_INFO": json.dumps(info)}
-    try:
-        with anyio.fail_after(PLUGIN_TIMEOUT):
-            done = await anyio.run_process(list(arguments), env=environment, check=False, stdin=None)
-    except (OSError, TimeoutError) as error:
-        hint = str(error) or f"no answer within {PLUGIN_TIMEOUT:.0f} s"
-        raise CredentialsError(f"credential plugin {arguments[0]} could not be run: {hint}") from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()[-500:]
-        raise CredentialsError(f"credential plugin {os.fspath(arguments[0])} ended with {done.returncode}: {said}")
-    return read_ticket(done.stdout, api_version)
-
-
-def read_ticket(output: bytes, api_version: str) -> Ticket:
-    """
-    Return what an ExecCredential on a plugin's stdout grants (client.authentication.k8s.io/v1 and v1beta1).
-
-    Raises:
-        CredentialsError: it is no ExecCredential of that version, or grants nothing.
-    """
-    try:
-        credential = json.loads(output)
-        status = credential["status"]
-        expires = status.get("expirationTimestamp")
-        ticket = Ticket(
-            token=status.get("token") or "",
-            certificate=_pair(status),
-            expires=None if not expires else dt.datetime.fromisoformat(expires).timestamp(),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CredentialsError(f"credential plugin did not print an ExecCredential: {error!r}") from error
-    if credential.get("apiVersion") != api_version:
-        raise CredentialsError(f"credential plugin answered in {credential.get('apiVersion')}, not in {api_version}")
-    if not ticket.token and ticket.certificate is None:
-        raise CredentialsError("credential plugin gave neither a token nor a certificate with its key")
-    return ticket
-
-
-def _pair(status: Mapping[str, str]) -> tuple[str, str] | None:
-    certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
-    return (certificate, key) if certificate and key else None
+async def _patiently(running: "asyncio.Task[None] | None") -> None:
+    """Wait for a run, without ending it when the wait ends or is cancelled."""
+    if running is not None:
+        await asyncio.wait([running], timeout=PATIENCE)

@@ -1,17 +1,15 @@
 """
-The TLS context for the API server, rebuilt when a certificate file changes, and the proxy that leads there.
+The TLS context for the API server, rebuilt when a certificate changes.
 
-kubernetes-asyncio loads the CA once per client; a rotated CA would then need a restart. A context that cannot be
+A CA that is loaded once would need a restart when it is rotated. A context that cannot be
 rebuilt is not replaced: half-written files are a moment, not an outage.
 """
 
-import ipaddress
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import attrs
 
@@ -29,20 +27,24 @@ class Tls:
     Where the trust and the client certificate come from.
 
     Attributes:
-        ca_file: None for the system's store.
-        certificate: gives a client certificate and key as PEM that override the files (exec plugin).
+        ca_file, ca_data: a file, or PEM; without either the system's store.
+        certificate: gives a client certificate and key as PEM that override the files.
         server_name: to be checked in place of the URL's host.
+        origin: says in an error where what is in no file comes from.
     """
 
     clock: Callable[[], float]
     ca_file: str | None = None
+    ca_data: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
     verify: bool = True
     server_name: str | None = None
     certificate: Callable[[], tuple[str, str] | None] = lambda: None
+    origin: str = "the plugin's output"
     _context: ssl.SSLContext | None = attrs.field(default=None, init=False)
     _seen: object = attrs.field(default=None, init=False)
+    _told: object = attrs.field(default=None, init=False)  # of what a failure was logged
     _checked_at: float = attrs.field(default=0.0, init=False)
 
     def context(self) -> ssl.SSLContext:
@@ -64,15 +66,17 @@ class Tls:
             self._seen = seen
         except (OSError, ValueError) as error:
             if self._context is None:
-                files = ", ".join(filter(None, (self.ca_file, self.cert_file, self.key_file))) or "the plugin's output"
+                files = ", ".join(filter(None, (self.ca_file, self.cert_file, self.key_file, self.origin)))
                 raise ConfigurationError(
                     f"cannot read the certificates in {files}: {error}; check the files"
                 ) from error
-            log.warning("Could not reload the certificates, keeping those in use", exc=error)
+            if seen != self._told:
+                self._told = seen
+                log.warning("Could not reload the certificates, keeping those in use", exc=error)
         return self._context
 
     def _build(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.ca_file)
+        context = ssl.create_default_context(cafile=self.ca_file, cadata=self.ca_data)
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -94,47 +98,3 @@ def _stamp(path: str | None) -> object:
     except OSError:
         return "missing"
     return stat and (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-
-
-def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
-    """
-    Return the proxy that Go's `http.ProxyFromEnvironment` would use for the URL, or None for a direct connection.
-
-    NO_PROXY entries are hosts, domains with or without a leading dot, addresses, networks, or `*`, each with an
-    optional port; loopback is never proxied.
-    """
-    parts = urlsplit(url)
-    name = f"{parts.scheme}_proxy"
-    proxy = environment.get(name.upper()) or environment.get(name)
-    host = (parts.hostname or "").rstrip(".")
-    if not proxy or host == "localhost" or _is_loopback(host):
-        return None
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    excepted = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
-    if any(_excepts(entry.strip().lower(), host, port) for entry in excepted.split(",") if entry.strip()):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _excepts(entry: str, host: str, port: int) -> bool:
-    if entry == "*":
-        return True
-    try:
-        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
-    except ValueError:
-        pass  # the host or the entry is a name
-    name, colon, digits = entry.rpartition(":")
-    if colon and digits.isdigit() and not name.endswith(":"):
-        if int(digits) != port:
-            return False
-        entry = name.strip("[]")
-    if entry.startswith("*."):
-        entry = entry[1:]
-    return host.endswith(entry) if entry.startswith(".") else host == entry or host.endswith(f".{entry}")

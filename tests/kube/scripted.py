@@ -8,10 +8,12 @@ from typing import Any
 import anyio
 import attrs
 from aiohttp import web
+from multidict import CIMultiDictProxy
 
 from neuron_scheduler.kube.auth import NOBODY, Connection
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.credentials import Credentials
+from neuron_scheduler.kube.proxy import Proxy
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -23,7 +25,7 @@ class Seen:
     method: str
     path: str
     query: Mapping[str, str]
-    headers: Mapping[str, str]
+    headers: CIMultiDictProxy[str]
     body: bytes
 
     @property
@@ -43,8 +45,8 @@ class Scripted:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer with the next line of the script."""
-        query, headers = dict(request.query), dict(request.headers)
-        self.seen.append(Seen(request.method, request.path, query, headers, await request.read()))
+        query, body = dict(request.query), await request.read()
+        self.seen.append(Seen(request.method, request.path, query, request.headers, body))
         if not self.script:
             self.ended.set()
             return web.Response(status=599, text="beyond the script")
@@ -66,7 +68,7 @@ async def scripted(
     host, port = runner.addresses[0][:2]
     server.url = f"http://{host}:{port}"
     try:
-        connection = Connection(server.url, "a test", credentials, proxy=server.url if proxied else None)
+        connection = Connection(server.url, "a test", credentials, proxy=Proxy(server.url) if proxied else None)
         async with Client(connection=connection, **options) as client:
             yield server, client
     finally:

@@ -1,49 +1,27 @@
-"""Where the API server is: decided by flags first, then by the environment, and never guessed."""
+"""Where the API server is and who asks it: decided by flags first, then by the environment, and never guessed."""
 
+import base64
+import json
+import os
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
-import yaml
 
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.kube.auth import Connection, load
+from neuron_scheduler.kube.auth import load
 from neuron_scheduler.kube.credentials import ExecPlugin, TokenFile
+from neuron_scheduler.kube.plugin import API_VERSIONS
+from neuron_scheduler.kube.proxy import Proxy
+from tests.kube.kubeconfigs import connect, furnished, kubeconfig
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a CA, a client certificate and a token."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
-    found = authority.issue_cert("me@example.com")
-    found.cert_chain_pems[0].write_to_path(tmp_path / "me.crt")
-    found.private_key_pem.write_to_path(tmp_path / "me.key")
-    (tmp_path / "token").write_text("from-file\n")
-    return tmp_path
-
-
-def kubeconfig(folder: Path, user: dict[str, Any] | None = None, **changes: Any) -> str:
-    """Write a kubeconfig whose one context leads to https://api:6443, and return its path."""
-    found = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "here",
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "me"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "https://api:6443", "certificate-authority": "ca.crt"}}],
-        "users": [{"name": "me", "user": user or {}}],
-        **changes,
-    }
-    path = folder / "config"
-    path.write_text(yaml.safe_dump(found))
-    return str(path)
-
-
-async def connect(path: str | None = None, master: str | None = None, **environment: str) -> Connection:
-    """Load in an environment that holds nothing else."""
-    return await load(path, master, environment={"HOME": "/nowhere", **environment})
+    return furnished(tmp_path)
 
 
 async def test_master_alone() -> None:
@@ -149,10 +127,127 @@ async def test_an_exec_plugin(folder: Path) -> None:
 
 
 async def test_an_exec_plugin_that_fails(folder: Path) -> None:
-    """The process says so at its start."""
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such/plugin"}
-    with pytest.raises(ConfigurationError, match="/no/such/plugin"):
+    """The process says so at its start, with the kubeconfig's hint; relative paths start where the file is."""
+    plugin = {"apiVersion": API_VERSIONS[0], "command": "./plugin", "installHint": "get it at example.com"}
+    with pytest.raises(ConfigurationError, match=f"{folder}/plugin is not installed: get it at example.com;"):
         await connect(kubeconfig(folder, {"exec": plugin}))
+
+
+async def test_what_a_plugin_is_told_about_its_cluster(folder: Path) -> None:
+    """As client-go tells it: the fields of client.authentication.k8s.io, the CA as data, and the entry's extension."""
+    plugin = {
+        "apiVersion": API_VERSIONS[0],
+        "command": "./plugin",
+        "interactiveMode": "Never",
+        "provideClusterInfo": True,
+    }
+    script = folder / "plugin"
+    script.write_text(f"#!{sys.executable}\n{ECHO}")
+    script.chmod(0o700)
+    cluster = {
+        "server": "https://10.0.0.1/path/",
+        "certificate-authority": "ca.crt",
+        "tls-server-name": "api",
+        "proxy-url": "http://me:secret@proxy:1",
+        "disable-compression": True,
+        "extensions": [
+            {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}},
+            {"name": "other"},
+        ],
+    }
+    found = await connect(
+        kubeconfig(folder, {"exec": plugin}, clusters=[{"name": "c", "cluster": cluster}]), PATH=os.environ["PATH"]
+    )
+
+    told = json.loads((await found.credentials.authorization() or "").removeprefix("Bearer "))
+    assert told == {
+        "server": "https://10.0.0.1/path",
+        "certificate-authority-data": base64.b64encode((folder / "ca.crt").read_bytes()).decode(),
+        "tls-server-name": "api",
+        "proxy-url": "http://me:secret@proxy:1",
+        "disable-compression": True,
+        "config": {"audience": "x"},
+    }
+    assert ("Accept-Encoding", "identity") in found.headers
+
+
+ECHO = """
+import json, os
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+print(json.dumps({"apiVersion": info["apiVersion"], "status": {"token": json.dumps(info["spec"]["cluster"])}}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        ({"token": "t", "exec": {"command": "/no/such/plugin"}}, "Bearer t"),
+        ({"tokenFile": "token", "exec": {"command": "/no/such/plugin"}}, "Bearer from-file"),
+        ({"token": "t", "tokenFile": "token"}, "Bearer from-file"),
+        ({"token": "t", "tokenFile": "gone"}, "Bearer t"),
+        ({"username": "me", "password": "p\xe4ss"}, "Basic bWU6cMOkc3M="),
+        ({"username": "me"}, "Basic bWU6"),
+        ({"client-certificate": "me.crt", "client-key": "me.key", "exec": {"command": "/no/such/plugin"}}, None),
+        ({"token": None, "as-groups": None, "exec": None}, None),
+    ],
+    ids=repr,
+)
+async def test_what_a_user_sends(folder: Path, user: dict[str, Any], header: str | None) -> None:
+    """client-go's order: the file's token, the token, the password; a plugin only where there is nothing else."""
+    found = await connect(kubeconfig(folder, user))
+
+    assert await found.credentials.authorization() == header
+
+
+async def test_a_user_of_a_kubeconfig_acts_as_another(folder: Path) -> None:
+    """client-go's headers: groups and values repeated, the key of what is extra escaped."""
+    user = {
+        "as": "J\xfcrgen",
+        "as-uid": "7",
+        "as-groups": ["a", "b"],
+        "as-user-extra": {"example.com/Sc%pe": ["x", "y"], "~a|": ["z"]},
+    }
+    found = await connect(kubeconfig(folder, user))
+
+    assert found.headers == (
+        ("Impersonate-User", "J\xfcrgen"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-example.com%2FSc%25pe", "x"),
+        ("Impersonate-Extra-example.com%2FSc%25pe", "y"),
+        ("Impersonate-Extra-~a|", "z"),
+    )
+
+
+async def test_embedded_certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are taken from the kubeconfig, beside a key in a file too, and leave no file behind."""
+    leftovers = folder / "tmp"
+    leftovers.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(leftovers))
+    user = {"client-certificate-data": encoded(folder / "me.crt"), "client-key": "me.key"}
+    cluster = {"server": "https://api", "certificate-authority-data": encoded(folder / "ca.crt")}
+    found = await connect(kubeconfig(folder, user, clusters=[{"name": "c", "cluster": cluster}]))
+
+    assert found.tls is not None
+    assert found.tls.certificate() == ((folder / "me.crt").read_text(), (folder / "me.key").read_text())
+    (trusted,) = found.tls.context().get_ca_certs(binary_form=True)
+    assert ssl.DER_cert_to_PEM_cert(trusted).split() == (folder / "ca.crt").read_text().split()
+    assert not list(leftovers.iterdir())
+
+
+def encoded(path: Path) -> str:
+    """The file in base64."""
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+async def test_a_proxy_of_the_kubeconfig_knows_no_exception(folder: Path) -> None:
+    """NO_PROXY is about the environment's proxies."""
+    cluster = {"server": "https://api", "proxy-url": "http://proxy:1"}
+    path = kubeconfig(folder, clusters=[{"name": "c", "cluster": cluster}])
+    found = await connect(path, NO_PROXY="*", HTTPS_PROXY="http://other:2")
+
+    assert found.proxy == Proxy("http://proxy:1")
 
 
 async def test_nobody(folder: Path) -> None:
@@ -170,46 +265,7 @@ async def test_server_name_and_proxy(folder: Path) -> None:
     found = await connect(kubeconfig(folder, clusters=[{"name": "c", "cluster": cluster}]))
 
     assert found.tls is not None
-    assert (found.tls.server_name, found.proxy) == ("api", "http://proxy:1")
-
-
-UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
-    "no current context": ({"current-context": ""}, "use-context"),
-    "an unknown context": ({"current-context": "there"}, "there"),
-    "no such cluster": ({"clusters": []}, "clusters"),
-    "an empty cluster": ({"clusters": [{"name": "c", "cluster": {}}]}, "missing or empty"),
-    "no server": ({"clusters": [{"name": "c", "cluster": {"tls-server-name": "x"}}]}, "URL"),
-    "a server that is no URL": ({"clusters": [{"name": "c", "cluster": {"server": "api:6443"}}]}, "no URL"),
-    "a CA that is missing": (
-        {"clusters": [{"name": "c", "cluster": {"server": "https://a", "certificate-authority": "gone.crt"}}]},
-        "gone.crt",
-    ),
-    "a removed auth provider": (
-        {"users": [{"name": "me", "user": {"auth-provider": {"name": "gcp"}}}]},
-        "auth-provider 'gcp'",
-    ),
-    "a plugin without a command": ({"users": [{"name": "me", "user": {"exec": {"apiVersion": "v1"}}}]}, "command"),
-    "clusters that are no list": ({"clusters": 3}, "config"),
-}
-
-
-@pytest.mark.parametrize("sentence", UNUSABLE)
-async def test_unusable_kubeconfigs(folder: Path, sentence: str) -> None:
-    """One sentence that names the file."""
-    changes, hint = UNUSABLE[sentence]
-    with pytest.raises(ConfigurationError, match=hint) as caught:
-        await connect(kubeconfig(folder, **changes))
-
-    assert "kubeconfig" in str(caught.value)
-
-
-@pytest.mark.parametrize("content", ["", "- a list", "{", "a: b: c"])
-async def test_files_that_are_no_kubeconfig(tmp_path: Path, content: str) -> None:
-    """Whatever the file holds, the answer is a sentence."""
-    path = tmp_path / "config"
-    path.write_text(content)
-    with pytest.raises(ConfigurationError, match="kubeconfig"):
-        await connect(str(path))
+    assert (found.tls.server_name, found.proxy) == ("api", Proxy("http://proxy:1"))
 
 
 @pytest.mark.parametrize("path", ["/no/such/file", None])
@@ -220,8 +276,38 @@ async def test_no_kubeconfig(path: str | None, monkeypatch: pytest.MonkeyPatch) 
         await connect(path)
 
 
-@pytest.mark.parametrize("master", ["api:6443", "ftp://api", "http://", "https://api:x", "http://[::1"])
+@pytest.mark.parametrize(
+    "master",
+    [
+        "api:6443",
+        "ftp://api",
+        "http://",
+        "https://api:x",
+        "https://api:0",
+        "http://[::1",
+        "https://a..b",
+        "https://api/a b",
+        "https://api?x=1",
+        "https://me:secret@api",
+        "https://me:secret@api:x",
+    ],
+)
 async def test_masters_that_are_no_url(master: str) -> None:
-    """A typing error is told as one."""
-    with pytest.raises(ConfigurationError, match="--master"):
+    """A typing error is told as one, and a password in it is not repeated."""
+    with pytest.raises(ConfigurationError, match="--master") as caught:
         await connect(master=master)
+
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_scheme_in_capitals_is_tls_too() -> None:
+    """Nothing is sent in the clear because of a letter."""
+    assert (await connect(master="HTTPS://api")).tls is not None
+
+
+@pytest.mark.parametrize("content", [" \n", "t\xf6ken"])
+async def test_in_cluster_with_an_unusable_token(folder: Path, content: str) -> None:
+    """What could never be sent is told at the start."""
+    (folder / "token").write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="token"):
+        await load(environment={"KUBERNETES_SERVICE_HOST": "h"}, service_account=folder)

@@ -12,7 +12,8 @@ from aiohttp import web
 from neuron_scheduler.errors import ApiError, ApiTimeoutError, CredentialsError, FencedError, UnreachableError
 from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.client import Client
-from neuron_scheduler.kube.credentials import ExecPlugin, Fixed, Ticket
+from neuron_scheduler.kube.credentials import ExecPlugin, Fixed
+from neuron_scheduler.kube.plugin import Ticket
 from neuron_scheduler.kube.status import api_error
 from neuron_scheduler.kube.tls import Tls
 from neuron_scheduler.kube.transport import Pool
@@ -342,6 +343,40 @@ async def test_a_token_that_would_be_another_header_is_not_sent() -> None:
             await client.request("POST", "/x", body=b"")
 
     assert not server.seen
+
+
+async def test_headers_of_a_connection_are_sent_with_every_request() -> None:
+    """Read, write and watch alike act as somebody else; a name that is there twice is sent twice."""
+    headers = (("Impersonate-User", "J\xfcrgen"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
+    async with (
+        scripted(answer(), answer(), watching()) as (server, _),
+        Client(connection=Connection(server.url, "a test", headers=headers)) as client,
+    ):
+        await client.request("GET", "/x")
+        await client.request("POST", "/x", body=b"")
+        async with client.stream("/x", params={}, read_timeout=5):
+            pass
+
+    for seen in server.seen:
+        assert seen.headers["Impersonate-User"] == "J\xfcrgen"
+        assert seen.headers.getall("Impersonate-Group") == ["a", "b"]
+
+
+@WAYS
+async def test_a_certificate_that_is_rejected_asks_for_another(proxied: bool) -> None:
+    """A plugin that gives certificates runs again after a 401; the next connection has the new one."""
+    left = [Ticket(certificate=("c", "k")), Ticket(certificate=("a", "b"))]
+
+    async def run() -> Ticket:
+        return left.pop()
+
+    credentials = ExecPlugin(run, lambda: 0.0)
+    async with scripted(refuse(401), credentials=credentials, proxied=proxied) as (server, client):
+        with pytest.raises(ApiError, match="401"):
+            await client.request("GET", "/x")
+
+    assert len(server.seen) == 1
+    assert credentials.certificate() == ("c", "k")
 
 
 async def test_a_server_below_a_path() -> None:

@@ -1,19 +1,16 @@
-"""Tokens are kept fresh, and the last good one is kept while it may be valid."""
+"""Tokens are kept fresh in the background, and the last good one is kept while it may be valid."""
 
-import json
-import os
-import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
+import anyio.lowlevel
 import attrs
 import pytest
 
 from neuron_scheduler.errors import CredentialsError
-from neuron_scheduler.kube.credentials import ExecPlugin, Fixed, Ticket, TokenFile, read_ticket, run_plugin
-
-V1 = "client.authentication.k8s.io/v1"
+from neuron_scheduler.kube import credentials as credentials_page
+from neuron_scheduler.kube.credentials import PAUSE, REMIND, ExecPlugin, Fixed, TokenFile
+from neuron_scheduler.kube.plugin import Ticket
 
 
 @attrs.define(eq=False)
@@ -29,19 +26,33 @@ class Clock:
 
 @attrs.define(eq=False)
 class Plugin:
-    """A plugin that gives, in turn, tokens with an expiry or failures."""
+    """A plugin that gives, in turn, tokens with an expiry or failures; from `held` on it answers when let go."""
 
-    results: list[Ticket | CredentialsError]
+    results: list[Ticket | Exception]
+    held: int | None = None
     runs: int = 0
+    answers: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def __call__(self) -> Ticket:
         """Run once."""
         self.runs += 1
-        await anyio.sleep(0.001)
+        if self.held is not None and self.runs > self.held:
+            await self.answers.wait()
         result = self.results.pop(0)
-        if isinstance(result, CredentialsError):
+        if isinstance(result, Exception):
             raise result
         return result
+
+
+async def settled(credentials: ExecPlugin) -> None:
+    """Let a run in the background come to its end."""
+    while credentials._running is not None:
+        await anyio.lowlevel.checkpoint()
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged."""
+    return [record.message for record in caplog.records]
 
 
 FAILURE = CredentialsError("plugin failed")
@@ -87,15 +98,94 @@ async def test_a_token_file_that_is_unusable_for_a_moment(tmp_path: Path, conten
         await TokenFile(str(path), clock).authorization()
 
 
-async def test_the_plugin_runs_when_its_token_is_about_to_expire() -> None:
-    """A minute early, and not before."""
-    clock, plugin = Clock(), Plugin([Ticket("one", expires=1000), Ticket("two", expires=2000)])
+async def test_a_token_file_that_stays_missing_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """400 pods' requests and 401s make one line; another follows after ten minutes, and one when it is back."""
+    caplog.set_level("INFO")
+    path, clock = tmp_path / "token", Clock()
+    path.write_text("one")
+    tokens = TokenFile(str(path), clock)
+    await tokens.authorization()
+    path.unlink()
+    for _ in range(400):
+        clock.now += 0.5
+        assert await tokens.authorization() == "Bearer one"
+        assert await tokens.renew("Bearer one") == "Bearer one"
+    assert said(caplog) == ["Could not read the token file, keeping the last token"]
+
+    clock.now += REMIND
+    await tokens.authorization()
+    path.write_text("two")
+    clock.now += 10
+    assert await tokens.authorization() == "Bearer two"
+    assert said(caplog)[1:] == ["Could not read the token file, keeping the last token", "Token file can be read again"]
+
+
+async def test_a_token_file_that_never_gave_a_token(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Every request fails, one line is written, and the file is not read for each."""
+    tokens = TokenFile(str(tmp_path / "token"), Clock())
+    for _ in range(400):
+        with pytest.raises(CredentialsError, match="check that it is mounted"):
+            await tokens.authorization()
+
+    assert len(said(caplog)) == 1
+
+
+async def test_the_token_beside_a_token_file(tmp_path: Path) -> None:
+    """It is sent until the file has given one, and the file's stays."""
+    path, clock = tmp_path / "token", Clock()
+    tokens = TokenFile(str(path), clock, otherwise="beside")
+    assert await tokens.authorization() == "Bearer beside"
+    path.write_text("from-file")
+    clock.now += 10
+    assert await tokens.authorization() == "Bearer from-file"
+    path.unlink()
+    clock.now += 10
+    assert await tokens.authorization() == "Bearer from-file"
+
+
+@pytest.mark.parametrize("content", ["a\nX-Remote-User: admin", "t\u00f6ken", "a\x00b"])
+async def test_a_token_that_would_be_another_header(tmp_path: Path, content: str) -> None:
+    """What a file holds is not trusted to be one line of ASCII."""
+    path = tmp_path / "token"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(CredentialsError, match="no token that can be sent"):
+        await TokenFile(str(path), Clock()).authorization()
+
+
+async def test_no_request_waits_while_the_token_is_valid() -> None:
+    """At four fifths of its life a plugin that never answers is run, once, and the token goes on being used."""
+    clock, plugin = Clock(100), Plugin([Ticket("one", expires=1100), Ticket("two", expires=3000)], held=1)
     credentials = ExecPlugin(plugin, clock)
     assert await credentials.authorization() == "Bearer one"
-    clock.now = 939
+    clock.now = 899
     assert await credentials.authorization() == "Bearer one"
-    clock.now = 940
+    assert plugin.runs == 1
+    for clock.now in (900, 1000, 1099):
+        assert await credentials.authorization() == "Bearer one"
+    await anyio.lowlevel.checkpoint()
+    assert plugin.runs == 2
+
+    plugin.answers.set()
+    await settled(credentials)
     assert await credentials.authorization() == "Bearer two"
+    assert plugin.runs == 2
+
+
+async def test_a_request_without_a_valid_token_waits_with_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end does not end the plugin's run, whose token serves the next request."""
+    monkeypatch.setattr(credentials_page, "PATIENCE", 0.0)
+    plugin = Plugin([Ticket("one")], held=0)
+    credentials = ExecPlugin(plugin, Clock())
+    with pytest.raises(CredentialsError, match="has not answered"):
+        await credentials.authorization()
+    with anyio.move_on_after(0) as cancelled:
+        await credentials.authorization()
+    assert cancelled.cancelled_caught
+    plugin.answers.set()
+    await settled(credentials)
+
+    assert await credentials.authorization() == "Bearer one"
+    assert plugin.runs == 1
 
 
 async def test_a_token_without_expiry_is_kept() -> None:
@@ -104,6 +194,17 @@ async def test_a_token_without_expiry_is_kept() -> None:
     assert await credentials.authorization() == "Bearer one"
     assert await credentials.authorization() == "Bearer one"
     assert await credentials.renew("Bearer one") == "Bearer two"
+
+
+async def test_a_token_that_comes_expired_is_used_for_a_moment() -> None:
+    """The clocks may differ; the plugin is not run for each request."""
+    clock, plugin = Clock(), Plugin([Ticket("one", expires=5), Ticket("two", expires=5)])
+    credentials = ExecPlugin(plugin, clock)
+    for _ in range(400):
+        assert await credentials.authorization() == "Bearer one"
+    clock.now += PAUSE
+    assert await credentials.authorization() == "Bearer two"
+    assert plugin.runs == 2
 
 
 async def test_many_requests_one_run() -> None:
@@ -118,105 +219,92 @@ async def test_many_requests_one_run() -> None:
     async def ask_again() -> None:
         headers.append(await credentials.renew("Bearer one"))
 
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(ask)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(ask_again)
+    for question in (ask, ask_again):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(400):
+                tasks.start_soon(question)
 
-    assert headers == ["Bearer one"] * 5 + ["Bearer two"] * 5
+    assert headers == ["Bearer one"] * 400 + ["Bearer two"] * 400
     assert plugin.runs == 2
 
 
-async def test_a_failing_plugin_keeps_the_old_token_while_it_is_valid() -> None:
-    """It is asked again after a pause, not at every request, and recovers."""
-    clock, plugin = Clock(), Plugin([Ticket("one", expires=1000), FAILURE, FAILURE, Ticket("two", expires=2000)])
+async def test_a_server_that_rejects_every_token_does_not_keep_the_plugin_busy() -> None:
+    """After a run that a 401 forced there is a pause; the rejected token is returned meanwhile."""
+    clock, plugin = Clock(), Plugin([Ticket("one"), Ticket("one"), Ticket("two")])
     credentials = ExecPlugin(plugin, clock)
     await credentials.authorization()
-    clock.now = 950
-    assert await credentials.authorization() == "Bearer one"
-    assert await credentials.authorization() == "Bearer one"
+    for _ in range(400):
+        assert await credentials.renew("Bearer one") == "Bearer one"
     assert plugin.runs == 2
-    clock.now = 960
-    assert await credentials.authorization() == "Bearer one"
-    clock.now = 970
+    clock.now += PAUSE
+    assert await credentials.renew("Bearer one") == "Bearer two"
+
+
+async def test_a_rejected_certificate_is_replaced() -> None:
+    """There is no header, so every 401 is about the certificate."""
+    plugin = Plugin([Ticket(certificate=("a", "b")), Ticket(certificate=("c", "d"))])
+    credentials = ExecPlugin(plugin, Clock())
+    assert await credentials.authorization() is None
+    assert credentials.certificate() == ("a", "b")
+    assert await credentials.renew(None) is None
+    assert credentials.certificate() == ("c", "d")
+
+
+async def test_a_failing_plugin_keeps_the_old_token_while_it_is_valid(caplog: pytest.LogCaptureFixture) -> None:
+    """It is run again after a pause, not for each request; each state is logged once."""
+    caplog.set_level("INFO")
+    clock, plugin = Clock(0), Plugin([Ticket("one", expires=1000), FAILURE, FAILURE, Ticket("two", expires=2000)])
+    credentials = ExecPlugin(plugin, clock)
+    await credentials.authorization()
+    for now, runs in ((800, 2), (805, 2), (810, 3), (819, 3)):
+        clock.now = now
+        for _ in range(400):
+            assert await credentials.authorization() == "Bearer one"
+        await settled(credentials)
+        assert plugin.runs == runs
+    assert said(caplog) == ["Credential plugin fails"]
+    clock.now = 820
+    await credentials.authorization()
+    await settled(credentials)
+    assert await credentials.authorization() == "Bearer two"
+    assert said(caplog) == ["Credential plugin fails", "Credential plugin works again"]
+
+
+@pytest.mark.parametrize("failure", [FAILURE, RuntimeError("can't start new thread")], ids=repr)
+async def test_a_failing_plugin_with_an_expired_token(failure: Exception) -> None:
+    """Nothing is sent that is known to be rejected, and 400 requests do not make 400 runs."""
+    clock, plugin = Clock(0), Plugin([Ticket("one", expires=1000), failure, Ticket("two", expires=3000)])
+    credentials = ExecPlugin(plugin, clock)
+    await credentials.authorization()
+    clock.now = 1000
+    for _ in range(400):
+        with pytest.raises(CredentialsError, match=str(failure)):
+            await credentials.authorization()
+    assert plugin.runs == 2
+    clock.now += PAUSE
     assert await credentials.authorization() == "Bearer two"
 
 
-async def test_a_failing_plugin_with_an_expired_token() -> None:
-    """Nothing is sent that is known to be rejected."""
-    clock = Clock()
-    credentials = ExecPlugin(Plugin([Ticket("one", expires=1000), FAILURE]), clock)
-    await credentials.authorization()
-    clock.now = 1000
-    with pytest.raises(CredentialsError):
-        await credentials.authorization()
+async def test_a_failing_plugin_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """The first failure is the caller's to tell."""
+    with pytest.raises(CredentialsError, match="plugin failed"):
+        await ExecPlugin(Plugin([FAILURE]), Clock()).start()
+
+    assert not said(caplog)
 
 
-async def test_a_failing_plugin_from_the_start() -> None:
-    """There is nothing to keep."""
-    with pytest.raises(CredentialsError):
-        await ExecPlugin(Plugin([FAILURE]), Clock()).authorization()
+async def test_a_plugin_that_answers_at_the_start() -> None:
+    """The first request does not run it again."""
+    plugin = Plugin([Ticket("one", expires=1e12)])
+    credentials = ExecPlugin(plugin, Clock())
+    await credentials.start()
+
+    assert await credentials.authorization() == "Bearer one"
+    assert plugin.runs == 1
 
 
-def credential(**status: Any) -> bytes:
-    """What a plugin prints."""
-    return json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": status}).encode()
+def test_secrets_are_not_shown() -> None:
+    """Neither token nor key is part of what an object looks like in a message."""
+    ticket = Ticket("secret", certificate=("certificate", "secret"))
 
-
-def test_reading_tickets() -> None:
-    """Tokens with and without expiry, and certificates, are granted."""
-    timed = credential(token="t", expirationTimestamp="1970-01-01T00:16:40Z")
-    pair = credential(clientCertificateData="c", clientKeyData="k")
-
-    assert Ticket("t") == read_ticket(credential(token="t"), V1)
-    assert Ticket("t", expires=1000.0) == read_ticket(timed, V1)
-    assert Ticket(certificate=("c", "k")) == read_ticket(pair, V1)
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        b"",
-        b"[]",
-        b"{}",
-        b'{"status": null}',
-        credential(),
-        credential(clientCertificateData="c"),
-        credential(token="t", expirationTimestamp="soon"),
-        credential(token="t").replace(b"/v1", b"/v1beta1"),
-    ],
-)
-def test_reading_anything_else(output: bytes) -> None:
-    """What is no credential of the version that was asked for grants nothing."""
-    with pytest.raises(CredentialsError, match="credential plugin"):
-        read_ticket(output, V1)
-
-
-async def test_running_a_plugin() -> None:
-    """It is run without a terminal, with the version it is to answer in."""
-    script = "import json, os; i = json.loads(os.environ['KUBERNETES_EXEC_INFO']); print(json.dumps({'apiVersion': "
-    script += "i['apiVersion'], 'status': {'token': str(i['spec']['interactive'])}}))"
-
-    assert Ticket("False") == await run_plugin([sys.executable, "-c", script], dict(os.environ), V1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        (["/no/such/plugin"], "could not be run"),
-        ([sys.executable, "-c", "import sys; sys.exit('expired session')"], "expired session"),
-    ],
-)
-async def test_plugins_that_fail(arguments: list[str], hint: str) -> None:
-    """The error repeats what the plugin said."""
-    with pytest.raises(CredentialsError, match=hint):
-        await run_plugin(arguments, {}, V1)
-
-
-async def test_a_plugin_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is ended after a while."""
-    monkeypatch.setattr("neuron_scheduler.kube.credentials.PLUGIN_TIMEOUT", 0.2)
-    with pytest.raises(CredentialsError, match="no answer within"):
-        await run_plugin([sys.executable, "-c", "import time; time.sleep(60)"], {}, V1)
+    assert "secret" not in repr([Fixed("Bearer secret"), TokenFile("/x", Clock(), otherwise="secret"), ticket])
