@@ -102,10 +102,7 @@ async def _in_cluster(environment: Mapping[str, str], folder: Path, clock: Calla
                 f"running in a cluster, but {file} is missing; set automountServiceAccountToken or pass --kubeconfig"
             )
     credentials = TokenFile(str(token), clock)
-    try:
-        await credentials.authorization()
-    except CredentialsError as error:
-        raise ConfigurationError(f"running in a cluster, but {error}, or pass --kubeconfig") from error
+    await _start(credentials, "running in a cluster")
     tls = Tls(clock=clock, ca_file=str(ca))
     tls.context()
     return Connection(server, "the cluster", credentials, tls, proxy_for(server, environment))
@@ -125,14 +122,9 @@ async def _from_kubeconfig(
         ca = kubeconfig.pem(cluster.certificate_authority_data, "certificate-authority-data")
         credentials = _credentials(user, lambda: _told(cluster, server, ca), environment, clock)
         headers = (*_acting_as(user), *((("Accept-Encoding", "identity"),) if cluster.disable_compression else ()))
-        if isinstance(credentials, ExecPlugin):
-            await credentials.start()  # before the TLS context is made: a certificate may be what it gives
-        else:
-            await credentials.authorization()
-    except CredentialsError as error:
-        raise ConfigurationError(f"{origin}: {error}; compare `kubectl get nodes` with the same file") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, CredentialsError) as error:
         raise ConfigurationError(f"{origin}: {error}; compare `kubectl config view`") from error
+    await _start(credentials, origin)  # before the TLS context is made: a certificate may be what a plugin gives
     tls = None
     if secure:
         tls = Tls(
@@ -147,7 +139,20 @@ async def _from_kubeconfig(
             origin=origin,
         )
         tls.context()
-    return Connection(server, origin, credentials, tls, proxy or proxy_for(server, environment), headers)
+    source = f"{origin}, acting as {user.impersonate}" if user.impersonate else origin
+    return Connection(server, source, credentials, tls, proxy or proxy_for(server, environment), headers)
+
+
+async def _start(credentials: Credentials, origin: str) -> None:
+    """Get the first token: what fails at the start is a matter of configuration, what fails later is retried."""
+    try:
+        if isinstance(credentials, ExecPlugin):
+            await credentials.start()
+        else:
+            await credentials.authorization()
+    except CredentialsError as error:
+        remedy = "; run the plugin by hand" if isinstance(credentials, ExecPlugin) else ""
+        raise ConfigurationError(f"{origin}: {error}{remedy}") from error
 
 
 def _credentials(

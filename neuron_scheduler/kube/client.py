@@ -286,11 +286,12 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 def _fields(
     netloc: str, user_agent: str, content_type: str, authorization: str | None, others: tuple[tuple[str, str], ...]
 ) -> str:
-    """Return the headers that many requests have in common."""
-    fields = [("Host", netloc), ("User-Agent", user_agent), ("Accept", JSON), ("Content-Type", content_type)]
+    """Return the headers that many requests have in common; `others` have been looked at by `auth`."""
+    host = netloc.rpartition("@")[2]
+    fields = {"Host": host, "User-Agent": user_agent, "Accept": JSON, "Content-Type": content_type}
     if authorization is not None:
-        fields.append(("Authorization", authorization))
-    for name, value in (*fields, *others):
-        if not value.isprintable():
-            raise CredentialsError(f"the header {name} cannot be sent: it has characters that are not printable")
-    return "".join(f"{name}: {value}\r\n" for name, value in (*fields, *others))
+        fields["Authorization"] = authorization
+    for name, value in fields.items():
+        if not (value.isascii() and value.isprintable()):
+            raise CredentialsError(f"the header {name} cannot be sent: it has characters that are not printable ASCII")
+    return "".join(f"{name}: {value}\r\n" for name, value in (*fields.items(), *others))

@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 
 import attrs
 import msgspec
-import yaml
 
 from neuron_scheduler.errors import ConfigurationError
 
@@ -203,6 +202,8 @@ def _file(path: Path) -> _File:
 
 
 def _yaml(content: bytes) -> Any:
+    import yaml  # takes 20 ms that a process in a cluster need not spend
+
     try:
         return yaml.load(content, yaml.CSafeLoader)
     except yaml.YAMLError as error:

@@ -84,12 +84,12 @@ class Plugin:
                     if process.poll() is None:
                         os.killpg(process.pid, signal.SIGKILL)
         except FileNotFoundError as error:
-            hint = " ".join("".join(c if c.isprintable() else " " for c in self.install_hint).split())
-            raise CredentialsError(f"{said} is not installed{': ' if hint else ''}{hint}") from error
+            hint = _one_line(self.install_hint) or "install it, or correct the command"
+            raise CredentialsError(f"{said} cannot be found; {hint}") from error
         except (OSError, ValueError) as error:  # TimeoutError is one
             raise CredentialsError(f"{said} failed: {error}") from error
         if process.returncode:
-            excerpt = errors[-EXCERPT:].decode(errors="replace").strip()
+            excerpt = _one_line(errors[-EXCERPT:].decode(errors="replace"))
             raise CredentialsError(f"{said} ended with {process.returncode}: {excerpt}")
         return output
 
@@ -106,6 +106,11 @@ class Plugin:
             stderr=subprocess.PIPE,
             start_new_session=True,  # so that its children can be killed with it
         )
+
+
+def _one_line(text: str) -> str:
+    """Return what may be printed on a terminal as part of a sentence."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def _communicate(process: subprocess.Popen[bytes], given_up: threading.Event) -> tuple[bytes, bytes]:

@@ -80,15 +80,15 @@ class Tls:
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        pair = self.certificate()
+        pair = self.certificate()  # without a password OpenSSL would ask the terminal for that of an encrypted key
         if pair is not None:
             with tempfile.TemporaryDirectory() as folder:  # mode 0700; the ssl module reads files only
                 cert, key = Path(folder, "cert.pem"), Path(folder, "key.pem")
                 cert.write_text(pair[0])
                 key.write_text(pair[1])
-                context.load_cert_chain(cert, key)
+                context.load_cert_chain(cert, key, password="")
         elif self.cert_file:
-            context.load_cert_chain(self.cert_file, self.key_file)
+            context.load_cert_chain(self.cert_file, self.key_file, password="")
         return context
 
 

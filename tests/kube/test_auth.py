@@ -129,7 +129,7 @@ async def test_an_exec_plugin(folder: Path) -> None:
 async def test_an_exec_plugin_that_fails(folder: Path) -> None:
     """The process says so at its start, with the kubeconfig's hint; relative paths start where the file is."""
     plugin = {"apiVersion": API_VERSIONS[0], "command": "./plugin", "installHint": "get it at example.com"}
-    with pytest.raises(ConfigurationError, match=f"{folder}/plugin is not installed: get it at example.com;"):
+    with pytest.raises(ConfigurationError, match=f"{folder}/plugin cannot be found; get it at example.com;"):
         await connect(kubeconfig(folder, {"exec": plugin}))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
 
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.kube.kubeconfig import read
@@ -77,6 +78,7 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
         user(client_certificate_data=GARBAGE, client_key="me.key"),
         "client-certificate-data holds no PEM",
     ),
+    "an encrypted key": (user(client_certificate="me.crt", client_key="encrypted.key"), "encrypted.key"),
     "a certificate and a key of another": (user(client_certificate="me.crt", client_key="ca.crt"), "me.crt"),
     "a plugin without a command": (user(exec={**EXEC, "command": ""}), "no command"),
     "a plugin of no version": (user(exec={**EXEC, "apiVersion": "v1"}), "apiVersion 'v1'"),
@@ -91,11 +93,19 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+def encrypted(key: bytes) -> bytes:
+    """The private key behind a password."""
+    loaded = serialization.load_pem_private_key(key, None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    return loaded.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
 @pytest.mark.parametrize("sentence", UNUSABLE)
 async def test_unusable_kubeconfigs(tmp_path: Path, sentence: str) -> None:
     """One sentence that names the file and what is wrong in it, and repeats no secret."""
     changes, hint = UNUSABLE[sentence]
     (furnished(tmp_path) / "empty").touch()
+    (tmp_path / "encrypted.key").write_bytes(encrypted((tmp_path / "me.key").read_bytes()))
     with pytest.raises(ConfigurationError, match=hint) as caught:
         await connect(kubeconfig(tmp_path, **changes))
 

@@ -30,9 +30,11 @@ def test_reading_tickets() -> None:
     """Tokens with and without expiry, and certificates, are granted."""
     timed = credential(token="t", expirationTimestamp="1970-01-01T00:16:40Z")
     pair = credential(clientCertificateData="c", clientKeyData="k")
+    fine = credential(token="t", expirationTimestamp="1970-01-01T02:16:40.000000000+02:00", clientKeyData=None)
 
     assert Ticket("t") == read_ticket(credential(token="t"), V1)
     assert Ticket("t", expires=1000.0) == read_ticket(timed, V1)
+    assert Ticket("t", expires=1000.0) == read_ticket(fine, V1)
     assert Ticket(certificate=("c", "k")) == read_ticket(pair, V1)
 
 
@@ -45,7 +47,13 @@ def test_reading_tickets() -> None:
         b'{"status": null}',
         credential(),
         credential(clientCertificateData="c"),
+        credential(token="t", clientKeyData="k"),
+        credential(token=17),
+        credential(token="two\nlines"),
         credential(token="t", expirationTimestamp="soon"),
+        credential(token="t", expirationTimestamp="2030-01-01T00:00:00"),
+        credential(token="t", expirationTimestamp="10000-01-01T00:00:00Z"),
+        credential(token="t", expirationTimestamp=1e300),
         credential(token="t").replace(b"/v1", b"/v1beta1"),
     ],
 )
@@ -72,7 +80,7 @@ async def test_what_a_plugin_is_told(cluster: dict[str, Any] | None) -> None:
 
 
 FAILING = {
-    "import sys; sys.exit('expired session')": "ended with 1: expired session",
+    "import sys; sys.exit('expired\\n\\x1b[1msession')": "ended with 1: expired [1msession",
     "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "ended with -9",
     "print('token: secret')": "did not print an ExecCredential",
     "while True: print('secret' * 1000)": "wrote 1048576 bytes or more",
@@ -94,7 +102,7 @@ async def test_plugins_that_fail(script: str) -> None:
 async def test_a_plugin_that_is_not_installed() -> None:
     """The kubeconfig's hint is repeated, without what could garble a terminal."""
     plugin = Plugin("/no/such/plugin", install_hint="Get it from\n\x1b[1mexample.com")
-    with pytest.raises(CredentialsError, match=r"/no/such/plugin is not installed: Get it from \[1mexample.com$"):
+    with pytest.raises(CredentialsError, match=r"/no/such/plugin cannot be found; Get it from \[1mexample.com$"):
         await plugin.run()
 
 
