@@ -194,7 +194,7 @@ class ExecPlugin:
 
     def _begin(self, *, pause: float = 0.0) -> "asyncio.Task[None] | None":
         """Return the task of the run that is under way or begins now; `pause` is in seconds after it."""
-        if self._running is None and self.now() >= self._not_before:
+        if self._running is None and not 0 < self._not_before - self.now() <= PAUSE:  # the clock may have been set back
             self._running = asyncio.create_task(self._replace(pause), name="credential plugin")
         return self._running
 

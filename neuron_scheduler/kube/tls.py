@@ -41,7 +41,7 @@ class Tls:
     verify: bool = True
     server_name: str | None = None
     certificate: Callable[[], tuple[str, str] | None] = lambda: None
-    origin: str = "the plugin's output"
+    origin: str = ""
     _context: ssl.SSLContext | None = attrs.field(default=None, init=False)
     _seen: object = attrs.field(default=None, init=False)
     _told: object = attrs.field(default=None, init=False)  # of what a failure was logged

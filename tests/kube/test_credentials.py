@@ -285,6 +285,17 @@ async def test_a_failing_plugin_with_an_expired_token(failure: Exception) -> Non
     assert await credentials.authorization() == "Bearer two"
 
 
+async def test_a_clock_that_is_set_back() -> None:
+    """A 401 still runs the plugin, although the end of its pause is hours away."""
+    clock, plugin = Clock(10_000), Plugin([Ticket("one"), FAILURE, Ticket("two")])
+    credentials = ExecPlugin(plugin, clock)
+    await credentials.authorization()
+    assert await credentials.renew("Bearer one") == "Bearer one"
+    clock.now = 100
+
+    assert await credentials.renew("Bearer one") == "Bearer two"
+
+
 async def test_a_failing_plugin_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     """The first failure is the caller's to tell."""
     with pytest.raises(CredentialsError, match="plugin failed"):

@@ -65,7 +65,7 @@ def test_no_ca_from_the_start(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "ca.crt"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(ConfigurationError, match=r"ca\.crt"):
+    with pytest.raises(ConfigurationError, match=r"ca\.crt:"):
         Tls(clock=Clock(), ca_file=str(path)).context()
 
 
@@ -93,5 +93,5 @@ def test_client_certificates(tmp_path: Path) -> None:
     clock.now += 10
     assert context is not tls.context()
 
-    with pytest.raises(ConfigurationError, match="plugin"):
-        Tls(clock=Clock(), certificate=lambda: ("x", "y")).context()
+    with pytest.raises(ConfigurationError, match="in kubeconfig x:"):
+        Tls(clock=Clock(), certificate=lambda: ("x", "y"), origin="kubeconfig x").context()
