@@ -1,15 +1,9 @@
 """How the process ends: 0 stopped as asked, 1 lost the Lease, 2 cannot run as it is set up, each with its reason."""
 
-import datetime as dt
-import json
-import os
 import signal
-import sys
 from copy import deepcopy
 from pathlib import Path
 
-import anyio
-import anyio.to_thread
 import pytest
 
 from neuron_scheduler.kube.rights import SCHEDULING, leading
@@ -93,74 +87,6 @@ async def test_credentials_that_nobody_knows(plane: ControlPlane, tmp_path: Path
     async with run_scheduler(plane.kubeconfig(tmp_path / "kubeconfig", token="no-such-token")) as scheduler:
         assert await scheduler.ended() == 2
     assert "does not accept our credentials" in scheduler.lines[-1]
-
-
-async def test_acting_as_somebody_without_rights(plane: ControlPlane, tmp_path: Path) -> None:
-    """An administrator's kubeconfig with `as` has the rights of that user, and of no group: exit code 2."""
-    kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
-    content = json.loads(kubeconfig.read_text())
-    content["users"][0]["user"]["as"] = "somebody"
-    kubeconfig.write_text(json.dumps(content))
-    async with run_scheduler(kubeconfig) as scheduler:
-        assert await scheduler.ended() == 2
-    assert "does not allow this process to get pods" in scheduler.lines[-1]
-
-    content["users"][0]["user"]["as-groups"] = ["system:masters"]
-    kubeconfig.write_text(json.dumps(content))
-    async with run_scheduler(kubeconfig) as scheduler:
-        await scheduler.line(ACQUIRED)
-        assert await scheduler.stop() == 0
-
-
-async def test_a_proxy_of_another_kind(tmp_path: Path) -> None:
-    """It is refused in one sentence that does not repeat its password: exit code 2."""
-    cluster = {"server": "https://127.0.0.1:9", "proxy-url": "socks5://me:secret@127.0.0.1:1080"}
-    context = {"name": "here", "context": {"cluster": "here"}}
-    content = {"current-context": "here", "contexts": [context], "clusters": [{"name": "here", "cluster": cluster}]}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(content))
-    async with run_scheduler(kubeconfig) as scheduler:
-        assert await scheduler.ended() == 2
-    (line,) = scheduler.lines
-    assert "proxy-url: 'socks5://***@127.0.0.1:1080' is a SOCKS proxy" in line
-
-
-async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
-    """A plugin that hangs when it is asked for the next token leaves the old one in use, and the Lease is renewed."""
-    token = await plane.token_for("kube-system", "my-scheduler")
-    kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
-    content = json.loads(kubeconfig.read_text())
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin", "interactiveMode": "Never"}
-    content["users"][0]["user"] = {"exec": plugin}
-    kubeconfig.write_text(json.dumps(content))
-    script = tmp_path / "plugin"
-    script.write_text(f"#!{sys.executable}\n{HANGS_THE_SECOND_TIME.format(token=token, folder=str(tmp_path))}")
-    script.chmod(0o700)
-    os.mkfifo(tmp_path / "hanging")
-    async with run_scheduler(kubeconfig, *SHORT_LEASE) as scheduler:
-        await scheduler.line(ACQUIRED)
-        await anyio.to_thread.run_sync((tmp_path / "hanging").read_bytes, abandon_on_cancel=True)
-        before = await empty.get(LEASE)
-        await empty.wait_for(LEASE, lambda lease: several_renewals_after(lease, before))
-        assert not scheduler.said("Leaderelection lost")
-
-
-HANGS_THE_SECOND_TIME = """
-import datetime, json, os, time
-if os.path.exists({folder!r} + "/ran"):
-    open({folder!r} + "/hanging", "w").close()
-    time.sleep(60)
-open({folder!r} + "/ran", "w").close()
-expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=20)
-status = {{"token": {token!r}, "expirationTimestamp": expires.isoformat()}}
-print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "status": status}}))
-"""
-
-
-def several_renewals_after(lease: Object, before: Object) -> bool:
-    """Return whether the holder of a short Lease would have lost it by now without them."""
-    at, since = (dt.datetime.fromisoformat(state["spec"]["renewTime"]) for state in (lease, before))
-    return (at - since).total_seconds() > 2.5
 
 
 async def test_a_port_that_is_taken(account: Path, empty: RestClient) -> None:
