@@ -1,10 +1,10 @@
 """
 A kubeconfig as client-go reads it: the files merged, the current context's cluster and user, absolute paths.
 
-Source: `client-go/tools/clientcmd` (`loader.go`, `validation.go`). kubernetes-asyncio's loader ignores `as`, prefers
-`token` to `tokenFile`, runs exec plugins without a time limit, writes embedded private keys to files in /tmp, and its
-import takes 0.15 to 0.5 s. Only reads: what is made of it is known to `auth`. Refuses what client-go refuses; an error
-never repeats a value, because any value may be a secret.
+Source: `client-go/tools/clientcmd` (`loader.go`, `validation.go`). kubernetes-asyncio reads the files; its import takes
+0.3 s, so a process in a cluster does without. Its loader is not used: it ignores `as`, prefers `token` to `tokenFile`,
+runs exec plugins without a time limit, and writes embedded private keys to files in /tmp. Only reads: what is made of
+it is known to `auth`. Refuses what client-go refuses; an error never repeats a value, because any value may be a secret.
 """
 
 import binascii
@@ -195,17 +195,20 @@ def _current(files: list[tuple[Path, _File]]) -> Kubeconfig:
 
 def _file(path: Path) -> _File:
     try:
-        return msgspec.convert(_without_nulls(_yaml(path.read_bytes())), _File)
+        return msgspec.convert(_without_nulls(_content(path)), _File)
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         said = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigurationError(f"kubeconfig {path} cannot be read: {said}; compare `kubectl config view`") from error
 
 
-def _yaml(content: bytes) -> Any:
-    import yaml  # takes 20 ms that a process in a cluster need not spend
+def _content(path: Path) -> Any:
+    import yaml
+    from kubernetes_asyncio.config.kube_config import KubeConfigMerger
 
     try:
-        return yaml.load(content, yaml.CSafeLoader)
+        return KubeConfigMerger(str(path)).config_files.get(str(path), {})
+    except (TypeError, AttributeError, LookupError) as error:  # the library's, for whatever else a file holds
+        raise ValueError("it is no kubeconfig: a mapping with clusters, users and contexts is expected") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark is not None else ""

@@ -88,7 +88,7 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a plugin that grants nothing": (user(exec=EXEC), "did not print an ExecCredential"),
     "a variable that is a list": (user(exec={**EXEC, "env": [{"name": "A", "value": ["secret"]}]}), "exec.env"),
-    "clusters that are no list": ({"clusters": 3}, "Expected `array`"),
+    "clusters that are no list": ({"clusters": 3}, "it is no kubeconfig"),
     "a user that is a text": ({"users": [{"name": "me", "user": "secret"}]}, "Expected `object`"),
 }
 
