@@ -4,7 +4,7 @@ A kubeconfig as client-go reads it: the files merged, the current context's clus
 Source: `client-go/tools/clientcmd` (`loader.go`, `validation.go`). kubernetes-asyncio reads the files; its import takes
 0.3 s, so a process in a cluster does without. Its loader is not used: it ignores `as`, prefers `token` to `tokenFile`,
 runs exec plugins without a time limit, and writes embedded private keys to files in /tmp. Only reads: what is made of
-it is known to `auth`. Refuses what client-go refuses; an error never repeats a value, because any value may be a secret.
+it is known to `auth`. Refuses what client-go refuses; an error never repeats a value, as any value may be a secret.
 """
 
 import binascii
