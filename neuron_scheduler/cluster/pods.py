@@ -6,7 +6,7 @@ of pods that came, went or changed; where the log has grown longer than that pos
 thousands of pods nor thousands of selectors are looked through for one decision.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,6 +18,8 @@ from neuron_scheduler.model.selectors import LabelSelector, Operator
 
 _MAX_COLUMNS = 1024
 _MAX_LOG = 4096
+_AT_ONCE = 64
+"""Pods, or changes, after which a preparation lets others run."""
 _WORTH_READING = 16  # entries of the log that are read rather than building anew, however small the posting
 
 
@@ -79,6 +81,7 @@ class PodTable:
     _rollups: dict[tuple[Matching, str], _Rolled] = attrs.field(factory=dict)
     _log: list[tuple[int, Pod | None, Pod | None]] = attrs.field(factory=list)
     _end: int = 0
+    _preparing: int = 0
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -114,6 +117,7 @@ class PodTable:
         self._counts.clear()
         self._rollups.clear()
         self._log.clear()
+        self._end += 1  # what is being prepared is of other slots
 
     def counts(self, definition: Matching, size: int) -> Column:
         """Return how many matching pods there are on each of `size` slots."""
@@ -153,6 +157,40 @@ class PodTable:
             rolled.asked = self._end
         return rolled.rollup.totals
 
+    def is_ready(self, definition: Matching, domains: Domains | None = None) -> bool:
+        """Tell whether `counts`, or `totals` in these domains, have little left to do."""
+        if domains is None or domains.unique:
+            held: _Count | _Rolled | None = self._counts.get(definition)
+        else:
+            held = self._rollups.get((definition, domains.key))
+        return held is not None and self._end - held.asked <= _AT_ONCE
+
+    def prepare(self, definition: Matching, domains: Callable[[], Domains] | None = None) -> Iterator[None]:
+        """
+        Count the pods that match, a few at a time; yields whenever others may run, and change pods.
+
+        With `domains`, which is called in the end, what `totals` needs; else what `counts` needs. Where too much
+        happens meanwhile there is nothing to show for it: who asks then waits.
+        """
+        start, numbers = self._end, dict[int, int]()
+        pods = [self._pods[uid] for uid in self._candidates(definition)]
+        self._preparing += 1
+        try:
+            for first in range(0, len(pods), _AT_ONCE):
+                _count(definition, pods[first : first + _AT_ONCE], numbers)
+                yield
+        finally:
+            self._preparing -= 1
+        if self._end - start > len(self._log):
+            return
+        within = None if domains is None else domains()
+        if within is None or within.unique:
+            make_room(self._counts, _MAX_COLUMNS)
+            self._counts[definition] = _Count(Column.sparse(numbers, 1 + max(numbers, default=0)), start)
+        else:
+            make_room(self._rollups, _MAX_COLUMNS)
+            self._rollups[definition, within.key] = _Rolled(Rollup.build(numbers, within, len(within.nodes)), start)
+
     def fork(self) -> "PodTable":
         """Return an independent copy, whose counts are built anew when asked."""
         return PodTable(
@@ -163,10 +201,7 @@ class PodTable:
 
     def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[int, int]:
         numbers: dict[int, int] = {}
-        for uid in candidates:
-            pod, slot = self._pods[uid]
-            if definition.matches(pod):
-                numbers[slot] = numbers.get(slot, 0) + 1
+        _count(definition, (self._pods[uid] for uid in candidates), numbers)
         return numbers
 
     def _changes(self, definition: Matching, position: int) -> Iterator[tuple[int, int]]:
@@ -219,12 +254,19 @@ class PodTable:
             del self._namespaces[pod.namespace]
 
     def _record(self, slot: int, old: Pod | None, new: Pod | None) -> None:
-        if not (self._counts or self._rollups):
+        if not (self._counts or self._rollups or self._preparing):
             return
         self._log.append((slot, old, new))
         self._end += 1
         if len(self._log) > _MAX_LOG:
             del self._log[: _MAX_LOG // 2]
+
+
+def _count(definition: Matching, pods: Iterable[tuple[Pod, int]], numbers: dict[int, int]) -> None:
+    """Add the number of matching pods on each slot to the numbers."""
+    for pod, slot in pods:
+        if definition.matches(pod):
+            numbers[slot] = numbers.get(slot, 0) + 1
 
 
 def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:

@@ -21,7 +21,9 @@ from neuron_scheduler.cluster.indexes import Indexes
 from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.node_state import NodeState, read_alike
 from neuron_scheduler.cluster.nodeset import NodeSet, from_slots, lowest_slot
+from neuron_scheduler.cluster.offered import Offered
 from neuron_scheduler.cluster.pods import PodTable
+from neuron_scheduler.cluster.postings import Postings
 from neuron_scheduler.cluster.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.tenant import NO_TENANTS, Tenant
 from neuron_scheduler.cluster.terms import TermTable
@@ -48,6 +50,7 @@ class NodeTable:
         pods: the pods on the nodes, by label.
         terms: the (anti-)affinity terms that they bear.
         images: what the nodes have pulled.
+        offered: the labels and resources that some node has.
         stale: the numbering is out of order; `current` gives slots anew.
         epoch: how often that has happened.
     """
@@ -61,6 +64,7 @@ class NodeTable:
     pods: PodTable = attrs.field(factory=PodTable)
     terms: TermTable = attrs.field(factory=TermTable)
     images: ImageTable = attrs.field(factory=ImageTable)
+    offered: Offered = attrs.field(factory=Offered)
     _headless: dict[str, NodeState] = attrs.field(factory=dict)
     _latecomers: list[tuple[_Age, int]] = attrs.field(factory=list)  # the oldest first
     _late: NodeSet = 0
@@ -105,9 +109,13 @@ class NodeTable:
             return self.row(slot)
         return self._headless.get(name) or NodeState(Node(uid="", name=name))
 
+    def labelled(self, key: str) -> Postings:
+        """Return the nodes by their value of a label; a key that no node has needs no index, whoever made it up."""
+        return self.of_nodes.postings(label(key), self.nodes) if key in self.offered.labels else Postings()
+
     def domains(self, key: str) -> Domains:
         """Return the domains that a label makes of the nodes."""
-        return Domains(key, self.of_nodes.postings(label(key), self.nodes), self.nodes, self._relabelings)
+        return Domains(key, self.labelled(key), self.nodes, self._relabelings)
 
     def put(self, state: NodeState) -> None:
         """Take the new row of a node that exists, made anew or not, or of one that comes into being."""
@@ -157,6 +165,7 @@ class NodeTable:
             return
         if node is not node_before and node != node_before:
             self.of_nodes.record(slot, node_before, node)
+            self.offered.replace(node_before, node)
             if node is None or node_before is None or node.labels != node_before.labels:
                 self._relabelings.record(slot, node_before)
         self._move_pods(slot, old.tenants if old else NO_TENANTS, state.tenants if state else NO_TENANTS)
@@ -177,6 +186,7 @@ class NodeTable:
             pods=self.pods.fork(),
             terms=self.terms.fork(),
             images=self.images.fork(),
+            offered=self.offered.fork(),
             headless=dict(self._headless),
             latecomers=list(self._latecomers),
             late=self._late,

@@ -5,13 +5,14 @@ Plugins see no more than this. Refuses to change anything: that is for `cluster`
 sets are valid until the next `await` (`table` says why).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Self
 
 import attrs
 
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.indexes import Indexes
+from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.lens import Lens, through
 from neuron_scheduler.cluster.namespaces import NamespaceTable
 from neuron_scheduler.cluster.node_state import NodeState
@@ -26,8 +27,8 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
 
-_Lacking = dict[Callable[[Any], Any], tuple[bool, type[Postings | Column]]]
-"""Definitions of indexes that are not there, with whether they are of nodes alone."""
+_Lacking = dict[Hashable, Callable[[], Iterator[None]]]
+"""What is not there by its definition, with how to prepare it."""
 
 
 @attrs.define(eq=False)
@@ -99,6 +100,14 @@ class View:
             return Column()
         return table.of_nodes.column(number_of, table.nodes)
 
+    def labelled(self, key: str) -> Postings:
+        """Return the nodes by their value of a label; a key that no node has needs no index."""
+        return self.node_postings(label(key)) if key in self._table.offered.labels else Postings()
+
+    def offers(self, resource: str) -> bool:
+        """Tell whether any node has some of a resource; the columns of one that none has are empty."""
+        return resource in self._table.offered.resources
+
     def postings(self, values_of: Callable[[NodeState], Values]) -> Postings:
         """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
         table = self._table.current if self._table.stale else self._table
@@ -125,27 +134,36 @@ class View:
         """
         lacking: _Lacking = {}
         ask(attrs.evolve(self, lacking=lacking))
-        for definition, (of_nodes, kind) in lacking.items():
-            table = self._table.current
-            if of_nodes:
-                yield from table.of_nodes.prepare(definition, kind, table.nodes)
-            else:
-                yield from table.of_rows.prepare(definition, kind, table.slots)
+        if lacking:
+            yield
+        for prepare in lacking.values():
+            yield from prepare()
 
     def counts(self, definition: Matching) -> Column:
         """Return how many pods match a selector on each node."""
         table = self._table.current
+        if self._lacking is not None and not table.pods.is_ready(definition):
+            self._lacking[definition] = lambda: self._table.current.pods.prepare(definition)
+            return Column()
         return table.pods.counts(definition, len(table.slots))
 
     def totals(self, definition: Matching, key: str) -> Column:
         """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
         table = self._table.current
-        return table.pods.totals(definition, table.domains(key), len(table.slots))
+        if self._lacking is not None and self._lacks_domains(key):
+            return Column()
+        domains = table.domains(key)
+        if self._lacking is not None and not table.pods.is_ready(definition, domains):
+            self._lacking[definition, key] = lambda: self._prepare_totals(definition, key)
+            return Column()
+        return table.pods.totals(definition, domains, len(table.slots))
 
     def borne(self, bearing: Bearing, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
         """Yield each term that pods here bear and that means a pod, with how many bear it in each node's domain."""
         table = self._table.current
         for term, bearers in table.terms.meaning(bearing, pod, self.namespaces.labels(pod.namespace)):
+            if self._lacking is not None and self._lacks_domains(term.topology_key):
+                continue
             yield term, bearers.totals(table.domains(term.topology_key), len(table.slots))
 
     def bears(self, *bearings: Bearing) -> bool:
@@ -170,5 +188,22 @@ class View:
         """Tell whether an index is not ready, and note it."""
         if self._lacking is None or indexes.is_ready(definition):
             return False
-        self._lacking[definition] = (indexes is self._table.of_nodes, kind)
+        of_nodes = indexes is self._table.of_nodes
+        self._lacking[definition] = lambda: self._prepare(definition, kind, of_nodes=of_nodes)
         return True
+
+    def _lacks_domains(self, key: str) -> bool:
+        """Tell whether the index of a label is not ready, and note it."""
+        of_nodes = self._table.of_nodes
+        return key in self._table.offered.labels and self._lacks(of_nodes, label(key), Postings)
+
+    def _prepare_totals(self, definition: Matching, key: str) -> Iterator[None]:
+        return self._table.current.pods.prepare(definition, lambda: self._table.current.domains(key))
+
+    def _prepare(
+        self, definition: Callable[[Any], Any], kind: type[Postings | Column], *, of_nodes: bool
+    ) -> Iterator[None]:
+        table = self._table.current
+        if of_nodes:
+            return table.of_nodes.prepare(definition, kind, table.nodes)
+        return table.of_rows.prepare(definition, kind, table.slots)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, amounts, identity_of, interned, labels, shared
 from neuron_scheduler.kube.constraints import constraints, host_ports, images, is_individual, tolerations
+from neuron_scheduler.kube.pod_limits import fewer_labels, too_much, without_restrictions
 from neuron_scheduler.kube.wire import Condition, ObjectMeta, OwnerReference, Quantities
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
@@ -102,6 +103,9 @@ def _malformed_pod(encoded: Encoded, reason: str) -> Decoded[Pod]:
 
 
 def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
+    refusal = too_much(spec, meta.labels or NO_LABELS)
+    if refusal:
+        spec = without_restrictions(spec)
     told = _told(_decisive(spec, status), meta.namespace)
     constrained, volume_images = told.constraints, _NO_IMAGES
     if is_individual(spec):
@@ -115,7 +119,7 @@ def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
         name=meta.name,
         resource_version=meta.resource_version,
         created=0.0 if created is None else created.timestamp(),
-        labels=labels(meta.labels),
+        labels=labels(fewer_labels(meta.labels) if refusal else meta.labels),
         scheduler_name=told.scheduler_name,
         node_name=interned(spec.node_name or ""),
         nominated_node_name=interned(status.nominated_node_name or ""),
@@ -127,7 +131,7 @@ def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
         volume_images=volume_images,
         allocation=_allocation(meta.annotations),
         annotations_size=annotations_size(meta.annotations or NO_LABELS),
-        refusal=told.refusal,
+        refusal=refusal or told.refusal,
         tolerations=told.tolerations,
         host_ports=told.host_ports,
         constraints=constrained,

@@ -76,17 +76,18 @@ def effective_requests(
     `pod_level` (`spec.resources.requests`) replaces the sums of cpu, memory and hugepages that it names; extended
     resources are never taken from it.
     """
-    running: Resources = NOTHING
-    starting: Resources = NOTHING
-    sidecars: Resources = NOTHING
+    running: dict[str, int] = {}
+    starting: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
     for container in init_containers:
-        if container.sidecar:
-            sidecars = add(sidecars, container.requests)
-            starting = maximum(starting, sidecars)
-        else:
-            starting = maximum(starting, add(sidecars, container.requests))
+        for name, amount in container.requests.items():
+            started = sidecars.get(name, 0) + amount
+            starting[name] = max(starting.get(name, 0), started)
+            if container.sidecar:
+                sidecars[name] = started
     for container in containers:
-        running = add(running, container.requests)
+        for name, amount in container.requests.items():
+            running[name] = running.get(name, 0) + amount
     requests = dict(maximum(add(running, sidecars), starting))
     requests |= {n: a for n, a in pod_level.items() if n in (CPU, MEMORY) or n.startswith("hugepages-")}
     return {name: amount for name, amount in add(requests, overhead).items() if amount}

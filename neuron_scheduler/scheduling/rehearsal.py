@@ -13,13 +13,16 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import neuron_request
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.shortage import rehearse_shortage
 
 _MOST_SORTS = 4096
+
+_FEW_COMPARISONS = 16
+"""Terms and requirements together, compared with each pod, that a decision can afford by itself."""
 
 _ASKED: dict[str, int] = {CPU: 1, MEMORY: 1, NEURON_DEVICE: 1}
 TYPICAL = Pod(uid="", namespace="", name="", requests=_ASKED, neuron=neuron_request([Container("", _ASKED)]))
@@ -34,12 +37,18 @@ class Rehearsal:
     _sorts: set[Hashable] = attrs.field(factory=set)
 
     def of(self, cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
-        """Build what is lacking for a pod; yields whenever others may run, and not at all if nothing is lacking."""
+        """
+        Build what is lacking for a pod; yields whenever others may run, and not at all if nothing is lacking.
+
+        A pod that asks much about other pods is rehearsed whenever it is tried: what it needs is soon out of date.
+        """
+        if pod.refusal:
+            return
         if cluster.view.epoch != self._epoch or len(self._sorts) >= _MOST_SORTS:
             self._epoch = cluster.view.epoch
             self._sorts.clear()
         sort = _sort(pod, profile)
-        if sort not in self._sorts:
+        if sort not in self._sorts or _asks_much(pod.constraints):
             self._sorts.add(sort)
             yield from cluster.view.prepared(lambda view: rehearse(view, pod, profile))
 
@@ -53,9 +62,19 @@ def rehearse(view: View, pod: Pod, profile: Profile) -> None:
     for prefer in plan.preferences:
         prefer(view, pod, view.live)
     for resource in pod.requests:
-        view.node_column(allocatable_of(resource))
+        if view.offers(resource):
+            view.node_column(allocatable_of(resource))
     if pod.neuron is not None:
         rehearse_shortage(view, pod.neuron)
+
+
+def _asks_much(told: Constraints) -> bool:
+    """Tell whether it takes long to count anew what the pod asks about other pods."""
+    terms = (*told.affinity, *told.anti_affinity, *told.preferred_affinity, *told.preferred_anti_affinity, *told.spread)
+    if not terms:
+        return False
+    selectors = [term.selector for term in terms if term.selector is not None]
+    return sum([1 + len(selector.requirements) for selector in selectors]) > _FEW_COMPARISONS
 
 
 def _sort(pod: Pod, profile: Profile) -> Hashable:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import attrs
 
 from neuron_scheduler.cluster.free_volumes import Entry, Rack
-from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.node_state import NodeState
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.postings import Postings, Values
@@ -61,7 +60,7 @@ def labelled(view: View, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
     """Return the nodes with one of the values of one of the labels: many affinities to one label each, at once."""
     nodes = 0
     for key, values in wanted.items():
-        nodes |= view.node_postings(label(key)).any_of(values)
+        nodes |= view.labelled(key).any_of(values)
     return nodes
 
 
@@ -94,7 +93,7 @@ class _Reach:
             return self.among if wanted.matches(self.only) else 0
         told = self._postings.get(wanted.key)
         if told is None:
-            told = self._postings[wanted.key] = self.view.node_postings(label(wanted.key))
+            told = self._postings[wanted.key] = self.view.labelled(wanted.key)
         return self.among & told.any_of(wanted.values)
 
 

@@ -101,7 +101,7 @@ def test_a_question_is_prepared() -> None:
     assert asked == [0]
     built = []
     assert list(view.prepared(lambda of: built.append(of.column(CPU).value(0)))) == []
-    assert built == [view.column(CPU).value(0)] == [2500]
+    assert built == [view.column(CPU).value(0)] == [2250]
 
 
 def ports(state: NodeState) -> Values:

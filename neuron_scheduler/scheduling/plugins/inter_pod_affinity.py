@@ -9,7 +9,6 @@ being deleted count.
 from collections.abc import Iterable, Iterator, Sequence
 
 from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.terms import Bearing
@@ -85,7 +84,7 @@ def _near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
     anywhere = 0
     for key in dict.fromkeys(term.topology_key for term in terms):
         with_match = 0 if matching is None else view.totals(matching, key).positive
-        keyed &= view.node_postings(label(key)).keyed
+        keyed &= view.labelled(key).keyed
         near &= with_match
         anywhere |= with_match
     if not anywhere and matching is not None and matching.matches(pod):

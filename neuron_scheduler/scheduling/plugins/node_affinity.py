@@ -7,7 +7,6 @@ only Gt and Lt look at the label's distinct values.
 
 from collections.abc import Iterator, Sequence
 
-from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
@@ -50,7 +49,7 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that match the pod's node selector and at least one required term."""
     constraints = pod.constraints
     for key, value in constraints.node_selector.items():
-        among &= view.node_postings(label(key)).get(value)
+        among &= view.labelled(key).get(value)
     if constraints.required_terms is not None:
         among = any_term(view, constraints.required_terms, among)
     return among
@@ -82,7 +81,7 @@ def _matching(view: View, term: NodeSelectorTerm, among: NodeSet) -> NodeSet:
 
 
 def _satisfying(view: View, requirement: Requirement, among: NodeSet) -> NodeSet:
-    postings = view.node_postings(label(requirement.key))
+    postings = view.labelled(requirement.key)
     match requirement.operator:
         case Operator.IN:
             return postings.any_of(requirement.values)

@@ -65,6 +65,9 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     for resource, amount in pod.requests.items():
         if amount <= 0:
             continue
+        if not view.offers(resource):
+            refusals.append(Refusal(NAME, insufficient(resource), among, unresolvable=True))
+            continue
         lacking = less(among, view.column(free_of(resource)).at_least(amount, among))
         if lacking:
             never = less(lacking, view.node_column(allocatable_of(resource)).at_least(amount, lacking))
@@ -79,6 +82,8 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     among = view.column(free_of(PODS)).at_least(1, among)
     for resource, amount in pod.requests.items():
         if amount > 0 and among:
+            if not view.offers(resource):
+                return 0
             among = view.column(free_of(resource)).at_least(amount, among)
     return among
 

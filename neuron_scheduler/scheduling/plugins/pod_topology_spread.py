@@ -14,7 +14,6 @@ from math import log
 import attrs
 
 from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet, less, lowest_slot
 from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.view import View
@@ -46,7 +45,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     carrying = _carrying(view, hard)
     refusals = []
     for constraint in hard:
-        keyed = view.node_postings(label(constraint.topology_key)).keyed
+        keyed = view.labelled(constraint.topology_key).keyed
         refusals.append(Refusal(NAME, NO_LABEL, less(among, keyed), unresolvable=True))
         among &= keyed
         crowded = _crowded(view, pod, constraint, among, eligible=_eligible(view, pod, constraint, carrying))
@@ -81,7 +80,7 @@ def prefer_by_default(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 
 def _carrying(view: View, constraints: Sequence[SpreadConstraint]) -> NodeSet:
     """Return the nodes that carry the keys of all the constraints."""
-    keyed = (view.node_postings(label(constraint.topology_key)).keyed for constraint in constraints)
+    keyed = (view.labelled(constraint.topology_key).keyed for constraint in constraints)
     return reduce(int.__and__, keyed, view.live)
 
 
@@ -106,7 +105,7 @@ def _crowded(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet,
 
 def _has_domains(view: View, constraint: SpreadConstraint, eligible: NodeSet) -> bool:
     """Tell whether there are as many eligible domains as the constraint wants."""
-    domains = view.node_postings(label(constraint.topology_key))
+    domains = view.labelled(constraint.topology_key)
     for _ in range(constraint.min_domains - 1):
         if not eligible:
             return False
@@ -120,7 +119,7 @@ def _scores(
     """Return upstream's score of the nodes `scored`: the more matching pods, the higher."""
     scores = Column()
     for constraint in constraints:
-        domains = view.node_postings(label(constraint.topology_key))
+        domains = view.labelled(constraint.topology_key)
         if constraint.topology_key == HOSTNAME_LABEL:
             numbers, size = _counts(view, pod, constraint), scored.bit_count()
         else:
@@ -149,7 +148,7 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     """
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    domains, matching = view.node_postings(label(constraint.topology_key)), _matching(pod, constraint)
+    domains, matching = view.labelled(constraint.topology_key), _matching(pod, constraint)
     not_counting = less(domains.keyed, eligible)
     every_node_is_one = len(domains.values) == domains.keyed.bit_count()
     if not (not_counting or every_node_is_one):

@@ -7,7 +7,6 @@ VolumeBinding.
 
 from collections.abc import Iterator, Sequence
 
-from neuron_scheduler.cluster.labels import label
 from neuron_scheduler.cluster.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
@@ -51,13 +50,13 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         return NONE_REFUSED
     telling = 0
     for key in _KEYS:
-        telling |= view.node_postings(label(key)).keyed
+        telling |= view.labelled(key).keyed
     refused = 0
     for key, zones in told:
-        postings = view.node_postings(label(key))
+        postings = view.labelled(key)
         there = postings.any_of(zones)
         if key in _TODAY:
-            there |= view.node_postings(label(_TODAY[key])).any_of(zones) & ~postings.keyed
+            there |= view.labelled(_TODAY[key]).any_of(zones) & ~postings.keyed
         refused |= ~there
     return [Refusal(NAME, REASON, among & telling & refused, unresolvable=True)]
 

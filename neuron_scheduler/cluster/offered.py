@@ -1,0 +1,50 @@
+"""
+Which label keys and resources some node has, so that a name that only a pod knows costs no index.
+
+Pods name labels and resources as they like, and each name asked of all nodes is an index. The names that nodes have are
+few, and no tenant chooses them; what no node has is answered without looking.
+"""
+
+from collections.abc import Iterable
+from typing import Self
+
+import attrs
+
+from neuron_scheduler.model.node import Node
+
+
+@attrs.define(eq=False)
+class Offered:
+    """
+    How many nodes have each name.
+
+    Attributes:
+        labels: by the label's key.
+        resources: by the name of what is allocatable.
+    """
+
+    labels: dict[str, int] = attrs.field(factory=dict)
+    resources: dict[str, int] = attrs.field(factory=dict)
+
+    def replace(self, old: Node | None, new: Node | None) -> None:
+        """Take a node's new state in place of the old one; None where there is no node."""
+        for names, before, after in (
+            (self.labels, old and old.labels, new and new.labels),
+            (self.resources, old and old.allocatable, new and new.allocatable),
+        ):
+            if before != after:
+                _count(names, after or (), 1)
+                _count(names, before or (), -1)
+
+    def fork(self) -> Self:
+        """Return an independent copy."""
+        return type(self)(dict(self.labels), dict(self.resources))
+
+
+def _count(names: dict[str, int], changed: Iterable[str], by: int) -> None:
+    for name in changed:
+        number = names.get(name, 0) + by
+        if number:
+            names[name] = number
+        else:
+            del names[name]
