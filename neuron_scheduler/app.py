@@ -189,5 +189,6 @@ class App:
             waiting_for_volumes=self.parts.volumes.waiting,
             binds_unknown=binder.unknown,
             free_devices=inventory.free_devices(cluster),
+            log_lines_dropped=logs.dropped(),
             largest_free_block=inventory.largest_free_blocks(cluster),
         )

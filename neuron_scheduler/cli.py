@@ -19,6 +19,7 @@ import attrs
 from neuron_scheduler import __version__, logs
 from neuron_scheduler.config import OF_A_PROFILE, Config, boolean, duration, flag, settings
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
+from neuron_scheduler.stderr import unblocked_stderr
 
 if TYPE_CHECKING:
     from neuron_scheduler.config_file import ConfigFile
@@ -49,6 +50,11 @@ log = logs.logger(__name__)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the arguments (default: the process's own) name, and return the exit code."""
+    with unblocked_stderr():
+        return _main(argv)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     try:
         arguments = _parse(sys.argv[1:] if argv is None else argv)
         if arguments.command == "demo":

@@ -19,14 +19,18 @@ import sys
 import time
 import traceback as tracebacks
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TextIO
 
 import attrs
 
+from neuron_scheduler.stderr import UnblockedStderr
+
 ROOT: Final = "neuron_scheduler"
 MOST_VERBOSE: Final = 10
 SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+
+_Form = Callable[[int, float, str, str, Mapping[str, Any] | None], str]
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), default=str).encode
 _ESCAPES: Final = {
@@ -125,10 +129,18 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
         stream: where the lines go.
     """
     global _output  # noqa: PLW0603 - as the root logger is
-    _output = _Output(sys.stderr if stream is None else stream, _json if logging_format == "json" else _klog)
+    form = _json if logging_format == "json" else _klog
+    _output = _Output(sys.stderr if stream is None else stream, form)
+    if isinstance(sys.stderr, UnblockedStderr):
+        sys.stderr.tell_dropped = partial(_dropped, form)
     logging.basicConfig(level=logging.WARNING, handlers=[_output], force=True)
     logging.getLogger(ROOT).setLevel(logging.INFO - min(verbosity, MOST_VERBOSE))
     logging.captureWarnings(capture=True)
+
+
+def dropped() -> int:
+    """How many lines stderr did not take."""
+    return sys.stderr.dropped if isinstance(sys.stderr, UnblockedStderr) else 0
 
 
 def sentence(exc: BaseException) -> str:
@@ -222,14 +234,22 @@ def _json(level: int, created: float, place: str, message: str, pairs: Mapping[s
     return json.dumps(line, separators=(",", ":"), default=_json_value)
 
 
+def _dropped(form: _Form, lines: int) -> str:
+    """Return the line that stands for those that stderr did not take."""
+    return form(
+        logging.WARNING, time.time(), "stderr.py", "Dropped log lines: stderr did not take them", {"lines": lines}
+    )
+
+
 class _Output(logging.Handler):
     """
     Where lines go: ours straight, which takes a third of the way through `logging`; those of libraries as its handler.
 
-    Every line is written out at once, so that the last one before a crash is there.
+    A stream of the caller's gets every line at once. The process's own stderr takes it and writes it out by itself
+    (`stderr`), so that nobody waits.
     """
 
-    def __init__(self, stream: TextIO, form: Callable[[int, float, str, str, Mapping[str, Any] | None], str]) -> None:
+    def __init__(self, stream: TextIO, form: _Form) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter())
         self._stream = stream

@@ -26,7 +26,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 NONE: Final[Mapping[str, int]] = MappingProxyType({})
 NO_PAIRS: Final[Mapping[tuple[str, str], int]] = MappingProxyType({})
@@ -52,6 +52,7 @@ class State:
         waiting_for_volumes: pods that have a node and wait for their volumes to be bound.
         free_devices: wholly free devices by instance type.
         largest_free_block: devices in the largest free block of one node, by instance type.
+        log_lines_dropped: log lines that stderr did not take, ever.
     """
 
     leader: bool = False
@@ -65,6 +66,7 @@ class State:
     waiting_for_volumes: int = 0
     free_devices: Mapping[str, int] = NONE
     largest_free_block: Mapping[str, int] = NONE
+    log_lines_dropped: int = 0
 
 
 @attrs.define(eq=False)
@@ -269,7 +271,7 @@ class Metrics:
 
 @attrs.define(eq=False)
 class _StateCollector:
-    """Turns the state of the moment into gauges."""
+    """Turns the state of the moment into metrics."""
 
     _metrics: Metrics
 
@@ -278,7 +280,7 @@ class _StateCollector:
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield one family a gauge."""
+        """Yield one family a metric."""
         state = self._metrics.state
         queues = dict.fromkeys(QUEUES, 0) | dict(state.pending_pods)
         yield _by("scheduler_pending_pods", "Pending pods, by queue.", "queue", queues)
@@ -305,6 +307,9 @@ class _StateCollector:
             ("waiting_for_volumes", "Pods that wait for their volumes to be bound.", state.waiting_for_volumes),
         ):
             yield GaugeMetricFamily(f"neuron_scheduler_{name}", text, value=number)
+        yield CounterMetricFamily(
+            "neuron_scheduler_log_lines_dropped", "Log lines that stderr did not take.", value=state.log_lines_dropped
+        )
         for name, text, numbers in (
             ("free_devices", "Wholly free Neuron devices, by instance type.", state.free_devices),
             (

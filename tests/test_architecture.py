@@ -18,7 +18,8 @@ MAY_IMPORT: Final = {
     "scheduling": {"model", "neuron", "cluster"},
     "kube": {"model"} | LEAVES,
     "errors": set[str](),
-    "logs": {"errors"},
+    "stderr": set[str](),
+    "logs": {"errors", "stderr"},
     "metrics": {"errors"},
     "config": {"errors"},
     "config_file": {"config", "errors", "scheduling"},
@@ -26,7 +27,7 @@ MAY_IMPORT: Final = {
     "wiring": DOMAIN | LEAVES | {"kube", "config", SERVICE},
     "app": DOMAIN | LEAVES | {"kube", "config", "wiring", SERVICE},
     "sandbox": {"model", "neuron", "app", "config"} | LEAVES,  # imagined: it shares no code with what talks to it
-    "cli": {"app", "config", "config_file", "sandbox"} | LEAVES,
+    "cli": {"app", "config", "config_file", "sandbox", "stderr"} | LEAVES,
     "__main__": {"cli"},
 }
 IMPURE: Final = {"asyncio", "logging", "os", "random", "socket", "subprocess", "threading", "time"}

@@ -1,0 +1,199 @@
+"""
+A standard error that never makes its writers wait.
+
+Who reads the process's stderr (the container runtime) may stall, and the pipe is then full: a write waits, and with it
+everything else on the event loop, signals included. So lines go to a bounded buffer, and a thread writes them out: it
+may wait. Non-blocking writes would do without a thread, but they change the pipe or terminal for all who share it.
+What the buffer cannot hold is dropped and counted, and a line says so at its place. Refuses to lose the last lines: who
+ends the process flushes, which takes a second at most.
+"""
+
+import contextlib
+import io
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import attrs
+
+MOST_BYTES: Final = 4 << 20
+"""Of lines that wait: some ten thousand of them."""
+FLUSH_SECONDS: Final = 1.0
+_AT_ONCE: Final = 1 << 16
+"""Bytes of one write, which is a few hundred lines: a busy loop lets the thread go on only every 5 ms."""
+
+_LINGER_SECONDS: Final = 0.01
+"""For which the thread lets lines gather: to be woken for each would cost more than to write it."""
+
+
+@attrs.define(eq=False)
+class _Gap:
+    """Stands in the buffer for lines that were dropped there."""
+
+    lines: int = 0
+
+
+def _told(lines: int) -> str:
+    return f"Dropped {lines} log lines: stderr did not take them"
+
+
+class UnblockedStderr(io.TextIOBase):
+    """
+    Text that is written to a file descriptor, line by line, by a thread that is started with the first line.
+
+    Attributes:
+        dropped: lines that stderr did not take.
+        tell_dropped: returns the line that says how many were dropped.
+    """
+
+    encoding = "utf-8"
+
+    def __init__(self, descriptor: int, most_bytes: int = MOST_BYTES) -> None:
+        super().__init__()
+        self.dropped = 0
+        self.tell_dropped: Callable[[int], str] = _told
+        self._descriptor = descriptor
+        self._most_bytes = most_bytes
+        self._partial = ""
+        self._waiting: list[bytes | _Gap | threading.Event] = []
+        self._bytes = 0
+        self._gap: _Gap | None = None
+        self._full = False
+        self._lock = threading.RLock()  # a finalizer may write a line in the middle of another line's write
+        self._bell = threading.Lock()  # held while there is nothing to write
+        self._bell.acquire()
+        self._hurry = threading.Lock()  # held while nobody waits for what is written
+        self._hurry.acquire()
+        self._idle = True
+        self._thread: threading.Thread | None = None
+
+    def fileno(self) -> int:
+        """Return the descriptor itself, for other processes."""
+        return self._descriptor
+
+    def writable(self) -> bool:
+        """Return True: it is there to be written to."""
+        return True
+
+    def write(self, text: str, /) -> int:
+        """Take text; it goes out once its line is complete."""
+        if not text.endswith("\n"):
+            self._partial += text
+            return len(text)
+        if self._partial:
+            text, self._partial = self._partial + text, ""
+        self._put(text.encode(errors="backslashreplace"))
+        return len(text)
+
+    def drain(self, seconds: float = FLUSH_SECONDS) -> bool:
+        """Wait until all that was written is out, but no longer than so many seconds; return whether it is."""
+        if self._partial:
+            self.write("\n")
+        if self._thread is None:
+            return True
+        done = threading.Event()
+        with self._lock:
+            self._waiting.append(done)
+            if self._hurry.locked():
+                self._hurry.release()
+        self._ring()
+        return done.wait(seconds)
+
+    def _put(self, line: bytes) -> None:
+        with self._lock:
+            most = self._most_bytes // 2 if self._full else self._most_bytes  # fewer, longer gaps
+            self._full = self._bytes > 0 and self._bytes + len(line) > most
+            if self._full:
+                self._drop()
+                return
+            self._gap = None
+            self._bytes += len(line)
+            self._waiting.append(line)
+        if self._idle:
+            self._ring()
+
+    def _drop(self) -> None:
+        if self._gap is None:
+            self._gap = _Gap()
+            self._waiting.append(self._gap)
+        self._gap.lines += 1
+        self.dropped += 1
+
+    def _ring(self) -> None:
+        """Let the thread look at what waits."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._write_out, name="stderr", daemon=True)
+                self._thread.start()
+            if self._idle:
+                self._idle = False
+                self._bell.release()
+
+    def _write_out(self) -> None:
+        """Write whatever waits, for as long as the process lives."""
+        while True:
+            self._bell.acquire()
+            self._hurry.acquire(timeout=_LINGER_SECONDS)
+            while batch := self._taken():
+                for chunk, lines, size in _chunks(batch, self.tell_dropped):
+                    written = not chunk or _write(self._descriptor, chunk)
+                    with self._lock:
+                        self._bytes -= size
+                        if not written:
+                            self.dropped += lines
+
+    def _taken(self) -> list[bytes | _Gap | threading.Event]:
+        with self._lock:
+            batch, self._waiting, self._gap = self._waiting, [], None
+            self._idle = not batch
+            return batch
+
+
+def _chunks(
+    batch: list[bytes | _Gap | threading.Event], tell_dropped: Callable[[int], str]
+) -> Iterator[tuple[bytes, int, int]]:
+    """Yield whole lines together, with their number and how many bytes of the buffer they took."""
+    chunk, size = list[bytes](), 0
+    for item in batch:
+        if isinstance(item, threading.Event):
+            yield b"".join(chunk), len(chunk), size
+            chunk, size = [], 0
+            item.set()
+            continue
+        line = item if isinstance(item, bytes) else f"{tell_dropped(item.lines)}\n".encode()
+        if chunk and size + len(line) > _AT_ONCE:
+            yield b"".join(chunk), len(chunk), size
+            chunk, size = [], 0
+        chunk.append(line)
+        size += len(item) if isinstance(item, bytes) else 0
+    yield b"".join(chunk), len(chunk), size
+
+
+def _write(descriptor: int, data: bytes) -> bool:
+    """Write all of the data, however long it takes; return whether it could be written."""
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:  # somebody else who has the pipe made it non-blocking
+            select.select((), (descriptor,), ())
+        except OSError:
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def unblocked_stderr() -> Iterator[None]:
+    """Let nobody in the process wait for stderr inside the `with` block; what was written is out when it is left."""
+    try:
+        stream = UnblockedStderr(sys.stderr.fileno())
+    except (OSError, AttributeError):  # no file at all: a test's buffer, or a closed stderr
+        yield
+        return
+    with contextlib.redirect_stderr(stream):
+        try:
+            yield
+        finally:
+            stream.drain()

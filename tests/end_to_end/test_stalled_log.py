@@ -1,0 +1,78 @@
+"""A container runtime that stops to read the log stops nothing else."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+
+from tests.control_plane.component import DIE_WITH_PARENT
+from tests.control_plane.objects import create_node, node_manifest
+from tests.control_plane.rest import RestClient
+from tests.control_plane.server import free_port
+from tests.end_to_end.process import PATIENCE, ROOT, SchedulerProcess, until
+from tests.end_to_end.workload import LEASE, placed
+from tests.test_stderr import fill
+
+LEADS = 'leader_election_master_status{name="my-scheduler"}'
+
+
+@asynccontextmanager
+async def unheard(kubeconfig: Path, *flags: str) -> AsyncIterator[SchedulerProcess]:
+    """Run the scheduler with a full pipe for its stderr, which nobody reads."""
+    reader, writer = os.pipe()
+    fill(writer)
+    port = free_port()
+    process = await anyio.open_process(
+        [
+            *(sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid())),
+            *(sys.executable, "-m", "neuron_scheduler", "run", f"--kubeconfig={kubeconfig}"),
+            *("--bind-address=127.0.0.1", f"--port={port}", *flags),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=writer,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    os.close(writer)
+    try:
+        yield SchedulerProcess(port, process)
+    finally:
+        with anyio.CancelScope(shield=True):
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            os.close(reader)
+
+
+async def leads(scheduler: SchedulerProcess) -> bool:
+    """Tell whether it leads; not before it listens."""
+    with suppress(OSError):
+        return (await scheduler.metrics())[LEADS] == 1
+    return False
+
+
+async def test_it_schedules_and_stops_as_asked(account: Path, empty: RestClient) -> None:
+    """A pod is bound, SIGTERM ends the process with 0, and the Lease is given back for the next one."""
+    await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
+    async with unheard(account, "-v=10") as scheduler:
+        await until(lambda: leads(scheduler), within=PATIENCE)
+        await placed(empty, "a", neuron=1)
+        scheduler.send_signal(signal.SIGTERM)
+        with anyio.fail_after(PATIENCE):
+            assert await scheduler._process.wait() == 0
+    assert not (await empty.get(LEASE))["spec"].get("holderIdentity")
+
+
+async def test_a_mistake_ends_it_with_2(tmp_path: Path) -> None:
+    """Not even the sentence that nobody takes keeps the process from its end."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("{}")
+    async with unheard(kubeconfig, "--leader-elect-lease-duration=soon") as scheduler:
+        with anyio.fail_after(PATIENCE):
+            assert await scheduler._process.wait() == 2

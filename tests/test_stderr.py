@@ -1,0 +1,129 @@
+"""Who reads the log may stall: nobody waits for it, and what was lost is said at its place."""
+
+import contextlib
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from neuron_scheduler import cli, logs
+from neuron_scheduler.stderr import UnblockedStderr, unblocked_stderr
+from tests.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
+
+log = logs.logger("neuron_scheduler.tests")
+PIPE = 1 << 16  # bytes that a pipe holds
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """The ends of a pipe."""
+    reader, writer = os.pipe()
+    yield reader, writer
+    for end in (reader, writer):
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+def fill(writer: int) -> None:
+    """Write to a pipe what it holds."""
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"." * PIPE)
+    os.set_blocking(writer, True)
+
+
+def everything(reader: int, writer: int) -> str:
+    """Close the writing end and return all that is in the pipe."""
+    os.close(writer)
+    with open(reader, closefd=False) as found:
+        return found.read()
+
+
+def test_lines_are_written_in_order(pipe: tuple[int, int]) -> None:
+    """What is written comes out as it was, line by line, also what came in pieces and what no encoding has."""
+    stream = UnblockedStderr(pipe[1])
+    for i in range(1000):
+        stream.write(f"line {i}\n")
+    print("in", "pieces", file=stream)
+    stream.write("\ud800")
+    assert stream.drain()
+    assert everything(*pipe).splitlines() == [*(f"line {i}" for i in range(1000)), "in pieces", "\\ud800"]
+
+
+def test_nobody_waits_for_a_full_pipe(pipe: tuple[int, int]) -> None:
+    """What neither pipe nor buffer holds is dropped and counted, and a line says so where the lines are missing."""
+    fill(pipe[1])
+    stream = UnblockedStderr(pipe[1], most_bytes=PIPE)
+    lines = [f"{i:099}\n" for i in range(1000)]
+    for line in lines:
+        stream.write(line)
+    assert stream.dropped == len(lines) - PIPE // 100
+    assert not stream.drain(seconds=0)
+    assert os.read(pipe[0], PIPE) == b"." * PIPE  # the reader is back
+    said = b""
+    while b"Dropped" not in said:
+        said += os.read(pipe[0], PIPE)
+    stream.write("later\n")
+    assert stream.drain()
+    told = f"Dropped {stream.dropped} log lines: stderr did not take them\n"
+    assert said.decode() + everything(*pipe) == "".join([*lines[: PIPE // 100], told, "later\n"])
+
+
+def test_a_closed_stderr_ends_nothing(pipe: tuple[int, int]) -> None:
+    """Lines that nobody can get any more are counted."""
+    stream = UnblockedStderr(pipe[1])
+    os.close(pipe[0])
+    stream.write("lost\n")
+    assert stream.drain()
+    assert stream.dropped == 1
+
+
+def test_a_pipe_that_somebody_made_non_blocking(pipe: tuple[int, int]) -> None:
+    """The flag belongs to all who share the pipe; no line is lost by it."""
+    os.set_blocking(pipe[1], False)
+    stream = UnblockedStderr(pipe[1])
+    lines = [f"{i:099}\n" for i in range(2 * PIPE // 100)]
+    for line in lines:
+        stream.write(line)
+    read = b""
+    while len(read) < 100 * len(lines):
+        read += os.read(pipe[0], PIPE)
+    assert read.decode() == "".join(lines)
+    assert stream.dropped == 0
+
+
+def test_the_gap_is_said_in_the_logs_own_form(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In klog's text and as JSON; libraries' lines, warnings and what is printed take the same way."""
+    fill(pipe[1])
+    stream = UnblockedStderr(pipe[1], most_bytes=PIPE)
+    monkeypatch.setattr(sys, "stderr", stream)
+    logs.configure()
+    for _ in range(1000):
+        log.info("x" * 100)
+    logging.getLogger("aiohttp").warning("lost")
+    assert logs.dropped() == stream.dropped > 0
+    said = b""
+    while b"Dropped" not in said:
+        said += os.read(pipe[0], PIPE)
+    last = said.decode().splitlines()[-1]
+    assert re.search(rf'^W.* stderr.py\] "Dropped log lines: stderr did not take them" lines={stream.dropped}$', last)
+
+
+def test_the_process_s_own_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    """Inside the block everybody writes through it; what was written is out when the block is left."""
+    before = sys.stderr
+    with unblocked_stderr():
+        assert isinstance(sys.stderr, UnblockedStderr)
+        sys.stderr.write("a sentence\n")
+    assert sys.stderr is before
+    assert capfd.readouterr().err == "a sentence\n"
+
+
+def test_the_reason_to_end_is_out_before_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    """A wrong flag is said on stderr, whoever writes it out."""
+    assert cli.main(["run", "--shceduler-name=x"]) == 2
+    assert "did you mean --scheduler-name?" in capfd.readouterr().err
