@@ -1,10 +1,11 @@
 """
 The longest single step that one hostile pod causes: what nobody else gets a turn in.
 
-Run as `python -m benchmarks.hostile [--nodes 1000 5000] [--shapes ...] [--size 1400000]`. Each shape is a pod that one
-tenant can create, as large as the API server's request limit allows. It is decoded, prepared for, decided, explained,
-preempted for, woken, and put on a node as if another scheduler had bound it; then a plain pod is scheduled beside it.
-Where a step pauses (a generator), its longest stretch counts. Prints milliseconds, which belong to the machine.
+Run as `python -m benchmarks.hostile [--nodes 1000 5000] [--shapes ...] [--size 1400000] [--allowed]`. Each shape is a
+pod that one tenant can create, as large as the API server's request limit allows; with `--allowed` it has as many parts
+as are not refused. It is decoded, prepared for, decided, explained, preempted for, woken, and put on a node as if
+another scheduler had bound it; then a plain pod is scheduled beside it. Where a step pauses (a generator), its longest
+stretch counts. Prints milliseconds, which belong to the machine.
 """
 
 import argparse
@@ -233,6 +234,16 @@ def largest(shape: Shape, size: int) -> int:
     return min(200_000, int(size / each)) if each >= 1 else 100_000
 
 
+def allowed(shape: Shape, most: int) -> int:
+    """Return how many of the shape's parts a pod may have that is not refused."""
+    least = 1
+    while least < most:
+        middle = (least + most + 1) // 2
+        found = decode_pod(json.dumps(object_of(shape, middle)).encode()).value
+        least, most = (middle, most) if isinstance(found, Pod) and not found.refusal else (least, middle - 1)
+    return least
+
+
 @attrs.define(eq=False)
 class Steps:
     """The longest stretch by stage, in seconds."""
@@ -241,14 +252,11 @@ class Steps:
 
     def take(self, stage: str, step: Callable[[], Any]) -> Any:
         """Time a step that does not pause."""
-        gc.collect()
-        gc.disable()
         began = time.perf_counter()
         try:
             return step()
         finally:
             self.longest[stage] = max(self.longest.get(stage, 0.0), time.perf_counter() - began)
-            gc.enable()
 
     def pausing(self, stage: str, steps: Iterator[Any]) -> None:
         """Time each stretch of a generator."""
@@ -277,6 +285,8 @@ def plain(number: int) -> Pod:
 def measure(shape: Shape, count: int, nodes: int) -> Steps:
     """Let one hostile pod go through everything that happens to a pod."""
     steps, cluster = Steps(), cluster_of(nodes)
+    gc.collect()
+    gc.disable()
     encoded = json.dumps(object_of(shape, count)).encode()
     hostile = steps.take("decode", lambda: decode_pod(encoded).value)
     if not isinstance(hostile, Pod):
@@ -287,7 +297,8 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
     refused = first if isinstance(first, FitError) else FitError(nodes, (("none", nodes),), frozenset({"NodeAffinity"}))
     steps.pausing("preempt", search(cluster, urgent, PROFILE, refused=refused, budgets=()))
     steps.take("queue", lambda: _wake(cluster, hostile, refused.plugins))
-    bound = decode_pod(json.dumps(object_of(shape, count, node_name=next(cluster.view.rows()).node.name))).value
+    on_node = object_of(shape, count, node_name=next(cluster.view.rows()).node.name)
+    bound = decode_pod(json.dumps(on_node).encode()).value
     if isinstance(bound, Pod):
         steps.take("put", lambda: cluster.put_pod(bound))
         steps.take("next", lambda: schedule_pod(cluster, plain(nodes + 1), PROFILE))
@@ -295,6 +306,7 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
             "next", lambda: schedule_pod(cluster, pod(nodes + 2, {CPU: 9_999_999}, labels={"app": "web"}), PROFILE)
         )
         steps.take("put", lambda: cluster.remove_pod(bound.uid))
+    gc.enable()
     return steps
 
 
@@ -318,11 +330,14 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 5000])
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES))
     parser.add_argument("--size", type=int, default=1_400_000, help="bytes of the pod's JSON")
+    parser.add_argument("--allowed", action="store_true", help="no more parts than a pod may have")
     arguments = parser.parse_args()
     stages = ("decode", "rehearse", "decide", "preempt", "queue", "put", "next")
     print(f"{'ms':36}{'parts':>8}{'nodes':>7}" + "".join(f"{stage:>10}" for stage in stages))
     for name in arguments.shapes:
         count = largest(SHAPES[name], arguments.size)
+        if arguments.allowed:
+            count = allowed(SHAPES[name], count)
         for nodes in arguments.nodes:
             longest = measure(SHAPES[name], count, nodes).longest
             figures = "".join(f"{longest[stage] * 1e3:10.1f}" if stage in longest else f"{'-':>10}" for stage in stages)

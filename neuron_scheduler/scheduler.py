@@ -32,6 +32,7 @@ from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.rehearsal import TYPICAL, Rehearsal
 from neuron_scheduler.scheduling.storage_events import taken_back
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.side_lane import SideLane
 
 log = logs.logger(__name__)
 
@@ -143,6 +144,20 @@ class Scheduler:
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _rehearsal: Rehearsal = attrs.field(factory=Rehearsal, init=False)
+    _aside: SideLane = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda self: SideLane(
+                cluster=self.cluster,
+                queue=self.queue,
+                profiles=self.profiles,
+                rehearsal=self._rehearsal,
+                clock=self.clock,
+                wake=self.wake,
+            ),
+            takes_self=True,
+        ),
+    )
 
     def wake(self) -> None:
         """Let the loop look at the queue again."""
@@ -178,11 +193,15 @@ class Scheduler:
         turn_ends = self.clock() + _LONGEST_TURN
         while not self.stopping and self.may_bind():
             now = self.clock()
-            queued = self.queue.pop(now)
+            queued = self._aside.next() or self.queue.pop(now)
             if queued is None:
                 await self._idle(now)
                 continue
-            commitment = await self._schedule_one(queued)
+            commitment = None
+            if self._aside.takes(queued):
+                preparing.start_soon(self._aside.prepare, queued)
+            else:
+                commitment = await self._schedule_one(queued)
             if commitment is not None and commitment.plan is not None:
                 preparing.start_soon(self._prepare, commitment, commitment.plan, decided)
             elif commitment is not None:

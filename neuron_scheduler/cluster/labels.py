@@ -8,6 +8,7 @@ import attrs
 
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.selectors import parse_int64
 
 
 @attrs.frozen(eq=False)
@@ -22,5 +23,18 @@ class Label:
         return () if value is None else (value,)
 
 
+@attrs.frozen(eq=False)
+class Number:
+    """Index definition: nodes by their value of one label, where it is an integer."""
+
+    key: str
+
+    def __call__(self, node: Node) -> Values:
+        """Return the integer."""
+        number = parse_int64(node.labels.get(self.key, ""))
+        return () if number is None else (number,)
+
+
 label = lru_cache(maxsize=1024)(Label)
+integer_label = lru_cache(maxsize=1024)(Number)
 """The one definition for a key: an index is then looked up by identity."""

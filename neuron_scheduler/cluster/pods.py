@@ -57,6 +57,11 @@ class _Count:
     column: Column
     asked: int
 
+    def add(self, slot: int, change: int) -> None:
+        """Change the number of a slot."""
+        number = self.column.value(slot)
+        self.column.replace(slot, number, number + change)
+
 
 @attrs.define(eq=False)
 class _Rolled:
@@ -64,6 +69,10 @@ class _Rolled:
 
     rollup: Rollup
     asked: int
+
+    def add(self, slot: int, change: int) -> None:
+        """Change the number of a slot."""
+        self.rollup.add(slot, change)
 
 
 @attrs.define(eq=False)
@@ -130,9 +139,8 @@ class PodTable:
             count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._end)
             self._counts[definition] = count
         else:
-            for slot, change in self._changes(definition, count.asked):
-                number = count.column.value(slot)
-                count.column.replace(slot, number, number + change)
+            for slot, change in _changes(definition, self._log[count.asked - self._end :]):
+                count.add(slot, change)
             count.asked = self._end
         return count.column
 
@@ -152,17 +160,14 @@ class PodTable:
             rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
             rolled = self._rollups[key] = _Rolled(rollup, self._end)
         else:
-            for slot, change in self._changes(definition, rolled.asked):
-                rolled.rollup.add(slot, change)
+            for slot, change in _changes(definition, self._log[rolled.asked - self._end :]):
+                rolled.add(slot, change)
             rolled.asked = self._end
         return rolled.rollup.totals
 
     def is_ready(self, definition: Matching, domains: Domains | None = None) -> bool:
         """Tell whether `counts`, or `totals` in these domains, have little left to do."""
-        if domains is None or domains.unique:
-            held: _Count | _Rolled | None = self._counts.get(definition)
-        else:
-            held = self._rollups.get((definition, domains.key))
+        held = self._held(definition, domains)
         return held is not None and self._end - held.asked <= _AT_ONCE
 
     def prepare(self, definition: Matching, domains: Callable[[], Domains] | None = None) -> Iterator[None]:
@@ -172,6 +177,10 @@ class PodTable:
         With `domains`, which is called in the end, what `totals` needs; else what `counts` needs. Where too much
         happens meanwhile there is nothing to show for it: who asks then waits.
         """
+        held = self._held(definition, None if domains is None else domains())
+        if held is not None and self._end - held.asked <= len(self._log):
+            yield from self._catch_up(definition, held)
+            return
         start, numbers = self._end, dict[int, int]()
         pods = [self._pods[uid] for uid in self._candidates(definition)]
         self._preparing += 1
@@ -199,17 +208,24 @@ class PodTable:
             namespaces=dict(self._namespaces),
         )
 
+    def _held(self, definition: Matching, domains: Domains | None) -> "_Count | _Rolled | None":
+        if domains is None or domains.unique:
+            return self._counts.get(definition)
+        return self._rollups.get((definition, domains.key))
+
+    def _catch_up(self, definition: Matching, held: "_Count | _Rolled") -> Iterator[None]:
+        """Let what is held read the log, a few changes at a time."""
+        while _AT_ONCE < self._end - held.asked <= len(self._log):
+            start = len(self._log) - (self._end - held.asked)
+            for slot, change in _changes(definition, self._log[start : start + _AT_ONCE]):
+                held.add(slot, change)
+            held.asked += _AT_ONCE
+            yield
+
     def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[int, int]:
         numbers: dict[int, int] = {}
         _count(definition, (self._pods[uid] for uid in candidates), numbers)
         return numbers
-
-    def _changes(self, definition: Matching, position: int) -> Iterator[tuple[int, int]]:
-        """Yield (slot, change) of the count since a position in the log."""
-        for slot, old, new in self._log[position - self._end :]:
-            change = (new is not None and definition.matches(new)) - (old is not None and definition.matches(old))
-            if change:
-                yield slot, change
 
     def _to_build_from(self, definition: Matching, asked: int | None) -> Collection[str] | None:
         """
@@ -260,6 +276,14 @@ class PodTable:
         self._end += 1
         if len(self._log) > _MAX_LOG:
             del self._log[: _MAX_LOG // 2]
+
+
+def _changes(definition: Matching, log: Iterable[tuple[int, Pod | None, Pod | None]]) -> Iterator[tuple[int, int]]:
+    """Yield (slot, change) of a count."""
+    for slot, old, new in log:
+        change = (new is not None and definition.matches(new)) - (old is not None and definition.matches(old))
+        if change:
+            yield slot, change
 
 
 def _count(definition: Matching, pods: Iterable[tuple[Pod, int]], numbers: dict[int, int]) -> None:

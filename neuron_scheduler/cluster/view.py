@@ -12,7 +12,7 @@ import attrs
 
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.indexes import Indexes
-from neuron_scheduler.cluster.labels import label
+from neuron_scheduler.cluster.labels import integer_label, label
 from neuron_scheduler.cluster.lens import Lens, through
 from neuron_scheduler.cluster.namespaces import NamespaceTable
 from neuron_scheduler.cluster.node_state import NodeState
@@ -104,6 +104,10 @@ class View:
         """Return the nodes by their value of a label; a key that no node has needs no index."""
         return self.node_postings(label(key)) if key in self._table.offered.labels else Postings()
 
+    def numbered(self, key: str) -> Postings:
+        """Return the nodes by their value of a label where it is an integer, by which Gt and Lt compare."""
+        return self.node_postings(integer_label(key)) if key in self._table.offered.labels else Postings()
+
     def offers(self, resource: str) -> bool:
         """Tell whether any node has some of a resource; the columns of one that none has are empty."""
         return resource in self._table.offered.resources
@@ -150,13 +154,12 @@ class View:
     def totals(self, definition: Matching, key: str) -> Column:
         """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
         table = self._table.current
-        if self._lacking is not None and self._lacks_domains(key):
-            return Column()
-        domains = table.domains(key)
-        if self._lacking is not None and not table.pods.is_ready(definition, domains):
+        if self._lacking is not None and (
+            self._lacks_domains(key) or not table.pods.is_ready(definition, table.domains(key))
+        ):
             self._lacking[definition, key] = lambda: self._prepare_totals(definition, key)
             return Column()
-        return table.pods.totals(definition, domains, len(table.slots))
+        return table.pods.totals(definition, table.domains(key), len(table.slots))
 
     def borne(self, bearing: Bearing, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
         """Yield each term that pods here bear and that means a pod, with how many bear it in each node's domain."""

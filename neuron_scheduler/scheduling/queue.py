@@ -174,7 +174,7 @@ class SchedulingQueue:
             return None
         self._move(queued, Place.IN_FLIGHT)
         queued.attempts += 1
-        queued.missed = False
+        queued.missed = queued.prepared = False
         return queued
 
     def keep_events(self, queued: QueuedPod) -> None:

@@ -36,6 +36,7 @@ class QueuedPod:
         group: who refused it last, and what it has in common with others in that.
         held: nothing wakes it before its release.
         missed: something that could have helped, or a change of its own, came while it was in flight or held.
+        prepared: the cluster has just been prepared for it.
         ticket: heap entries that carry another number are stale.
     """
 
@@ -49,6 +50,7 @@ class QueuedPod:
     group: Group = attrs.field(factory=Group)
     held: bool = False
     missed: bool = False
+    prepared: bool = False
     ticket: int = 0
 
 

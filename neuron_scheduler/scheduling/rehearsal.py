@@ -13,7 +13,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import neuron_request
-from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
 from neuron_scheduler.scheduling.profile import Profile
@@ -48,7 +48,7 @@ class Rehearsal:
             self._epoch = cluster.view.epoch
             self._sorts.clear()
         sort = _sort(pod, profile)
-        if sort not in self._sorts or _asks_much(pod.constraints):
+        if sort not in self._sorts or asks_much(pod):
             self._sorts.add(sort)
             yield from cluster.view.prepared(lambda view: rehearse(view, pod, profile))
 
@@ -68,13 +68,15 @@ def rehearse(view: View, pod: Pod, profile: Profile) -> None:
         rehearse_shortage(view, pod.neuron)
 
 
-def _asks_much(told: Constraints) -> bool:
-    """Tell whether it takes long to count anew what the pod asks about other pods."""
-    terms = (*told.affinity, *told.anti_affinity, *told.preferred_affinity, *told.preferred_anti_affinity, *told.spread)
-    if not terms:
-        return False
-    selectors = [term.selector for term in terms if term.selector is not None]
-    return sum([1 + len(selector.requirements) for selector in selectors]) > _FEW_COMPARISONS
+def asks_much(pod: Pod) -> bool:
+    """Tell whether it takes long to count what a pod asks about other pods."""
+    told = pod.constraints
+    if told is NO_CONSTRAINTS or pod.refusal:
+        return False  # most pods
+    near = (*told.affinity, *told.anti_affinity, *told.preferred_affinity, *told.preferred_anti_affinity)
+    selectors = [term.selector for term in near] + [spread.selector for spread in told.spread]
+    comparisons = [1 + len(selector.requirements) for selector in selectors if selector is not None]
+    return sum(comparisons) > _FEW_COMPARISONS
 
 
 def _sort(pod: Pod, profile: Profile) -> Hashable:

@@ -2,15 +2,16 @@
 NodeAffinity: nodeSelector, required node affinity as a filter, preferred node affinity as wishes.
 
 Upstream: `plugins/nodeaffinity/node_affinity.go`. A requirement on a label is a union of that label's postings;
-only Gt and Lt look at the label's distinct values.
+only Gt and Lt look at the label's distinct integers.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from neuron_scheduler.cluster.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
+from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement, parse_int64
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
 
 NAME = "NodeAffinity"
@@ -81,6 +82,8 @@ def _matching(view: View, term: NodeSelectorTerm, among: NodeSet) -> NodeSet:
 
 
 def _satisfying(view: View, requirement: Requirement, among: NodeSet) -> NodeSet:
+    if requirement.operator in (Operator.GT, Operator.LT):
+        return _beyond(view, requirement)
     postings = view.labelled(requirement.key)
     match requirement.operator:
         case Operator.IN:
@@ -91,8 +94,18 @@ def _satisfying(view: View, requirement: Requirement, among: NodeSet) -> NodeSet
             return postings.keyed
         case Operator.DOES_NOT_EXIST:
             return less(among, postings.keyed)
-        case Operator.GT | Operator.LT:
-            return postings.any_of(value for value in postings.values if requirement.accepts_number(str(value)))
+
+
+def _beyond(view: View, requirement: Requirement) -> NodeSet:
+    """Return the nodes whose label is an integer beyond the requirement's bound; no other values are looked at."""
+    bound = parse_int64(requirement.values[0]) if len(requirement.values) == 1 else None
+    if bound is None:
+        return 0
+    postings = view.numbered(requirement.key)
+    numbers = cast(frozenset[int], postings.values)
+    if requirement.operator is Operator.GT:
+        return postings.any_of(number for number in numbers if number > bound)
+    return postings.any_of(number for number in numbers if number < bound)
 
 
 def _named(view: View, names: Sequence[str] | frozenset[str]) -> NodeSet:

@@ -1,0 +1,79 @@
+"""
+Where pods wait that take long to prepare for, so that the others do not wait with them.
+
+A pod that asks much about other pods is compared with all of them before it is decided: up to some seconds in a large
+cluster. That happens here, one pod at a time, in turns with the scheduling loop; then the loop takes the pod as the
+next one. Refuses to decide.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.scheduling.profile import Profile
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.rehearsal import Rehearsal, asks_much
+
+_LONGEST_TURN = 0.002
+"""Seconds of preparing in a row after which others get a turn."""
+_MOST_ROUNDS = 8
+"""What changes in one round is caught up with in the next, which is shorter; beyond, too much happens at once."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class SideLane:
+    """
+    Prepares the cluster for one pod after the other.
+
+    Attributes:
+        clock: seconds that never jump, the queue's time.
+        wake: called when a pod is ready for the loop.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    profiles: Mapping[str, Profile]
+    rehearsal: Rehearsal
+    clock: Callable[[], float]
+    wake: Callable[[], None]
+    _one_at_a_time: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+    _ready: deque[QueuedPod] = attrs.field(factory=deque, init=False)
+
+    def takes(self, queued: QueuedPod) -> bool:
+        """Tell whether a pod has to come here before it is decided."""
+        return asks_much(queued.pod) and not queued.prepared
+
+    def next(self) -> QueuedPod | None:
+        """Return a pod that is ready, and still in flight; the cluster has hardly changed since."""
+        while self._ready:
+            queued = self._ready.popleft()
+            if queued.pod.uid in self.queue:
+                return queued
+        return None
+
+    async def prepare(self, queued: QueuedPod) -> None:
+        """Prepare for a pod that was popped; one that cannot be caught up with is tried again after its backoff."""
+        async with self._one_at_a_time:
+            for _ in range(_MOST_ROUNDS):
+                if not await self._round(queued):
+                    queued.prepared = True
+                    self._ready.append(queued)
+                    break
+            else:
+                self.queue.failed(queued, self.clock())
+        self.wake()
+
+    async def _round(self, queued: QueuedPod) -> bool:
+        """Build what is lacking; tell whether anything was."""
+        lacked, turn_ends = False, self.clock() + _LONGEST_TURN
+        for _ in self.rehearsal.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name]):
+            lacked = True
+            if self.clock() >= turn_ends:
+                await anyio.lowlevel.checkpoint()
+                turn_ends = self.clock() + _LONGEST_TURN
+        return lacked
