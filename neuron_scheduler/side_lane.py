@@ -13,11 +13,14 @@ import anyio
 import anyio.lowlevel
 import attrs
 
+from neuron_scheduler import logs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.rehearsal import Rehearsal, asks_much
+
+log = logs.logger(__name__)
 
 _LONGEST_TURN = 0.002
 """Seconds of preparing in a row after which others get a turn."""
@@ -59,14 +62,21 @@ class SideLane:
     async def prepare(self, queued: QueuedPod) -> None:
         """Prepare for a pod that was popped; one that cannot be caught up with is tried again after its backoff."""
         async with self._one_at_a_time:
-            for _ in range(_MOST_ROUNDS):
-                if not await self._round(queued):
-                    queued.prepared = True
-                    self._ready.append(queued)
-                    break
+            try:
+                queued.prepared = await self._is_ready_in_time(queued)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one pod ends nothing
+                log.error("Error preparing for pod; retrying", pod=queued.pod.key, exc=error, traceback=True)
+            if queued.prepared:
+                self._ready.append(queued)
             else:
                 self.queue.failed(queued, self.clock())
         self.wake()
+
+    async def _is_ready_in_time(self, queued: QueuedPod) -> bool:
+        for _ in range(_MOST_ROUNDS):
+            if queued.pod.uid not in self.queue or not await self._round(queued):
+                return True
+        return False
 
     async def _round(self, queued: QueuedPod) -> bool:
         """Build what is lacking; tell whether anything was."""

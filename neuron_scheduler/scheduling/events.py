@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Set as AbstractSet
 import attrs
 
 from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.plugins import (
     inter_pod_affinity,
@@ -132,16 +132,24 @@ class Moved:
 
 @attrs.frozen(cache_hash=True)
 class Interest:
-    """What a refused pod counts other pods by, and what they may mean it by; equal for the replicas of a workload."""
+    """
+    What a refused pod counts other pods by, and what they may mean it by; equal for the replicas of a workload.
+
+    Attributes:
+        asks_much: to find out which pods concern it takes longer than the attempts that are spared.
+    """
 
     namespace: str
     labels: frozenset[tuple[str, str]]
     selectors: tuple[LabelSelector, ...]
     affinity: tuple[PodAffinityTerm, ...]
     anti_affinity: tuple[PodAffinityTerm, ...]
+    asks_much: bool = False
 
     def concerns(self, other: Moved, event: ClusterEvent) -> bool:
         """Tell whether the other pod may be one of those that count; of two that keep apart none helps by coming."""
+        if self.asks_much:
+            return True  # thousands of such pods may wait, and each event is held against each
         if other.before is not None:
             return self._tells_apart(other.before, other)
         return (
@@ -205,6 +213,7 @@ def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
         selectors=tuple({c.selector: None for c in constraints.spread if c.hard and c.selector is not None}),
         affinity=constraints.affinity,
         anti_affinity=constraints.anti_affinity,
+        asks_much=constraints.comparisons > FEW_COMPARISONS,
     )
 
 

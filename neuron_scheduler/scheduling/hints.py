@@ -7,7 +7,7 @@ its row. A hint may say yes too often, never no too often: where pods of lower p
 are taken for gone. What several plugins say together is left to the next attempt.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -107,13 +107,15 @@ def _has_block(need: Need, change: Change) -> bool:
 
 
 def _has_ports(need: Need, change: Change) -> bool:
-    taken = _at_best(need, change.state).ports
-    return not any(_collide(wanted, other) for wanted in need.host_ports for other in taken)
+    taken: dict[tuple[str, int], set[str]] = {}
+    for port in _at_best(need, change.state).ports:
+        taken.setdefault((port.protocol, port.port), set()).add(port.ip)
+    return not any(_collides(wanted, taken.get((wanted.protocol, wanted.port))) for wanted in need.host_ports)
 
 
-def _collide(one: HostPort, other: HostPort) -> bool:
-    same = (one.protocol, one.port) == (other.protocol, other.port)
-    return same and (one.ip == other.ip or _WILDCARD in {one.ip, other.ip})
+def _collides(wanted: HostPort, taken: Collection[str] | None) -> bool:
+    """Tell whether a port cannot be had where it is taken at these addresses."""
+    return taken is not None and (wanted.ip == _WILDCARD or _WILDCARD in taken or wanted.ip in taken)
 
 
 def _matches_now(need: Need, change: Change) -> bool:

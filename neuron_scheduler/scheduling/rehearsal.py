@@ -13,16 +13,13 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import neuron_request
-from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
+from neuron_scheduler.model.pod import FEW_COMPARISONS, NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.shortage import rehearse_shortage
 
 _MOST_SORTS = 4096
-
-_FEW_COMPARISONS = 16
-"""Terms and requirements together, compared with each pod, that a decision can afford by itself."""
 
 _ASKED: dict[str, int] = {CPU: 1, MEMORY: 1, NEURON_DEVICE: 1}
 TYPICAL = Pod(uid="", namespace="", name="", requests=_ASKED, neuron=neuron_request([Container("", _ASKED)]))
@@ -71,12 +68,7 @@ def rehearse(view: View, pod: Pod, profile: Profile) -> None:
 def asks_much(pod: Pod) -> bool:
     """Tell whether it takes long to count what a pod asks about other pods."""
     told = pod.constraints
-    if told is NO_CONSTRAINTS or pod.refusal:
-        return False  # most pods
-    near = (*told.affinity, *told.anti_affinity, *told.preferred_affinity, *told.preferred_anti_affinity)
-    selectors = [term.selector for term in near] + [spread.selector for spread in told.spread]
-    comparisons = [1 + len(selector.requirements) for selector in selectors if selector is not None]
-    return sum(comparisons) > _FEW_COMPARISONS
+    return told is not NO_CONSTRAINTS and told.comparisons > FEW_COMPARISONS and not pod.refusal
 
 
 def _sort(pod: Pod, profile: Profile) -> Hashable:

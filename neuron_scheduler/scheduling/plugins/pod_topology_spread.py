@@ -33,6 +33,9 @@ SYSTEM_DEFAULT = (
 )
 """What kube-scheduler assumes for a pod without constraints that belongs to a Service or a workload."""
 
+_FEW_DOMAINS = 16
+"""So many are looked up one by one; it is less to count where more are wanted."""
+
 _FINENESS = 64
 """Scores are counted in fractions of upstream's unit, which are integers on every machine."""
 
@@ -42,13 +45,16 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
     if not hard:
         return NONE_REFUSED
-    carrying = _carrying(view, hard)
+    carrying, eligible = _carrying(view, hard), dict[tuple[bool, bool], NodeSet]()
     refusals = []
     for constraint in hard:
         keyed = view.labelled(constraint.topology_key).keyed
         refusals.append(Refusal(NAME, NO_LABEL, less(among, keyed), unresolvable=True))
         among &= keyed
-        crowded = _crowded(view, pod, constraint, among, eligible=_eligible(view, pod, constraint, carrying))
+        policies = (constraint.honor_affinity, constraint.honor_taints)
+        if policies not in eligible:  # all constraints together have a few, and node affinity may be long
+            eligible[policies] = _eligible(view, pod, constraint, carrying)
+        crowded = _crowded(view, pod, constraint, among, eligible=eligible[policies])
         refusals.append(Refusal(NAME, REASON, crowded))
         among = less(among, crowded)
     return refusals
@@ -106,6 +112,8 @@ def _crowded(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet,
 def _has_domains(view: View, constraint: SpreadConstraint, eligible: NodeSet) -> bool:
     """Tell whether there are as many eligible domains as the constraint wants."""
     domains = view.labelled(constraint.topology_key)
+    if constraint.min_domains > _FEW_DOMAINS:
+        return domains.count_among(eligible) >= constraint.min_domains
     for _ in range(constraint.min_domains - 1):
         if not eligible:
             return False

@@ -1,0 +1,186 @@
+"""A pod that asks much about others is prepared for beside the loop, and delays nobody."""
+
+from functools import partial
+from itertools import count
+
+import anyio
+import attrs
+import pytest
+
+from neuron_scheduler.cluster import pods
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.node import HOSTNAME_LABEL
+from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
+from neuron_scheduler.scheduling.decide import schedule_pod
+from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from neuron_scheduler.side_lane import SideLane
+from tests.builders import node, pod
+from tests.control_plane.objects import pod_manifest
+from tests.test_cost_of_a_pod import World
+
+PROFILE = default_profile("my-scheduler")
+MANY, TERMS = 500, 40
+
+
+def lane_of(cluster: Cluster, queue: SchedulingQueue) -> SideLane:
+    """Return a lane in which every look at the clock is a long turn."""
+    return SideLane(
+        cluster=cluster,
+        queue=queue,
+        profiles={"default-scheduler": PROFILE},
+        rehearsal=Rehearsal(),
+        clock=partial(next, count()),  # type: ignore[arg-type]  # seconds are integers here
+        wake=lambda: None,
+    )
+
+
+def hostile(name: str = "hostile") -> Pod:
+    """Return a pod that is compared with all others forty times."""
+    terms = tuple(
+        PodAffinityTerm(HOSTNAME_LABEL, LabelSelector((Requirement(f"x{i}", Operator.EXISTS),)), frozenset({"default"}))
+        for i in range(TERMS)
+    )
+    return pod(name, cpu=1, constraints=Constraints(anti_affinity=terms))
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A cluster with many pods."""
+    cluster = Cluster()
+    cluster.put_node(node("n", labels={HOSTNAME_LABEL: "n"}, pods=10_000))
+    cluster.put_node(node("m", labels={HOSTNAME_LABEL: "m"}, pods=10_000))
+    for i in range(MANY):
+        cluster.put_pod(pod(f"p{i}", on="n", cpu=1))
+    return cluster
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count comparisons with a selector; a test sets the number to 0 when a step ends."""
+    counted = [0]
+    matches = LabelSelector.matches
+
+    def counting(self: LabelSelector, labels: dict[str, str]) -> bool:
+        counted[0] += 1
+        return matches(self, labels)
+
+    monkeypatch.setattr(LabelSelector, "matches", counting)
+    return counted
+
+
+async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, compared: list[int]) -> None:
+    """No step compares more than a few dozen pods; the decision is as it would be, and compares hardly anything."""
+    queue, longest = SchedulingQueue(), 0
+    queue.add(hostile(), 0.0)
+    queued = queue.pop(0.0)
+    assert queued is not None
+    lane = lane_of(cluster, queue)
+    assert lane.takes(queued)
+
+    async def watch() -> None:
+        nonlocal longest
+        while not queued.prepared:
+            longest, compared[0] = max(longest, compared[0]), 0
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lane.prepare, queued)
+        tasks.start_soon(watch)
+    assert 0 < longest <= 2 * pods._AT_ONCE
+    assert lane.next() is queued
+    assert not lane.takes(queued)
+    compared[0] = 0
+    assert schedule_pod(cluster, queued.pod, PROFILE) == schedule_pod(Cluster.fork(cluster), queued.pod, PROFILE)
+
+
+async def test_pods_that_come_meanwhile_are_counted(cluster: Cluster) -> None:
+    """What changes while it is being prepared is caught up with."""
+    queue = SchedulingQueue()
+    queue.add(hostile(), 0.0)
+    queued = queue.pop(0.0)
+    assert queued is not None
+    lane = lane_of(cluster, queue)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lane.prepare, queued)
+        for i in range(3 * pods._AT_ONCE):
+            cluster.put_pod(pod(f"new{i}", on="m", cpu=1, labels={"x1": "y"} if i == 5 else {}))
+            await anyio.lowlevel.checkpoint()
+    assert lane.next() is queued
+    found = schedule_pod(cluster, queued.pod, PROFILE)
+    assert getattr(found, "node_name", None) == "n"
+
+
+async def test_one_that_is_gone_is_left_out(cluster: Cluster) -> None:
+    """A pod that was deleted while it was prepared for is not handed over."""
+    queue = SchedulingQueue()
+    queue.add(hostile(), 0.0)
+    queued = queue.pop(0.0)
+    assert queued is not None
+    lane = lane_of(cluster, queue)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lane.prepare, queued)
+        await anyio.lowlevel.checkpoint()
+        queue.remove(queued.pod.uid)
+    assert lane.next() is None
+
+
+async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that cannot be caught up with is tried again after its backoff."""
+    queue = SchedulingQueue()
+    queue.add(hostile(), 0.0)
+    queued = queue.pop(0.0)
+    assert queued is not None
+    monkeypatch.setattr(pods, "_MAX_LOG", 0)  # nobody knows what happened a moment ago
+    lane = lane_of(cluster, queue)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lane.prepare, queued)
+        for i in count():
+            cluster.put_pod(pod(f"new{i}", on="m", cpu=1))
+            await anyio.lowlevel.checkpoint()
+            if queued.place is not Place.IN_FLIGHT:
+                break
+    assert queued.place is Place.BACKOFF
+    assert lane.next() is None
+
+
+async def test_an_error_is_the_pod_s_own(cluster: Cluster) -> None:
+    """What goes wrong with one pod is tried again after its backoff, and ends nothing."""
+    queue = SchedulingQueue()
+    queue.add(attrs.evolve(hostile(), scheduler_name="nobody"), 0.0)
+    queued = queue.pop(0.0)
+    assert queued is not None
+    await lane_of(cluster, queue).prepare(queued)
+    assert queued.place is Place.BACKOFF
+
+
+async def test_the_loop_takes_it_when_it_is_ready() -> None:
+    """A pod that had to be prepared for is bound like any other."""
+    world = World()
+    terms = [{"topologyKey": HOSTNAME_LABEL, "labelSelector": {"matchLabels": {f"x{i}": "y"}}} for i in range(TERMS)]
+    near = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    world.lines = {"h": pod_manifest("h", neuron=1, affinity=near), "a": pod_manifest("a", neuron=1)}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.parts.scheduler.run)
+        tasks.start_soon(world.parts.recorder.run)
+        for found in world.lines.values():
+            world.tell(world.parts.pods, "ADDED", found)
+        while not all("nodeName" in found["spec"] for found in world.lines.values()):
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert world.asked["POST", "binding"] == 2
+
+
+def test_others_do_not_come_here(cluster: Cluster) -> None:
+    """A pod with what manifests have, and one that is refused anyway, goes straight on."""
+    queue = SchedulingQueue()
+    lane = lane_of(cluster, queue)
+    few = attrs.evolve(hostile("few"), constraints=Constraints(anti_affinity=hostile().constraints.anti_affinity[:3]))
+    for ordinary in (pod("a"), few, attrs.evolve(hostile("b"), refusal="no")):
+        queue.add(ordinary, 0.0)
+        queued = queue.pop(0.0)
+        assert queued is not None
+        assert not lane.takes(queued)
