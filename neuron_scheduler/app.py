@@ -189,6 +189,7 @@ class App:
             waiting_for_volumes=self.parts.volumes.waiting,
             binds_unknown=binder.unknown,
             free_devices=inventory.free_devices(cluster),
+            terms_left_out=cluster.view.terms_left_out,
             log_lines_dropped=logs.dropped(),
             largest_free_block=inventory.largest_free_blocks(cluster),
         )

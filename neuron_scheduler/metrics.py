@@ -53,6 +53,7 @@ class State:
         free_devices: wholly free devices by instance type.
         largest_free_block: devices in the largest free block of one node, by instance type.
         log_lines_dropped: log lines that stderr did not take, ever.
+        terms_left_out: affinity terms of bound pods that are not honoured: their namespaces have too many.
     """
 
     leader: bool = False
@@ -67,6 +68,7 @@ class State:
     free_devices: Mapping[str, int] = NONE
     largest_free_block: Mapping[str, int] = NONE
     log_lines_dropped: int = 0
+    terms_left_out: int = 0
 
 
 @attrs.define(eq=False)
@@ -304,6 +306,7 @@ class _StateCollector:
             ("conflicting_cores", "Neuron cores claimed by more than one pod.", state.conflicting_cores),
             ("binds_in_flight", "Bindings sent and not yet answered.", state.binds_in_flight),
             ("binds_unknown", "Bindings whose outcome is unknown and that are sent again.", state.binds_unknown),
+            ("terms_left_out", "Affinity terms of bound pods beyond what a namespace may have.", state.terms_left_out),
             ("waiting_for_volumes", "Pods that wait for their volumes to be bound.", state.waiting_for_volumes),
         ):
             yield GaugeMetricFamily(f"neuron_scheduler_{name}", text, value=number)

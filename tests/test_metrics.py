@@ -82,6 +82,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
             free_devices={"trn1.32xlarge": 11},
             largest_free_block={"trn1.32xlarge": 8},
             log_lines_dropped=13,
+            terms_left_out=14,
         )
     )
     seen = samples(metrics)
@@ -96,6 +97,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
         "neuron_scheduler_binds_in_flight": 9,
         "neuron_scheduler_waiting_for_volumes": 12,
         "neuron_scheduler_binds_unknown": 10,
+        "neuron_scheduler_terms_left_out": 14,
         "neuron_scheduler_log_lines_dropped_total": 13,
         'neuron_scheduler_free_devices{instance_type="trn1.32xlarge"}': 11,
         'neuron_scheduler_largest_free_block{instance_type="trn1.32xlarge"}': 8,

@@ -33,7 +33,7 @@ def lane_of(cluster: Cluster, queue: SchedulingQueue) -> SideLane:
         queue=queue,
         profiles={"default-scheduler": PROFILE},
         rehearsal=Rehearsal(),
-        clock=partial(next, count()),  # type: ignore[arg-type]  # seconds are integers here
+        clock=partial(next, count()),
         wake=lambda: None,
     )
 

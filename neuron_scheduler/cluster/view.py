@@ -174,6 +174,11 @@ class View:
         terms = self._table.terms
         return terms.borne_at_all and any(terms.bears(bearing) for bearing in bearings)
 
+    @property
+    def terms_left_out(self) -> int:
+        """How many terms that pods here bear are not looked at, because their namespaces have too many."""
+        return self._table.terms.left_out
+
     def images(self, name: str) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes that images of a name have, the largest first, with the nodes where it is that large."""
         table = self._table.current

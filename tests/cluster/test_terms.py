@@ -141,3 +141,48 @@ def test_only_terms_that_could_match_are_tried(monkeypatch: pytest.MonkeyPatch) 
     assert len(tried) <= 2
     assert len(list(cluster.view.borne(Bearing.ANTI_AFFINITY, pod(labels=labels, namespace="ns7")))) == 1
     assert len(tried) <= 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond, terms are left out, also those of pods that change or move; in the end nothing is left behind."""
+    monkeypatch.setattr(terms_module, "MOST_OF_A_NAMESPACE", 3)
+    dice, cluster, bound = Random(seed), Cluster(), dict[str, Pod]()
+    for name in NODES:
+        cluster.put_node(some_node(dice, name))
+    most = 0
+    for _ in range(200):
+        name = f"p{dice.randrange(10)}"
+        if dice.random() < 0.3:
+            cluster.remove_pod(f"uid-{name}")
+            bound.pop(name, None)
+        else:
+            bound[name] = some_pod(dice, name)
+            cluster.put_pod(bound[name])
+        table = cluster._table.terms
+        assert len(table._bearers) <= 3
+        borne = sum(sum(bearers.numbers.values()) for bearers in table._bearers.values())
+        terms = [term for other in bound.values() for b in Bearing for term in getattr(other.constraints, b.value)]
+        assert borne + sum(table._left_out.values()) == sum(term.selector is not None for term in terms)
+        most = max(most, cluster.view.terms_left_out)
+    assert most > 0
+    for name in bound:
+        cluster.remove_pod(f"uid-{name}")
+    table = cluster._table.terms
+    assert (table._bearers, table._left_out, table._of_namespace) == ({}, {}, {})
+
+
+def test_one_namespace_does_not_crowd_out_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tenant's pods bear too much of is left out; other pods' terms are honoured."""
+    monkeypatch.setattr(terms_module, "MOST_OF_A_NAMESPACE", 3)
+    cluster = Cluster()
+    cluster.put_node(node("n", labels={ZONE_LABEL: "x"}))
+    for i in range(5):
+        term = PodAffinityTerm(ZONE_LABEL, WEB, frozenset({"default", f"n{i}"}))
+        cluster.put_pod(pod(f"p{i}", namespace="tenant", on="n", anti_affinity=(term,)))
+    other = PodAffinityTerm(ZONE_LABEL, WEB, frozenset({"default"}))
+    cluster.put_pod(pod("other", on="n", anti_affinity=(other,)))
+    found = [term for term, _ in cluster.view.borne(Bearing.ANTI_AFFINITY, pod("asking", labels={"app": "web"}))]
+    assert len(found) == 4
+    assert other in found
+    assert cluster.view.terms_left_out == 2

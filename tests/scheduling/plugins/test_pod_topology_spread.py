@@ -209,3 +209,15 @@ def test_weights_are_upstreams_scores_turned_round() -> None:
             sums[slot] += weight * (nodes >> slot & 1)
     unit = round(64 * log(3 + 2))
     assert sums == {0: 3 * unit, 1: 2 * unit, 2: unit, 3: 0}
+
+
+@pytest.mark.parametrize(("wanted", "fits"), [(20, True), (21, False), (2**31 - 1, False)])
+def test_many_domains_wanted(wanted: int, fits: bool) -> None:
+    """However many domains a constraint wants, they are counted, not looked up one by one."""
+    nodes = zones(**{f"n{i}": "x" for i in range(20)})
+    there = [web(name=f"p{i}", on=f"n{i}") for i in range(20)]
+    asked = web(spread(HOSTNAME_LABEL, min_domains=wanted))
+    if fits:
+        assert schedule(cluster_of(nodes, there), asked)
+    else:
+        assert dict(refusal(cluster_of(nodes, there), asked).reasons) == {CROWDED: 20}

@@ -1,0 +1,56 @@
+"""A name that no node has costs no index, however many pods make names up."""
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.node import ZONE_LABEL
+from neuron_scheduler.model.pod import Constraints
+from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm, SpreadConstraint
+from neuron_scheduler.scheduling.decide import schedule_pod
+from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from tests.builders import node, pod
+
+PROFILE = default_profile("p")
+
+
+def test_it_follows_the_nodes() -> None:
+    """A key or a resource is offered while some node has it."""
+    cluster = Cluster()
+    for name, zone in (("a", "x"), ("b", "y")):
+        cluster.put_node(node(name, labels={ZONE_LABEL: zone}, allocatable={"a.io/r": 1}))
+    view = cluster.view
+    assert view.labelled(ZONE_LABEL).get("x") == 1
+    assert view.offers("a.io/r")
+    cluster.put_node(node("a", labels={"rank": "7"}))
+    cluster.remove_node("b")
+    assert not view.labelled(ZONE_LABEL).keyed
+    assert view.numbered("rank").get(7) == 1
+    assert not view.offers("a.io/r")
+    assert Cluster.fork(cluster).view.labelled("rank").get("7") == 1
+
+
+def test_made_up_names_leave_no_index() -> None:
+    """Pods with keys and resources of their own are decided, prepared and borne without any index for them."""
+    cluster = Cluster()
+    cluster.put_node(node("a", labels={ZONE_LABEL: "x"}))
+    table = cluster._table
+
+    def indexes() -> int:
+        return len(table.of_nodes._by_definition) + len(table.of_rows._by_definition)
+
+    found = []
+    for i in range(50):
+        term = PodAffinityTerm(f"key-{i}", LabelSelector(), frozenset({"default"}))
+        spread = SpreadConstraint(f"spread-{i}", 1, True, LabelSelector())
+        for constraints in (
+            Constraints(node_selector={f"node-{i}": "v"}),
+            Constraints(affinity=(term,)),
+            Constraints(anti_affinity=(term,), preferred_anti_affinity=(term,)),
+            Constraints(spread=(spread,)),
+        ):
+            pending = pod(f"p{i}", constraints=constraints, requests={"cpu": 1, f"a.io/{i}": 1})
+            for _ in Rehearsal().of(cluster, pending, PROFILE):
+                pass
+            schedule_pod(cluster, pending, PROFILE)
+        cluster.put_pod(pod(f"b{i}", on="a", constraints=Constraints(anti_affinity=(term,))))
+        found.append(indexes())
+    assert found[1] == found[-1]
