@@ -179,7 +179,7 @@ class PodTable:
         """
         held = self._held(definition, None if domains is None else domains())
         if held is not None and self._end - held.asked <= len(self._log):
-            yield from self._catch_up(definition, held)
+            yield from self._catch_up(definition, held, domains)
             return
         start, numbers = self._end, dict[int, int]()
         pods = [self._pods[uid] for uid in self._candidates(definition)]
@@ -213,9 +213,13 @@ class PodTable:
             return self._counts.get(definition)
         return self._rollups.get((definition, domains.key))
 
-    def _catch_up(self, definition: Matching, held: "_Count | _Rolled") -> Iterator[None]:
+    def _catch_up(
+        self, definition: Matching, held: "_Count | _Rolled", domains: Callable[[], Domains] | None
+    ) -> Iterator[None]:
         """Let what is held read the log, a few changes at a time."""
         while _AT_ONCE < self._end - held.asked <= len(self._log):
+            if isinstance(held, _Rolled) and not (domains is not None and held.rollup.follow(domains())):
+                return  # nodes have changed their labels too often: `totals` builds it anew
             start = len(self._log) - (self._end - held.asked)
             for slot, change in _changes(definition, self._log[start : start + _AT_ONCE]):
                 held.add(slot, change)
