@@ -9,6 +9,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.builders import node, pod
 
@@ -78,7 +79,7 @@ def test_a_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.put_pod(pod(f"p{i}", labels={"app": "web"}, on="n"))
     matches = Matching.matches
 
-    def counting(self: Matching, other: pods.Pod) -> bool:
+    def counting(self: Matching, other: Pod) -> bool:
         counted[0] += 1
         return matches(self, other)
 
