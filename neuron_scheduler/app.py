@@ -9,6 +9,7 @@ Which parts there are says `wiring`. Refuses to do any of the work itself.
 
 import gc
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,8 +19,10 @@ from anyio.abc import TaskGroup
 
 from neuron_scheduler import __version__, inventory, logs
 from neuron_scheduler.config import Config
+from neuron_scheduler.endpoints.access import Access
 from neuron_scheduler.kube import auth, rights
 from neuron_scheduler.kube.client import Client
+from neuron_scheduler.kube.reviews import Reviews
 from neuron_scheduler.leader import Leader
 from neuron_scheduler.metrics import Metrics, State
 from neuron_scheduler.scheduling.queued_pod import Place
@@ -157,19 +160,24 @@ class App:
             live["leaderElection"] = lease_watchdog(
                 renewed_at=lambda: leader.renewed_at, clock=leader.clock, lease_duration=leader.lease_duration
             )
-        async with serving(endpoints, live=live, ready={"informer-sync": self._unsynced}, metrics=self.metrics):
+        ready = {"informer-sync": self._unsynced}
+        async with serving(endpoints, live=live, ready=ready, metrics=self.metrics, access=self._access()):
             yield
+
+    def _access(self) -> Access | None:
+        if not self.config.authorize_metrics:
+            return None
+        return Access(reviews=Reviews(self.client), path="/metrics", clock=time.monotonic)
 
     def _unsynced(self) -> str | None:
         missing = [i.resource.path for i in self.parts.informers if not i.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else None
 
     def _rights(self) -> tuple[rights.Right, ...]:
-        if self.parts.leader is None:
-            return rights.SCHEDULING
-        config = self.config
-        lease = rights.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
-        return rights.SCHEDULING + lease
+        config, needed = self.config, rights.SCHEDULING
+        if self.parts.leader is not None:
+            needed += rights.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
+        return needed + rights.REVIEWING if config.authorize_metrics else needed
 
     def _state(self) -> State:
         cluster, queue, leader, binder = self.parts.cluster, self.parts.queue, self.parts.leader, self.parts.binder

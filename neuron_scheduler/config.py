@@ -7,6 +7,7 @@ contradictions when it is built, so that a process never starts half-configured,
 `check_files` looks at what the settings name.
 """
 
+import ipaddress
 import os
 import re
 from collections.abc import Callable
@@ -130,7 +131,11 @@ class Config:
     # The name AWS's my-scheduler uses, so that the old scheduler and this one exclude each other during a migration.
     leader_elect_resource_name: str = _setting("my-scheduler", "Name of the Lease.", metavar="NAME")
     leader_elect_resource_namespace: str = _setting("kube-system", "Namespace of the Lease.", metavar="NAME")
-    bind_address: str = _setting("0.0.0.0", "Address of the health and metrics endpoints.", metavar="IP")  # noqa: S104 - probes come from the node
+    bind_address: str = _setting(
+        "0.0.0.0",  # noqa: S104 - probes come from the node
+        "Address of the health and metrics endpoints; 0.0.0.0 or :: means all addresses, IPv4 and IPv6.",
+        metavar="IP",
+    )
     # kube-scheduler's plain port of old: probes and scrapers need no certificate, and nothing secret is served.
     port: int = _setting(
         10251, "Port of /healthz, /livez, /readyz, /metrics without TLS; 0: off.", parse=int, metavar="N"
@@ -140,6 +145,14 @@ class Config:
     )
     tls_cert_file: str = _setting("", "Certificate (and chain) for --secure-port, PEM.", metavar="FILE")
     tls_private_key_file: str = _setting("", "Private key for --secure-port, PEM.", metavar="FILE")
+    # kube-scheduler always does; it has no plain port.
+    authorize_metrics: bool = _setting(
+        False,
+        "Serve /metrics on --secure-port only, to clients whose bearer token gives them the right to get that path"
+        " (TokenReview and SubjectAccessReview). Health needs no token.",
+        parse=boolean,
+        metavar="BOOL",
+    )
     # 2 shows one line per outcome of an attempt, as AWS's manifests for kube-scheduler ask for.
     v: int = _setting(
         2, "Verbosity of the log: 2 outcomes, 4 filters and allocations, 6 usage maps.", parse=int, metavar="N"
@@ -189,11 +202,7 @@ class Config:
         self._check_profiles()
         if self.leader_elect:
             self._check_lease()
-        if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
-            given, missing = ("cert", "private-key") if self.tls_cert_file else ("private-key", "cert")
-            raise ConfigurationError(f"--tls-{given}-file needs --tls-{missing}-file beside it")
-        if self.tls_cert_file and self.secure_port and self.secure_port == self.port:
-            raise ConfigurationError(f"--port and --secure-port are both {self.port}: give them different ports")
+        self._check_endpoints()
 
     @property
     def serves_tls(self) -> bool:
@@ -275,6 +284,25 @@ class Config:
                     f"volumeBindTimeout of {profile.scheduler_name!r} is {profile.volume_bind_timeout:g}s;"
                     " it must be 0s to 24h"
                 )
+
+    def _check_endpoints(self) -> None:
+        try:
+            ipaddress.ip_address(self.bind_address)
+        except ValueError:
+            raise ConfigurationError(
+                f"--bind-address is {self.bind_address!r}; it must be an IP address without brackets, such as 127.0.0.1"
+                " or ::1; 0.0.0.0 means all addresses, IPv4 and IPv6"
+            ) from None
+        if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
+            given, missing = ("cert", "private-key") if self.tls_cert_file else ("private-key", "cert")
+            raise ConfigurationError(f"--tls-{given}-file needs --tls-{missing}-file beside it")
+        if self.tls_cert_file and self.secure_port and self.secure_port == self.port:
+            raise ConfigurationError(f"--port and --secure-port are both {self.port}: give them different ports")
+        if self.authorize_metrics and not self.serves_tls:
+            raise ConfigurationError(
+                "--authorize-metrics needs --secure-port above 0, --tls-cert-file and --tls-private-key-file:"
+                " a token must not be sent without TLS"
+            )
 
     def _check_lease(self) -> None:
         lease, renew = self.leader_elect_lease_duration, self.leader_elect_renew_deadline

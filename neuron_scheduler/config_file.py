@@ -43,6 +43,7 @@ PATHS: Final[Mapping[str, str]] = {
     "secure_port": "securePort",
     "tls_cert_file": "tlsCertFile",
     "tls_private_key_file": "tlsPrivateKeyFile",
+    "authorize_metrics": "authorizeMetrics",
     "v": "verbosity",
     "logging_format": "loggingFormat",
     "pod_initial_backoff_seconds": "podInitialBackoffSeconds",
@@ -149,6 +150,7 @@ class _Configuration(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
     secure_port: int | UnsetType = UNSET
     tls_cert_file: str | UnsetType = UNSET
     tls_private_key_file: str | UnsetType = UNSET
+    authorize_metrics: bool | UnsetType = UNSET
     verbosity: int | UnsetType = UNSET
     logging_format: str | UnsetType = UNSET
     pod_initial_backoff_seconds: float | UnsetType = UNSET

@@ -99,6 +99,7 @@ class Metrics:
     _malformed: Callable[[str], Counter] = attrs.field(init=False)
     _events_dropped: Counter = attrs.field(init=False)
     _stale_fence: Counter = attrs.field(init=False)
+    _connections_dropped: Callable[[str], Counter] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         # A `_created` series beside every counter would double the exposition for nothing.
@@ -207,6 +208,14 @@ class Metrics:
             "Bindings that the API server refused by an old state of the Lease, which this replica held.",
             registry=self._registry,
         )
+        connections_dropped = Counter(
+            "neuron_scheduler_connections_dropped",
+            "Connections to the health and metrics endpoints that were ended without an answer, by reason:"
+            " crowded (too many waited), slow (the client took too long).",
+            ("reason",),
+            registry=self._registry,
+        )
+        self._connections_dropped = cache(connections_dropped.labels)
 
     @property
     def state(self) -> State:
@@ -264,6 +273,10 @@ class Metrics:
     def fence_stale(self) -> None:
         """Count a Binding that was refused by an old state of the Lease."""
         self._stale_fence.inc()
+
+    def connection_dropped(self, reason: str) -> None:
+        """Count a connection to our own endpoints that was ended without an answer: `crowded` or `slow`."""
+        self._connections_dropped(reason).inc()
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""

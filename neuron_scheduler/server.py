@@ -4,34 +4,44 @@ The process's own endpoints: /healthz, /livez, /readyz and /metrics, over HTTP a
 Answers look like kube-scheduler's (`apiserver/pkg/server/healthz`): `ok`, or the list of checks with `?verbose` and
 whenever one fails. Live means that the event loop answers and a leader renews its Lease; ready means that the informers
 have synced, leader or not. Refuses to know what a check looks at: each is a function that returns what is wrong, if
-anything. Nothing secret is served, so nobody is asked who they are.
+anything. Nothing secret is served, so nobody is asked who they are, unless `Access` is there to ask for /metrics.
 """
 
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 import anyio
 import attrs
-from aiohttp import web
 
+from neuron_scheduler.endpoints.certificate import Certificate
+from neuron_scheduler.endpoints.exchange import Reply, Request, text
+from neuron_scheduler.endpoints.exposition import Exposition, Scraped
+from neuron_scheduler.endpoints.listener import LIMITS, Answer, Limits, Listener, open_socket
 from neuron_scheduler.errors import ConfigurationError
 
 Check = Callable[[], str | None]
 
 LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
 CLOSING_TIME: Final = 2.0
+METHODS: Final = ("GET", "HEAD")
 
-_NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
+
+class Metrics(Scraped, Protocol):
+    """What /metrics shows, and what is counted here."""
+
+    def connection_dropped(self, reason: str) -> None:
+        """Count a connection that was ended without its answer."""
 
 
-class Exposition(Protocol):
-    """What /metrics shows."""
+class Access(Protocol):
+    """Who may read /metrics."""
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Return the metrics in a format that `accept` allows, and its content type."""
-        ...
+    async def refusal(self, authorization: str) -> Reply | None:
+        """Return the answer for whoever may not."""
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +49,7 @@ class Endpoints:
     """
     Where to listen; port 0 is off.
 
-    `secure_port` needs the two files, which are read once: a renewed certificate needs a restart.
+    `secure_port` needs the two files; they are read again when they change.
     """
 
     address: str
@@ -72,7 +82,13 @@ def lease_watchdog(
 
 @asynccontextmanager
 async def serving(
-    endpoints: Endpoints, *, live: Mapping[str, Check], ready: Mapping[str, Check], metrics: Exposition
+    endpoints: Endpoints,
+    *,
+    live: Mapping[str, Check],
+    ready: Mapping[str, Check],
+    metrics: Metrics,
+    access: Access | None = None,
+    limits: Limits = LIMITS,
 ) -> AsyncIterator[None]:
     """
     Answer requests for as long as the context is open.
@@ -82,70 +98,79 @@ async def serving(
         live: what /livez and /healthz check, by name, beside `ping`.
         ready: what /readyz checks, by name, beside `ping`.
         metrics: what /metrics shows.
+        access: who may read /metrics, which is served over HTTPS only then; None for everybody.
+        limits: what clients may take.
 
     Raises:
         ConfigurationError: an address is taken or not ours, or the certificate cannot be used.
     """
-    certificate = _certificate(endpoints) if endpoints.secure_port else None
-    runner = web.AppRunner(_application(live, ready, metrics), access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
+    certificate = Certificate(endpoints.cert_file, endpoints.key_file) if endpoints.secure_port else None
+    shown = _metrics_page(Exposition(metrics=metrics, clock=time.monotonic), access)
+    listener = Listener(dropped=metrics.connection_dropped, limits=limits)
     try:
         if endpoints.port:
-            await _listen(runner, endpoints.address, endpoints.port, None)
+            answer = _answering(live, ready, shown if access is None else _elsewhere)
+            listener.listen(_open(endpoints.address, endpoints.port, "--port"), answer)
         if certificate is not None:
-            await _listen(runner, endpoints.address, endpoints.secure_port, certificate)
+            opened = _open(endpoints.address, endpoints.secure_port, "--secure-port")
+            listener.listen(opened, _answering(live, ready, shown), certificate.context)
         yield
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSING_TIME):
-            await runner.cleanup()
+            await listener.close()
 
 
-async def _listen(runner: web.AppRunner, address: str, port: int, certificate: ssl.SSLContext | None) -> None:
+def _open(address: str, port: int, name: str) -> socket.socket:
     try:
-        await web.TCPSite(runner, address, port, ssl_context=certificate).start()
+        return open_socket(address, port)
     except OSError as error:
-        name = "--port" if certificate is None else "--secure-port"
+        reason = os.strerror(error.errno or 0)
         raise ConfigurationError(
-            f"cannot listen on {address}:{port} ({error.strerror or error}); choose another {name} or --bind-address"
+            f"cannot listen on {address} at port {port} ({reason}); choose another {name} or --bind-address"
         ) from error
 
 
-def _certificate(endpoints: Endpoints) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        # An empty password rather than OpenSSL's question on the terminal, should the key be encrypted.
-        context.load_cert_chain(endpoints.cert_file, endpoints.key_file, password=lambda: "")
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"cannot use --tls-cert-file {endpoints.cert_file} with --tls-private-key-file {endpoints.key_file}:"
-            f" {error}"
-        ) from error
-    return context
+def _answering(live: Mapping[str, Check], ready: Mapping[str, Check], metrics_page: Answer) -> Answer:
+    pages = {
+        "/healthz": _checking("healthz", live),
+        "/livez": _checking("livez", live),
+        "/readyz": _checking("readyz", ready),
+        "/metrics": metrics_page,
+    }
+
+    async def answer(request: Request) -> Reply:
+        page = pages.get(request.path)
+        if page is None:
+            return text(404, "404 page not found\n")
+        if request.method not in METHODS:
+            return text(405, "405 method not allowed\n", {"Allow": ", ".join(METHODS)})
+        return await page(request)
+
+    return answer
 
 
-def _application(live: Mapping[str, Check], ready: Mapping[str, Check], metrics: Exposition) -> web.Application:
-    async def show_metrics(request: web.Request) -> web.Response:
-        body, content_type = metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+def _metrics_page(shown: Exposition, access: Access | None) -> Answer:
+    async def answer(request: Request) -> Reply:
+        refusal = None if access is None else await access.refusal(request.fields.get("authorization", ""))
+        return refusal or Reply(200, *shown.text(request.fields.get("accept", "")))
 
-    application = web.Application()
-    application.router.add_get("/healthz", _checking("healthz", live))
-    application.router.add_get("/livez", _checking("livez", live))
-    application.router.add_get("/readyz", _checking("readyz", ready))
-    application.router.add_get("/metrics", show_metrics)
-    return application
+    return answer
 
 
-def _checking(endpoint: str, checks: Mapping[str, Check]) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def answer(request: web.Request) -> web.Response:
+async def _elsewhere(_request: Request) -> Reply:
+    return text(403, "metrics are served on --secure-port only, to those who have the right to read them\n")
+
+
+def _checking(endpoint: str, checks: Mapping[str, Check]) -> Answer:
+    async def answer(request: Request) -> Reply:
         problems = {"ping": None} | {name: check() for name, check in checks.items()}
         failed = any(problems.values())
-        if not failed and "verbose" not in request.query:
-            return web.Response(text="ok", headers=_NOSNIFF)
+        if not failed and not request.asks_for("verbose"):
+            return text(200, "ok")
         lines = [
             f"[+]{name} ok" if not problem else f"[-]{name} failed: {problem}" for name, problem in problems.items()
         ]
         lines.append(f"{endpoint} check {'failed' if failed else 'passed'}\n")
-        return web.Response(text="\n".join(lines), status=500 if failed else 200, headers=_NOSNIFF)
+        return text(500 if failed else 200, "\n".join(lines))
 
     return answer

@@ -99,6 +99,19 @@ def test_a_short_lease_shortens_the_bind_timeout() -> None:
             "--port and --secure-port are both 10259",
             id="one port twice",
         ),
+        pytest.param(
+            {"authorize_metrics": True},
+            "--authorize-metrics needs --secure-port above 0, --tls-cert-file and --tls-private-key-file",
+            id="a token without TLS",
+        ),
+        pytest.param(
+            {"authorize_metrics": True, "tls_cert_file": "c", "tls_private_key_file": "k", "secure_port": 0},
+            "--authorize-metrics needs --secure-port above 0",
+            id="no port to ask for a token",
+        ),
+        pytest.param({"bind_address": ""}, "--bind-address is ''; it must be an IP address", id="no address"),
+        pytest.param({"bind_address": "localhost"}, "--bind-address is 'localhost'; it must be an IP", id="a name"),
+        pytest.param({"bind_address": "[::]"}, "must be an IP address without brackets", id="brackets"),
     ],
 )
 def test_contradictions(settings: dict[str, Any], complaint: str) -> None:

@@ -1,7 +1,7 @@
 """Probes get kube-scheduler's answers, over HTTP and HTTPS."""
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import attrs
 import pytest
 import trustme
 
+from neuron_scheduler.endpoints.exchange import Reply, text
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.server import Check, Endpoints, lease_watchdog, serving
@@ -94,7 +95,10 @@ async def test_metrics_and_nothing_else(health: Health) -> None:
 async def test_a_taken_port_is_a_sentence(health: Health) -> None:
     """Two processes on one port: the second says which flag to change."""
     async with health.served():
-        with pytest.raises(ConfigurationError, match=rf"cannot listen on 127.0.0.1:{health.port} .*another --port"):
+        complaint = (
+            rf"cannot listen on 127.0.0.1 at port {health.port} \(Address already in use\); choose another --port"
+        )
+        with pytest.raises(ConfigurationError, match=complaint):
             async with health.served():
                 pass
 
@@ -105,25 +109,78 @@ async def test_port_zero_is_off() -> None:
         pass
 
 
-async def test_https(tmp_path: Path, free_tcp_port: int) -> None:
-    """With a certificate the same endpoints are there over TLS."""
-    authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
-    issued.private_key_pem.write_to_path(key)
-    for blob in issued.cert_chain_pems:
-        blob.write_to_path(cert, append=True)
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    endpoints = Endpoints(
-        address="127.0.0.1", port=0, secure_port=free_tcp_port, cert_file=str(cert), key_file=str(key)
-    )
-    async with (
-        serving(endpoints, live={}, ready={}, metrics=Metrics()),
-        aiohttp.ClientSession(trust_env=False) as client,
-        client.get(f"https://127.0.0.1:{free_tcp_port}/livez", ssl=context) as response,
-    ):
-        assert await response.text() == "ok"
+@attrs.frozen
+class Secured:
+    """A folder with a certificate for 127.0.0.1, and who issued it."""
+
+    folder: Path
+    authority: trustme.CA = attrs.field(factory=trustme.CA)
+
+    def issue(self) -> None:
+        """Write a new certificate and its key over the old ones."""
+        issued = self.authority.issue_cert("127.0.0.1")
+        (self.folder / "tls.crt").write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        (self.folder / "tls.key").write_bytes(issued.private_key_pem.bytes())
+
+    def endpoints(self, secure_port: int, port: int = 0) -> Endpoints:
+        """Return endpoints that use it."""
+        cert, key = self.folder / "tls.crt", self.folder / "tls.key"
+        return Endpoints(
+            address="127.0.0.1", port=port, secure_port=secure_port, cert_file=str(cert), key_file=str(key)
+        )
+
+    async def get(self, url: str, **headers: str) -> tuple[int, str]:
+        """Return status and text."""
+        context = ssl.create_default_context()
+        self.authority.configure_trust(context)
+        async with (
+            aiohttp.ClientSession(trust_env=False) as client,
+            client.get(url, ssl=context, headers=headers) as response,
+        ):
+            return response.status, await response.text()
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Secured:
+    """A certificate that is there."""
+    secured = Secured(tmp_path)
+    secured.issue()
+    return secured
+
+
+async def test_https(secured: Secured, free_tcp_port: int) -> None:
+    """With a certificate the same endpoints are there over TLS, also after the certificate was renewed."""
+    url = f"https://127.0.0.1:{free_tcp_port}"
+    async with serving(secured.endpoints(free_tcp_port), live={}, ready={}, metrics=Metrics()):
+        assert await secured.get(f"{url}/livez") == (200, "ok")
+        renewed = Secured(secured.folder)
+        renewed.issue()
+        assert await renewed.get(f"{url}/livez") == (200, "ok")
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await secured.get(f"{url}/livez")
+        assert "scheduler_pending_pods" in (await renewed.get(f"{url}/metrics"))[1]
+
+
+class OnlyJane:
+    """Lets one token in."""
+
+    async def refusal(self, authorization: str) -> Reply | None:
+        """Refuse the others."""
+        return None if authorization == "Bearer jane" else text(401, "Unauthorized")
+
+
+async def test_metrics_for_those_who_may(secured: Secured, free_tcp_port_factory: Callable[[], int]) -> None:
+    """Where access is asked for, metrics are served over HTTPS, to whom they may be, and health to everybody."""
+    secure_port, port = free_tcp_port_factory(), free_tcp_port_factory()
+    secure, plain = f"https://127.0.0.1:{secure_port}", f"http://127.0.0.1:{port}"
+    async with serving(secured.endpoints(secure_port, port), live={}, ready={}, metrics=Metrics(), access=OnlyJane()):
+        assert await secured.get(f"{secure}/metrics") == (401, "Unauthorized")
+        assert "scheduler_pending_pods" in (await secured.get(f"{secure}/metrics", Authorization="Bearer jane"))[1]
+        status, told = await secured.get(f"{plain}/metrics", Authorization="Bearer jane")
+        assert (status, told[:44]) == (403, "metrics are served on --secure-port only, to")
+        for path in ("/livez", "/readyz", "/healthz"):
+            for url in (secure, plain):
+                assert await secured.get(f"{url}{path}") == (200, "ok")
 
 
 async def test_a_useless_certificate_is_a_sentence(tmp_path: Path, free_tcp_port: int) -> None:

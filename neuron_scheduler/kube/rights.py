@@ -54,6 +54,12 @@ SCHEDULING: Final = (
     *(Right(verb, "events", "events.k8s.io") for verb in ("create", "patch")),
 )
 
+REVIEWING: Final = (
+    Right("create", "tokenreviews", "authentication.k8s.io"),
+    Right("create", "subjectaccessreviews", "authorization.k8s.io"),
+)
+"""What --authorize-metrics needs; `system:auth-delegator` gives it, to which manifests/secure-metrics binds us."""
+
 
 def leading(namespace: str, name: str) -> tuple[Right, ...]:
     """Return the rights that holding a Lease needs."""
@@ -93,8 +99,8 @@ async def require(client: Api, rights: tuple[Right, ...]) -> None:
             return
         await anyio.sleep(_PAUSE)  # an API server that has just started knows of no rights for a moment
     raise ConfigurationError(
-        f"the API server does not allow this process to {', '.join(missing)}; apply manifests/rbac.yaml and run under"
-        " its ServiceAccount"
+        f"the API server does not allow this process to {', '.join(missing)}; apply manifests/rbac.yaml"
+        " (for --authorize-metrics also manifests/secure-metrics) and run under its ServiceAccount"
     )
 
 

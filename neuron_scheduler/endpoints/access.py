@@ -1,0 +1,115 @@
+"""
+Who may read /metrics: the holder of a bearer token that the API server accepts, with the right to GET that path.
+
+The answers are kube-scheduler's, but that a request without a token is 401 here, without a question to the API server.
+What the API server said is remembered for a few seconds, a refusal as well, so that clients cannot make us flood it;
+tokens are remembered by their digest only. Refuses to let anybody in because nobody could be asked.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import attrs
+import msgspec
+
+from neuron_scheduler import logs
+from neuron_scheduler.endpoints.exchange import NO_FIELDS, Reply
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.rate import TokenBucket
+from neuron_scheduler.kube.reviews import User
+
+REMEMBERED: Final = 10.0  # seconds; kube-scheduler's --authentication-token-webhook-cache-ttl and its like
+MOST_REMEMBERED: Final = 256
+QUESTIONS_PER_SECOND: Final = 5.0  # about tokens that have not been good yet
+QUESTIONS_AT_ONCE: Final = 10
+
+log = logs.logger(__name__)
+
+
+class Reviews(Protocol):
+    """What is asked of the API server."""
+
+    async def user_of(self, token: str) -> User | None:
+        """Return who holds a token."""
+
+    async def may_get(self, user: User, path: str) -> bool:
+        """Tell whether a user may GET a path."""
+
+
+@attrs.frozen
+class _Verdict:
+    """What was found out about a token, and until when that holds; `refusal` is None for one that is good."""
+
+    refusal: Reply | None
+    until: float
+
+
+@attrs.define(eq=False, kw_only=True)
+class Access:
+    """
+    Judges the requests for one path.
+
+    Attributes:
+        clock: seconds, monotonic.
+    """
+
+    reviews: Reviews
+    path: str
+    clock: Callable[[], float]
+    _verdicts: dict[bytes, _Verdict] = attrs.field(factory=dict, init=False)
+    _questions: TokenBucket = attrs.field(init=False)
+    _failing: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._questions = TokenBucket(self.clock, QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE)
+
+    async def refusal(self, authorization: str) -> Reply | None:
+        """Return the answer that a request with this `Authorization` gets instead of what it asks for, if any."""
+        scheme, _, token = authorization.strip().partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return _UNAUTHORIZED
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._verdicts.get(digest)
+        if known is not None and self.clock() < known.until:
+            return known.refusal
+        # Those who try token after token do not hold up the scrapers, whose tokens have been good before.
+        was_good = known is not None and known.refusal is None
+        if not was_good and not self._questions.take_now():
+            return _status(503, "ServiceUnavailable", "too many unknown tokens; try again later", {"Retry-After": "1"})
+        return await self._ask(digest, token)
+
+    async def _ask(self, digest: bytes, token: str) -> Reply | None:
+        try:
+            refusal = await self._judged(token)
+        except (ApiError, UnreachableError) as error:
+            if not self._failing:
+                log.warning("Cannot ask the API server who may read a path", path=self.path, exc=error)
+            self._failing = True
+            return _status(503, "ServiceUnavailable", "the API server cannot be asked who may read this")
+        self._failing = False
+        self._verdicts.pop(digest, None)
+        self._verdicts[digest] = _Verdict(refusal, self.clock() + REMEMBERED)
+        if len(self._verdicts) > MOST_REMEMBERED:
+            del self._verdicts[next(iter(self._verdicts))]
+        return refusal
+
+    async def _judged(self, token: str) -> Reply | None:
+        user = await self.reviews.user_of(token)
+        if user is None:
+            return _UNAUTHORIZED
+        if await self.reviews.may_get(user, self.path):
+            return None
+        sentence = f'forbidden: User "{user.username}" cannot get path "{self.path}"'
+        return _status(403, "Forbidden", sentence)
+
+
+def _status(code: int, reason: str, message: str, fields: Mapping[str, str] = NO_FIELDS) -> Reply:
+    """Return an answer whose body is a `Status`, as an API server's is."""
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    body = msgspec.json.encode({**status, "message": message, "reason": reason, "code": code})
+    return Reply(code, body, "application/json", fields)
+
+
+_UNAUTHORIZED: Final = _status(401, "Unauthorized", "Unauthorized")

@@ -1,0 +1,69 @@
+"""
+The certificate of --secure-port, read again when its files change: whoever renews it restarts nobody.
+
+A certificate that cannot be used does not replace the one in use: half-written files are a moment, not an outage.
+"""
+
+import ssl
+from pathlib import Path
+
+import attrs
+
+from neuron_scheduler import logs
+from neuron_scheduler.errors import ConfigurationError
+
+log = logs.logger(__name__)
+
+
+@attrs.define(eq=False)
+class Certificate:
+    """
+    A certificate (and chain) and its key, as PEM files.
+
+    Raises:
+        ConfigurationError: they cannot be used when it is built.
+    """
+
+    cert_file: str
+    key_file: str
+    _context: ssl.SSLContext = attrs.field(init=False)
+    _seen: object = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._seen = self._stamps()
+        try:
+            self._context = self._loaded()
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"cannot use --tls-cert-file {self.cert_file} with --tls-private-key-file {self.key_file}: {error}"
+            ) from error
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a connection that begins now."""
+        stamps = self._stamps()
+        if stamps != self._seen:
+            self._seen = stamps
+            try:
+                self._context = self._loaded()
+            except (OSError, ValueError) as error:
+                log.warning("Cannot read the renewed certificate; keeping the old one", file=self.cert_file, exc=error)
+            else:
+                log.info("Certificate was renewed", file=self.cert_file)
+        return self._context
+
+    def _loaded(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        # An empty password rather than OpenSSL's question on the terminal, should the key be encrypted.
+        context.load_cert_chain(self.cert_file, self.key_file, password=lambda: "")
+        return context
+
+    def _stamps(self) -> object:
+        return _stamp(self.cert_file), _stamp(self.key_file)
+
+
+def _stamp(path: str) -> object:
+    try:
+        stat = Path(path).stat()  # follows the symlinks that Secrets are mounted by
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -1,0 +1,86 @@
+"""
+One request and its answer as bytes: HTTP/1.1 as far as probes and scrapers speak it.
+
+A connection carries one request, without a body that anybody reads. That leaves no room for what a hostile client does
+with a kept connection: pipelines, chunks, two lengths. Refuses what it cannot read in full.
+"""
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import parse_qs
+
+import attrs
+
+PLAIN_TEXT: Final = "text/plain; charset=utf-8"
+NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
+
+_HEAD: Final = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.[01]\r\n((?:[!-9;-~]+:[^\r\n]*\r\n)*)\r\n")
+
+
+@attrs.frozen
+class Request:
+    """
+    What a client asks for.
+
+    Attributes:
+        path: without the query, as it was sent.
+        fields: the headers by name in lower case; of a repeated one the first.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    fields: Mapping[str, str] = NO_FIELDS
+
+    def asks_for(self, parameter: str) -> bool:
+        """Tell whether the query has this parameter, with or without a value."""
+        return parameter in parse_qs(self.query, keep_blank_values=True)
+
+
+def read_request(head: bytes) -> Request | None:
+    """Return the request that a head (up to and with its empty line) is; None if it is none."""
+    found = _HEAD.fullmatch(head)
+    if found is None:
+        return None
+    path, _, query = found[2].decode("ascii").partition("?")
+    fields: dict[str, str] = {}
+    for line in found[3].decode("latin-1").split("\r\n")[:-1]:
+        name, _, value = line.partition(":")
+        fields.setdefault(name.lower(), value.strip(" \t"))
+    return Request(found[1].decode("ascii"), path, query, fields)
+
+
+@attrs.frozen
+class Reply:
+    """
+    An answer.
+
+    Attributes:
+        fields: headers beside those that every answer has; printable, without line ends.
+    """
+
+    status: int
+    body: bytes
+    content_type: str = PLAIN_TEXT
+    fields: Mapping[str, str] = NO_FIELDS
+
+    def encode(self, *, with_body: bool = True) -> bytes:
+        """Return the bytes to send; without the body they answer a HEAD."""
+        fields = {
+            "Content-Type": self.content_type,
+            "Content-Length": str(len(self.body)),
+            "X-Content-Type-Options": "nosniff",
+            **self.fields,
+            "Connection": "close",
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        head = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n{lines}\r\n".encode("latin-1")
+        return head + self.body if with_body else head
+
+
+def text(status: int, sentence: str, fields: Mapping[str, str] = NO_FIELDS) -> Reply:
+    """Return an answer of plain text."""
+    return Reply(status, sentence.encode(), fields=fields)

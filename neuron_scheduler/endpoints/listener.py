@@ -1,0 +1,262 @@
+"""
+Listens on the process's own ports, so that no client can slow the scheduler down or keep a probe from its answer.
+
+Whoever reaches the pod may connect, and the event loop that answers also schedules. So what a client can make the loop
+do is limited here: connections wait unread and cost a few microseconds each, a limited number of them a second is read
+and answered (`turns` says whose), and each has a few seconds from there to its end. Refuses to know what is asked for.
+"""
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
+
+import attrs
+
+from neuron_scheduler import logs
+from neuron_scheduler.endpoints.exchange import Reply, Request, read_request, text
+from neuron_scheduler.endpoints.turns import Turns
+from neuron_scheduler.kube.rate import TokenBucket
+
+ACCEPTED_AT_ONCE: Final = 8  # connections in one turn of the event loop
+BACKLOG: Final = 1024  # connections that the kernel keeps for us
+GOODBYE: Final = 1.0  # seconds that TLS may take to say that it ends
+END_OF_HEAD: Final = b"\r\n\r\n"
+PAUSE: Final = 1.0  # seconds without new connections when no more can be opened
+
+Answer = Callable[[Request], Awaitable[Reply]]
+Certificate = Callable[[], ssl.SSLContext]
+
+log = logs.logger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """
+    What clients may take.
+
+    Attributes:
+        waiting: connections that wait for their turn.
+        at_once: connections that are being read or answered; a further one ends the oldest.
+        rate, burst: connections a second that get their turn, and how many without a pause between them.
+        seconds: from a connection's turn to its end, TLS included.
+        head: bytes of a request; large enough for the token of an identity provider.
+    """
+
+    waiting: int = 512
+    at_once: int = 64
+    rate: float = 50.0
+    burst: int = 20
+    seconds: float = 10.0
+    head: int = 16 << 10
+
+
+LIMITS: Final = Limits()
+
+
+def open_socket(address: str, port: int) -> socket.socket:
+    """
+    Return a socket that listens on an IP address, as Go's `net.Listen` does.
+
+    An unspecified address (`0.0.0.0`, `::`) is that of all interfaces and both families; one socket serves both, so
+    that a port is ours as a whole or not at all. A host without IPv6 gets IPv4 alone.
+
+    Raises:
+        OSError: the address is taken, or not ours.
+    """
+    ip = ipaddress.ip_address(address)
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    both = ip.is_unspecified and socket.has_dualstack_ipv6()
+    if both:
+        ip = ipaddress.IPv6Address(0)
+    elif ip.is_unspecified:
+        ip = ipaddress.IPv4Address(0)
+    family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
+    opened = socket.create_server((str(ip), port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
+    opened.setblocking(False)
+    return opened
+
+
+@attrs.frozen(eq=False)
+class _Port:
+    """A socket that listens, and what is said there."""
+
+    listening: socket.socket
+    answer: Answer
+    certificate: Certificate | None
+
+
+@attrs.define(eq=False, kw_only=True)
+class Listener:
+    """
+    All connections to all ports.
+
+    Attributes:
+        dropped: called with the reason, `crowded` or `slow`, for each connection that is ended without its answer.
+    """
+
+    dropped: Callable[[str], None]
+    limits: Limits = LIMITS
+    _loop: asyncio.AbstractEventLoop = attrs.field(factory=asyncio.get_running_loop, init=False)
+    _ports: list[_Port] = attrs.field(factory=list, init=False)
+    _turns: Turns[tuple[socket.socket, _Port]] = attrs.field(init=False)
+    _bucket: TokenBucket = attrs.field(init=False)
+    _next_turn: asyncio.TimerHandle | None = attrs.field(default=None, init=False)
+    _running: dict[asyncio.Task[None], None] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._turns = Turns(self.limits.waiting)
+        self._bucket = TokenBucket(self._loop.time, self.limits.rate, self.limits.burst)
+
+    def listen(self, listening: socket.socket, answer: Answer, certificate: Certificate | None = None) -> None:
+        """Take a socket over and serve it until `close`; `certificate` gives the TLS context of each connection."""
+        port = _Port(listening, answer, certificate)
+        self._ports.append(port)
+        self._loop.add_reader(listening, self._accept, port)
+
+    async def close(self) -> None:
+        """End all connections and close the sockets."""
+        for port in self._ports:
+            self._loop.remove_reader(port.listening)
+            port.listening.close()
+        self._ports.clear()
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+        while self._turns:
+            self._turns.next()[0].close()
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _accept(self, port: _Port) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connection, address = port.listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionError):
+                break
+            except OSError as error:  # no files or no memory are left; the socket would stay readable all the while
+                log.warning("Cannot accept connections; pausing", exc=error)
+                self._loop.remove_reader(port.listening)
+                self._loop.call_later(PAUSE, self._accept_again, port)
+                break
+            connection.setblocking(False)
+            crowded = self._turns.add(address[0], (connection, port))
+            if crowded is not None:
+                crowded[0].close()
+                self.dropped("crowded")
+        self._begin_exchanges()
+
+    def _accept_again(self, port: _Port) -> None:
+        if port in self._ports:
+            self._loop.add_reader(port.listening, self._accept, port)
+
+    def _begin_exchanges(self) -> None:
+        """Begin as many exchanges as may begin now, and see to the next one."""
+        while self._turns and self._next_turn is None:
+            wait = self._bucket.take()
+            if wait:
+                self._next_turn = self._loop.call_later(wait, self._turn_has_come)
+            else:
+                self._begin_exchange()
+
+    def _turn_has_come(self) -> None:
+        self._next_turn = None
+        self._begin_exchange()
+        self._begin_exchanges()
+
+    def _begin_exchange(self) -> None:
+        if len(self._running) >= self.limits.at_once:
+            oldest = next(iter(self._running))
+            del self._running[oldest]
+            oldest.cancel()
+            self.dropped("slow")
+        connection, port = self._turns.next()
+        task = self._loop.create_task(self._exchange(connection, port))
+        self._running[task] = None
+        task.add_done_callback(lambda done: self._running.pop(done, None))
+
+    async def _exchange(self, connection: socket.socket, port: _Port) -> None:
+        client = _Client(self.limits.head)
+        tls: dict[str, Any] = {}
+        if port.certificate is not None:
+            tls = {"ssl_handshake_timeout": self.limits.seconds, "ssl_shutdown_timeout": GOODBYE}
+            tls["ssl"] = port.certificate()
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                await self._loop.connect_accepted_socket(lambda: client, connection, **tls)
+                await client.end_with(await _answered(await client.head, port.answer))
+        except TimeoutError:
+            self.dropped("slow")
+        except OSError:
+            pass  # the client does not speak TLS, or went away meanwhile
+        finally:
+            client.abort()
+            connection.close()
+
+
+async def _answered(head: bytes | None, answer: Answer) -> bytes:
+    if head is None:
+        return text(431, "the request is too large").encode()
+    request = read_request(head)
+    if request is None:
+        return text(400, "not a request of HTTP/1.1").encode()
+    try:
+        reply = await answer(request)
+    except Exception as error:  # noqa: BLE001 - a client gets an answer, and the others theirs
+        log.error("Cannot answer a request", path=request.path, exc=error)
+        reply = text(500, "internal error; the log says more")
+    return reply.encode(with_body=request.method != "HEAD")
+
+
+class _Client(asyncio.Protocol):
+    """
+    One connection: collects the head of a request, and tells when the answer has been taken.
+
+    Attributes:
+        head: up to and with its empty line; None if it is larger than allowed, empty if the client went away.
+    """
+
+    def __init__(self, most: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.head: asyncio.Future[bytes | None] = loop.create_future()
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._most = most
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
+
+    def data_received(self, data: bytes) -> None:
+        if self.head.done():
+            return
+        looked_at = max(len(self._received) - len(END_OF_HEAD), 0)
+        self._received += data
+        end = self._received.find(END_OF_HEAD, looked_at, self._most)
+        if end < 0 and len(self._received) < self._most:
+            return
+        self.head.set_result(None if end < 0 else bytes(self._received[: end + len(END_OF_HEAD)]))
+        if self._transport is not None:
+            self._transport.pause_reading()  # nothing else is asked on this connection
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._transport = None
+        if not self._ended.done():
+            self._ended.set_result(None)
+        if not self.head.done():
+            self.head.set_result(b"")
+
+    async def end_with(self, answer: bytes) -> None:
+        """Send the answer, and return when the client has it or has gone."""
+        if self._transport is not None:
+            self._transport.write(answer)
+            self._transport.close()
+            await self._ended
+
+    def abort(self) -> None:
+        """Cut the connection, if it is still there."""
+        if self._transport is not None:
+            self._transport.abort()
