@@ -1,6 +1,7 @@
 """What `kubectl apply -k manifests/` gives a cluster: accepted by a real API server, and doing there what it says."""
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -70,8 +71,12 @@ def kubectl(*arguments: str | Path) -> str:
 @pytest.fixture(scope="module")
 def rendered() -> dict[str, Object]:
     """Return what the kustomization renders to, by `Kind/name`."""
-    objects = yaml.safe_load_all(kubectl("kustomize", "manifests/"))
-    return {f"{item['kind']}/{item['metadata']['name']}": item for item in objects}
+    return by_name(kubectl("kustomize", "manifests/"))
+
+
+def by_name(text: str) -> dict[str, Object]:
+    """Return the objects of a YAML text by `Kind/name`."""
+    return {f"{item['kind']}/{item['metadata']['name']}": item for item in yaml.safe_load_all(text)}
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +156,7 @@ def test_the_kustomization_is_complete(rendered: dict[str, Object]) -> None:
         "ClusterRoleBinding/my-scheduler",
         "ConfigMap/neuron-scheduler-config",
         "Deployment/my-scheduler",
+        "NetworkPolicy/my-scheduler",
         "PodDisruptionBudget/my-scheduler",
         "Role/my-scheduler",
         "RoleBinding/my-scheduler",
@@ -236,6 +242,58 @@ def test_the_flags_fit_what_stands_around_them(
     assert {pod["spec"]["schedulerName"] for pod in examples.values()} == {config.scheduler_name}
 
 
+def test_the_metrics_are_open_to_scrapers_only(rendered: dict[str, Object], tmp_path: Path) -> None:
+    """The policy is about these pods, their two ports and namespaces; it says nothing of what the pods may send."""
+    metadata, _, _ = pod_template(rendered)
+    config, policy = config_of(rendered, tmp_path), rendered["NetworkPolicy/my-scheduler"]["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= metadata["labels"].items()
+    assert policy["policyTypes"] == ["Ingress"]
+    (rule,) = policy["ingress"]
+    assert rule["ports"] == [{"port": config.port}, {"port": config.secure_port}]
+    assert all(peer.keys() == {"namespaceSelector"} and peer["namespaceSelector"] for peer in rule["from"])
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the manifests with the component for secure metrics, as `kustomize edit add component` leaves them."""
+    folder = tmp_path_factory.mktemp("secured") / "manifests"
+    shutil.copytree(ROOT / "manifests", folder)
+    with (folder / "kustomization.yaml").open("a") as file:
+        file.write("components:\n  - secure-metrics\n")
+    return folder
+
+
+def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Path) -> None:
+    """The component adds its flags, port, Secret and rights, which agree, and leaves the probes alone."""
+    items = {
+        f"{item['kind']}/{item['metadata']['name']}": item for item in yaml.safe_load_all(kubectl("kustomize", secured))
+    }
+    assert items.keys() - rendered.keys() == {
+        "ClusterRole/my-scheduler-metrics",
+        "ClusterRoleBinding/my-scheduler-auth-delegator",
+    }
+    metadata, spec, container = pod_template(items)
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts.keys() == {volume["name"] for volume in spec["volumes"]} == {"config", "tls"}
+    for name in ("config.yaml", "tls.crt", "tls.key"):
+        (tmp_path / name).write_text(items[f"ConfigMap/{CONFIG}"]["data"].get(name, ""))
+    arguments = [
+        re.sub(rf"{mounts['tls']}|{mounts['config']}", str(tmp_path), argument) for argument in container["args"]
+    ]
+    config = cli._config(cli._parse(arguments))
+    assert config.authorize_metrics
+    assert container["ports"][1:] == [{"name": "https", "containerPort": config.secure_port}]
+    prefix = "prometheus.io/"
+    assert {key.removeprefix(prefix): metadata["annotations"][key] for key in metadata["annotations"]} == {
+        "scrape": "true",
+        "scheme": "https",
+        "port": str(config.secure_port),
+    }
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe] == pod_template(rendered)[2][probe]
+    assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"], "the key is readable"
+
+
 def test_the_probes_ask_what_the_server_answers(rendered: dict[str, Object]) -> None:
     """Liveness and readiness are different questions, over plain HTTP."""
     _, _, container = pod_template(rendered)
@@ -296,6 +354,14 @@ async def test_the_server_accepts_everything(plane: ControlPlane, source: tuple[
     flags = ("--dry-run=server", "--validate=strict", "--kubeconfig", plane.folder / "kubeconfig")
     said = await anyio.to_thread.run_sync(kubectl, "apply", *source, *flags)
     assert "(server dry run)" in said
+
+
+@pytest.mark.control_plane
+async def test_the_server_accepts_the_components(plane: ControlPlane, secured: Path) -> None:
+    """The same is so of what a user may add."""
+    flags = ("--dry-run=server", "--validate=strict", "--kubeconfig", plane.folder / "kubeconfig")
+    said = await anyio.to_thread.run_sync(kubectl, "apply", "-k", secured, *flags)
+    assert "my-scheduler-auth-delegator created (server dry run)" in said
 
 
 @pytest.mark.control_plane

@@ -13,7 +13,7 @@ from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube import wire
 from neuron_scheduler.kube.client import Response
 
-TIMEOUT: Final = 5.0  # seconds for each question
+TIMEOUT: Final = 3.0  # seconds for each question; a client waits for two
 
 T = TypeVar("T")
 
