@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, Protocol
 
 import anyio
@@ -20,7 +20,7 @@ import attrs
 from neuron_scheduler.endpoints.certificate import Certificate
 from neuron_scheduler.endpoints.exchange import Reply, Request, text
 from neuron_scheduler.endpoints.exposition import Exposition, Scraped
-from neuron_scheduler.endpoints.listener import LIMITS, Answer, Limits, Listener, open_socket
+from neuron_scheduler.endpoints.listener import PLAIN, TLS, Answer, Listener, open_socket
 from neuron_scheduler.errors import ConfigurationError
 
 Check = Callable[[], str | None]
@@ -88,7 +88,6 @@ async def serving(
     ready: Mapping[str, Check],
     metrics: Metrics,
     access: Access | None = None,
-    limits: Limits = LIMITS,
 ) -> AsyncIterator[None]:
     """
     Answer requests for as long as the context is open.
@@ -99,25 +98,36 @@ async def serving(
         ready: what /readyz checks, by name, beside `ping`.
         metrics: what /metrics shows.
         access: who may read /metrics, which is served over HTTPS only then; None for everybody.
-        limits: what clients may take.
 
     Raises:
         ConfigurationError: an address is taken or not ours, or the certificate cannot be used.
     """
     certificate = Certificate(endpoints.cert_file, endpoints.key_file) if endpoints.secure_port else None
     shown = _metrics_page(Exposition(metrics=metrics, clock=time.monotonic), access)
-    listener = Listener(dropped=metrics.connection_dropped, limits=limits)
-    try:
+    async with AsyncExitStack() as listeners:
         if endpoints.port:
-            answer = _answering(live, ready, shown if access is None else _elsewhere)
-            listener.listen(_open(endpoints.address, endpoints.port, "--port"), answer)
+            plain = Listener(
+                listening=_open(endpoints.address, endpoints.port, "--port"),
+                answer=_answering(live, ready, shown if access is None else _elsewhere),
+                dropped=metrics.connection_dropped,
+                limits=PLAIN,
+            )
+            listeners.push_async_callback(_close, plain)
         if certificate is not None:
-            opened = _open(endpoints.address, endpoints.secure_port, "--secure-port")
-            listener.listen(opened, _answering(live, ready, shown), certificate.context)
+            secure = Listener(
+                listening=_open(endpoints.address, endpoints.secure_port, "--secure-port"),
+                answer=_answering(live, ready, shown),
+                dropped=metrics.connection_dropped,
+                limits=TLS,
+                certificate=certificate.context,
+            )
+            listeners.push_async_callback(_close, secure)
         yield
-    finally:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSING_TIME):
-            await listener.close()
+
+
+async def _close(listener: Listener) -> None:
+    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSING_TIME):
+        await listener.close()
 
 
 def _open(address: str, port: int, name: str) -> socket.socket:

@@ -16,6 +16,7 @@ import yaml
 
 from neuron_scheduler import __version__, cli
 from neuron_scheduler.config import Config, ProfileConfig
+from neuron_scheduler.endpoints import listener
 from neuron_scheduler.scheduling.profile import PREFERENCES
 from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
@@ -295,10 +296,13 @@ def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Pa
 
 
 def test_the_probes_ask_what_the_server_answers(rendered: dict[str, Object]) -> None:
-    """Liveness and readiness are different questions, over plain HTTP."""
+    """Liveness and readiness are different questions, over plain HTTP, and wait longer than any crowd takes."""
     _, _, container = pod_template(rendered)
     probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")}
     assert probes == {"liveness": {"path": "/livez", "port": "http"}, "readiness": {"path": "/readyz", "port": "http"}}
+    for limits in (listener.PLAIN, listener.TLS):
+        longest_wait = limits.waiting / limits.rate
+        assert all(longest_wait < container[f"{kind}Probe"]["timeoutSeconds"] for kind in ("liveness", "readiness"))
 
 
 def test_the_pod_is_allowed_nothing_it_does_not_need(rendered: dict[str, Object]) -> None:

@@ -1,9 +1,10 @@
 """
-Listens on the process's own ports, so that no client can slow the scheduler down or keep a probe from its answer.
+Listens on one of the process's own ports, so that no client can slow the scheduler down or delay another's probe.
 
-Whoever reaches the pod may connect, and the event loop that answers also schedules. So what a client can make the loop
-do is limited here: connections wait unread and cost a few microseconds each, a limited number of them a second is read
-and answered (`turns` says whose), and each has a few seconds from there to its end. Refuses to know what is asked for.
+Every pod of the cluster can connect, and the event loop that answers also schedules. So there are limits on what
+clients can make the loop do: a connection waits unread, which costs a few microseconds; a limited number of connections
+a second is read and answered (`turns` says whose); each of them ends a few seconds later. Refuses to know what is asked
+for.
 """
 
 import asyncio
@@ -27,7 +28,6 @@ END_OF_HEAD: Final = b"\r\n\r\n"
 PAUSE: Final = 1.0  # seconds without new connections when no more can be opened
 
 Answer = Callable[[Request], Awaitable[Reply]]
-Certificate = Callable[[], ssl.SSLContext]
 
 log = logs.logger(__name__)
 
@@ -35,7 +35,9 @@ log = logs.logger(__name__)
 @attrs.frozen(kw_only=True)
 class Limits:
     """
-    What clients may take.
+    What the clients of one port may take.
+
+    Even if every connection that waits is another peer's, each gets its turn before the kubelet gives a probe up.
 
     Attributes:
         waiting: connections that wait for their turn.
@@ -47,13 +49,15 @@ class Limits:
 
     waiting: int = 512
     at_once: int = 64
-    rate: float = 50.0
+    rate: float = 200.0
     burst: int = 20
     seconds: float = 10.0
     head: int = 16 << 10
 
 
-LIMITS: Final = Limits()
+PLAIN: Final = Limits()
+TLS: Final = Limits(waiting=128, rate=50.0)
+"""A handshake takes about five times as long as an answer."""
 
 
 def open_socket(address: str, port: int) -> socket.socket:
@@ -79,79 +83,65 @@ def open_socket(address: str, port: int) -> socket.socket:
     return opened
 
 
-@attrs.frozen(eq=False)
-class _Port:
-    """A socket that listens, and what is said there."""
-
-    listening: socket.socket
-    answer: Answer
-    certificate: Certificate | None
-
-
 @attrs.define(eq=False, kw_only=True)
 class Listener:
     """
-    All connections to all ports.
+    All connections to one port, from when it is built until `close`.
 
     Attributes:
+        listening: from `open_socket`; it belongs to the listener.
+        certificate: gives the TLS context of a connection that begins; None for no TLS.
         dropped: called with the reason, `crowded` or `slow`, for each connection that is ended without its answer.
     """
 
+    listening: socket.socket
+    answer: Answer
     dropped: Callable[[str], None]
-    limits: Limits = LIMITS
+    limits: Limits
+    certificate: Callable[[], ssl.SSLContext] | None = None
     _loop: asyncio.AbstractEventLoop = attrs.field(factory=asyncio.get_running_loop, init=False)
-    _ports: list[_Port] = attrs.field(factory=list, init=False)
-    _turns: Turns[tuple[socket.socket, _Port]] = attrs.field(init=False)
+    _turns: Turns[socket.socket] = attrs.field(init=False)
     _bucket: TokenBucket = attrs.field(init=False)
     _next_turn: asyncio.TimerHandle | None = attrs.field(default=None, init=False)
+    _pause: asyncio.TimerHandle | None = attrs.field(default=None, init=False)
     _running: dict[asyncio.Task[None], None] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._turns = Turns(self.limits.waiting)
         self._bucket = TokenBucket(self._loop.time, self.limits.rate, self.limits.burst)
-
-    def listen(self, listening: socket.socket, answer: Answer, certificate: Certificate | None = None) -> None:
-        """Take a socket over and serve it until `close`; `certificate` gives the TLS context of each connection."""
-        port = _Port(listening, answer, certificate)
-        self._ports.append(port)
-        self._loop.add_reader(listening, self._accept, port)
+        self._loop.add_reader(self.listening, self._accept)
 
     async def close(self) -> None:
-        """End all connections and close the sockets."""
-        for port in self._ports:
-            self._loop.remove_reader(port.listening)
-            port.listening.close()
-        self._ports.clear()
-        if self._next_turn is not None:
-            self._next_turn.cancel()
+        """End all connections and close the socket."""
+        self._loop.remove_reader(self.listening)
+        self.listening.close()
+        for timer in (self._next_turn, self._pause):
+            if timer is not None:
+                timer.cancel()
         while self._turns:
-            self._turns.next()[0].close()
+            self._turns.next().close()
         running = list(self._running)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _accept(self, port: _Port) -> None:
+    def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                connection, address = port.listening.accept()
+                connection, address = self.listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
                 break
             except OSError as error:  # no files or no memory are left; the socket would stay readable all the while
                 log.warning("Cannot accept connections; pausing", exc=error)
-                self._loop.remove_reader(port.listening)
-                self._loop.call_later(PAUSE, self._accept_again, port)
+                self._loop.remove_reader(self.listening)
+                self._pause = self._loop.call_later(PAUSE, self._loop.add_reader, self.listening, self._accept)
                 break
             connection.setblocking(False)
-            crowded = self._turns.add(address[0], (connection, port))
+            crowded = self._turns.add(address[0], connection)
             if crowded is not None:
-                crowded[0].close()
+                crowded.close()
                 self.dropped("crowded")
         self._begin_exchanges()
-
-    def _accept_again(self, port: _Port) -> None:
-        if port in self._ports:
-            self._loop.add_reader(port.listening, self._accept, port)
 
     def _begin_exchanges(self) -> None:
         """Begin as many exchanges as may begin now, and see to the next one."""
@@ -173,21 +163,20 @@ class Listener:
             del self._running[oldest]
             oldest.cancel()
             self.dropped("slow")
-        connection, port = self._turns.next()
-        task = self._loop.create_task(self._exchange(connection, port))
+        task = self._loop.create_task(self._exchange(self._turns.next()))
         self._running[task] = None
         task.add_done_callback(lambda done: self._running.pop(done, None))
 
-    async def _exchange(self, connection: socket.socket, port: _Port) -> None:
+    async def _exchange(self, connection: socket.socket) -> None:
         client = _Client(self.limits.head)
         tls: dict[str, Any] = {}
-        if port.certificate is not None:
+        if self.certificate is not None:
             tls = {"ssl_handshake_timeout": self.limits.seconds, "ssl_shutdown_timeout": GOODBYE}
-            tls["ssl"] = port.certificate()
+            tls["ssl"] = self.certificate()
         try:
             async with asyncio.timeout(self.limits.seconds):
                 await self._loop.connect_accepted_socket(lambda: client, connection, **tls)
-                await client.end_with(await _answered(await client.head, port.answer))
+                await client.end_with(await _answered(await client.head, self.answer))
         except TimeoutError:
             self.dropped("slow")
         except OSError:

@@ -60,10 +60,11 @@ async def served(
     """Serve on a free port."""
     here = Served()
     here.answering.set()
-    serving = Listener(dropped=here.dropped.append, limits=limits)
     opened = opened or open_socket(address, 0)
     here.port = opened.getsockname()[1]
-    serving.listen(opened, here.answer, certificate)
+    serving = Listener(
+        listening=opened, answer=here.answer, dropped=here.dropped.append, limits=limits, certificate=certificate
+    )
     try:
         yield here
     finally:
