@@ -169,13 +169,11 @@ class Listener:
 
     async def _exchange(self, connection: socket.socket) -> None:
         client = _Client(self.limits.head)
-        tls: dict[str, Any] = {}
-        if self.certificate is not None:
-            tls = {"ssl_handshake_timeout": self.limits.seconds, "ssl_shutdown_timeout": GOODBYE}
-            tls["ssl"] = self.certificate()
+        tls: dict[str, Any] = {"ssl_handshake_timeout": self.limits.seconds, "ssl_shutdown_timeout": GOODBYE}
         try:
             async with asyncio.timeout(self.limits.seconds):
-                await self._loop.connect_accepted_socket(lambda: client, connection, **tls)
+                options = {} if self.certificate is None else tls | {"ssl": self.certificate()}
+                await self._loop.connect_accepted_socket(lambda: client, connection, **options)
                 await client.end_with(await _answered(await client.head, self.answer))
         except TimeoutError:
             self.dropped("slow")
