@@ -260,7 +260,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("secured") / "manifests"
     shutil.copytree(ROOT / "manifests", folder)
     with (folder / "kustomization.yaml").open("a") as file:
-        file.write("components:\n  - secure-metrics\n")
+        file.write("components:\n  - components/secure-metrics\n")
     return folder
 
 

@@ -58,7 +58,7 @@ REVIEWING: Final = (
     Right("create", "tokenreviews", "authentication.k8s.io"),
     Right("create", "subjectaccessreviews", "authorization.k8s.io"),
 )
-"""What --authorize-metrics needs; `system:auth-delegator` gives it, to which manifests/secure-metrics binds us."""
+"""What --authorize-metrics needs: manifests/components/secure-metrics binds `system:auth-delegator`, which has it."""
 
 
 def leading(namespace: str, name: str) -> tuple[Right, ...]:
@@ -100,7 +100,7 @@ async def require(client: Api, rights: tuple[Right, ...]) -> None:
         await anyio.sleep(_PAUSE)  # an API server that has just started knows of no rights for a moment
     raise ConfigurationError(
         f"the API server does not allow this process to {', '.join(missing)}; apply manifests/rbac.yaml"
-        " (for --authorize-metrics also manifests/secure-metrics) and run under its ServiceAccount"
+        " (for --authorize-metrics also manifests/components/secure-metrics) and run under its ServiceAccount"
     )
 
 

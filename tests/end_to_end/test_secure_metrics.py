@@ -19,7 +19,7 @@ from tests.end_to_end.process import ROOT, SYNCED, SchedulerProcess, run_schedul
 from tests.end_to_end.proxy import Fault, run_proxy
 
 NAME = "secured"  # of an account of its own: what my-scheduler calls is held against its rights by another test
-COMPONENT = ROOT / "manifests" / "secure-metrics"
+COMPONENT = ROOT / "manifests" / "components" / "secure-metrics"
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
@@ -47,7 +47,7 @@ def for_us(items: Iterable[Object]) -> Iterator[Object]:
 
 
 async def grant_reviews(api: RestClient) -> None:
-    """Apply the rights of manifests/secure-metrics, and wait until they count."""
+    """Apply the rights of manifests/components/secure-metrics, and wait until they count."""
     for item in for_us(yaml.safe_load_all((COMPONENT / "rbac.yaml").read_text())):
         await api.apply(item)
     asked = {"verb": "create", "group": "authentication.k8s.io", "resource": "tokenreviews"}
@@ -104,12 +104,12 @@ async def secured(plane: ControlPlane, folder: Path, master: str) -> AsyncIterat
 
 
 async def test_the_right_to_ask_is_asked_for(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
-    """Without manifests/secure-metrics the process says at its start what is missing."""
+    """Without manifests/components/secure-metrics the process says at its start what is missing."""
     await rights.grant(empty, for_us(rights.manifests()))
     async with secured(plane, tmp_path, plane.server) as (scheduler, _):
         assert await scheduler.ended() == 2
     assert "create tokenreviews.authentication.k8s.io" in scheduler.lines[-1]
-    assert "manifests/secure-metrics" in scheduler.lines[-1]
+    assert "manifests/components/secure-metrics" in scheduler.lines[-1]
 
 
 async def test_who_may_read_the_metrics(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
