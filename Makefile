@@ -5,6 +5,11 @@ ARGS   ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# The image's Python: on PATH or under pyenv. It is tried, because a shim of pyenv's may lead nowhere.
+IMAGE_VERSION := $(shell sed -n 's/^FROM python:\([0-9]*\.[0-9]*\).*/\1/p' Dockerfile | head -n 1)
+IMAGE_PYTHON   = $(shell for python in python$(IMAGE_VERSION) $(HOME)/.pyenv/versions/$(IMAGE_VERSION)*/bin/python3; \
+                 do "$$python" -c 'import ensurepip, venv' 2> /dev/null && echo "$$python" && break; done)
+
 # A stamp is named after the lock that was installed, so that another lock, on whatever branch, installs anew.
 stamp   = $(VENV)/.$(1)-$(shell cksum < requirements/$(1).txt | cut -d ' ' -f 1)
 DEMO   := $(call stamp,demo)
@@ -13,7 +18,7 @@ LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.
           --no-emit-find-links --no-header --exclude-newer '7 days'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo picture test check lint fmt control-plane lock clean
+.PHONY: help demo picture test test-image test-here check lint fmt control-plane lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +31,14 @@ picture: $(DEMO)  ## draw docs/demo.svg anew, from a real run
 
 test: lint control-plane  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
 	$(BIN)/pytest $(ARGS)
+	@$(if $(ARGS),,$(MAKE) --no-print-directory test-image)
+
+test-image:  ## run the tests that need no control plane in the Python of the image too, if this machine has it
+	@$(if $(IMAGE_PYTHON),$(MAKE) --no-print-directory VENV=.venv-image PYTHON=$(IMAGE_PYTHON) test-here,\
+	  echo 'Python $(IMAGE_VERSION), which the image runs, is neither on PATH nor under pyenv: no test ran in it.')
+
+test-here: $(DEV)
+	$(BIN)/pytest -m 'not control_plane' $(ARGS)
 
 check: test  ## the same as `make test`
 
@@ -49,7 +62,7 @@ lock:  ## resolve the locks in requirements/ (needs uv; ARGS=--upgrade for newer
 	$(LOCK) $(ARGS) requirements/go.in --no-annotate -o requirements/go.txt
 
 clean:  ## remove the virtual environment and the tools' caches, not the built control plane
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-image .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(DEV):
 	$(call install,dev)

@@ -6,7 +6,6 @@ decoded. The contenders share the machine with us.
 """
 
 import re
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -61,10 +60,9 @@ class Observer:
         Raises:
             DisturbedError: it cannot go on.
         """
-        trust = ssl.create_default_context(cafile=self.plane.ca_file)
         headers = {"Authorization": f"Bearer {ADMIN.token}", "Accept": ACCEPT}
         timeout = aiohttp.ClientTimeout(total=None)
-        connector = aiohttp.TCPConnector(ssl=trust)
+        connector = aiohttp.TCPConnector(ssl=self.plane.trust)
         async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as session:
             while True:
                 async with session.get(self.plane.server + PATH + version) as response:

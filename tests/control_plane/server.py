@@ -1,7 +1,7 @@
 """
 A real control plane on loopback: etcd and kube-apiserver, on request kube-controller-manager and kube-scheduler.
 
-RBAC is on, certificates come from trustme, ports are free ones, data lies in a temporary folder, and nothing survives
+RBAC is on, certificates are like those of EKS, ports are free ones, data lies in a temporary folder, nothing survives
 the `async with`. Serves tests and benchmarks alike:
 
     async with run_control_plane() as plane:
@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import trustme
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests.certificates import Authority, trusting
 from tests.control_plane.binaries import require
 from tests.control_plane.component import Component, ComponentError
 from tests.control_plane.rest import RestClient
@@ -77,9 +77,14 @@ class ControlPlane:
         """The certificate authority that signed the API server's certificate."""
         return self.folder / "ca.crt"
 
+    @property
+    def trust(self) -> ssl.SSLContext:
+        """A client's context that trusts that authority."""
+        return trusting(self.ca_file)
+
     def client(self, token: str) -> RestClient:
         """Return another identity's client, to be opened with `async with`."""
-        return RestClient(self.server, token, ssl.create_default_context(cafile=self.ca_file))
+        return RestClient(self.server, token, self.trust)
 
     async def token_for(self, namespace: str, service_account: str) -> str:
         """Return a token of a ServiceAccount, which is created if need be, and its namespace too; valid for a day."""
@@ -201,11 +206,9 @@ def free_port() -> int:
 
 def _write_certificates(folder: Path) -> None:
     """Write the authority, one serving certificate for all, and the key that signs ServiceAccount tokens."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "ca.crt"))
-    serving = authority.issue_cert("127.0.0.1", "localhost")
-    (folder / "serving.crt").write_bytes(b"".join(blob.bytes() for blob in serving.cert_chain_pems))
-    serving.private_key_pem.write_to_path(str(folder / "serving.key"))
+    authority = Authority()
+    (folder / "ca.crt").write_bytes(authority.pem)
+    authority.issue("127.0.0.1", "localhost").write(folder / "serving.crt", folder / "serving.key")
     signing = ec.generate_private_key(ec.SECP256R1())
     (folder / "sa.key").write_bytes(
         signing.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())

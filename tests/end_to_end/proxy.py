@@ -5,7 +5,6 @@ It passes on whatever it is told nothing about, credentials and watches included
 scheduler's own identity. Plain HTTP on loopback, for `--master`.
 """
 
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -130,8 +129,7 @@ def binding_of(name: str) -> Callable[[str, str], bool]:
 @asynccontextmanager
 async def run_proxy(plane: ControlPlane) -> AsyncIterator[Proxy]:
     """Run a proxy in front of a control plane until the block is left."""
-    trust = ssl.create_default_context(cafile=plane.ca_file)
-    connector = aiohttp.TCPConnector(ssl=trust, limit=0)
+    connector = aiohttp.TCPConnector(ssl=plane.trust, limit=0)
     timeout = aiohttp.ClientTimeout(total=None)
     async with (
         aiohttp.ClientSession(connector=connector, timeout=timeout) as session,

@@ -1,7 +1,5 @@
 """The sandbox behaves as the table says, and so does a real kube-apiserver."""
 
-import ssl
-
 import pytest
 
 from neuron_scheduler.sandbox.server import ApiServer
@@ -21,8 +19,7 @@ async def test_of_the_sandbox(sentence: str) -> None:
 @pytest.mark.parametrize("sentence", [sentence for sentence in BEHAVIOURS if sentence != EXPIRED])
 async def test_of_a_real_api_server(control_plane: ControlPlane, sentence: str) -> None:
     """The real one, as its administrator."""
-    trusted = ssl.create_default_context(cafile=control_plane.ca_file)
-    async with connect(control_plane.server, token=ADMIN.token, ssl_context=trusted) as api:
+    async with connect(control_plane.server, token=ADMIN.token, ssl_context=control_plane.trust) as api:
         await BEHAVIOURS[sentence](api)
 
 
@@ -30,9 +27,8 @@ async def test_of_a_real_api_server(control_plane: ControlPlane, sentence: str) 
 async def test_of_a_real_api_server_that_has_forgotten() -> None:
     """A restarted server's watch cache begins at its start: what is older is expired."""
     async with run_control_plane() as plane:
-        trusted = ssl.create_default_context(cafile=plane.ca_file)
-        async with connect(plane.server, token=ADMIN.token, ssl_context=trusted):
+        async with connect(plane.server, token=ADMIN.token, ssl_context=plane.trust):
             await plane.components["kube-apiserver"].stop()
             await plane.components["kube-apiserver"].start()
-        async with connect(plane.server, token=ADMIN.token, ssl_context=trusted) as api:
+        async with connect(plane.server, token=ADMIN.token, ssl_context=plane.trust) as api:
             await BEHAVIOURS[EXPIRED](api)
