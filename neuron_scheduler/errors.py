@@ -37,7 +37,7 @@ class ApiError(NeuronSchedulerError):
         reason: `Status.reason`, such as `Conflict` or `Expired`; empty if the body was no Status.
         message: the server's sentence, or the beginning of what else it sent.
         kind: `Status.details.kind`, such as `pods/binding`.
-        retry_after: seconds the server asks to wait, None if it does not say.
+        retry_after: seconds the server asks to wait, within reason; None if it does not say.
     """
 
     def __init__(
@@ -68,6 +68,10 @@ class CredentialsError(UnreachableError):
 
 class OversizedLineError(UnreachableError):
     """The API server sent one watch event that is larger than any object in etcd."""
+
+
+class OversizedAnswerError(UnreachableError):
+    """The answer is longer than what was asked for may be; nothing of it was kept."""
 
 
 class FencedError(NeuronSchedulerError):

@@ -5,6 +5,7 @@ What a request means is known elsewhere (`wire`, `codec`, `binder`, ...). Refuse
 know whether a repeat is harmless.
 """
 
+import asyncio
 import contextlib
 import re
 import time
@@ -20,19 +21,20 @@ import msgspec
 import yarl
 
 from neuron_scheduler import __version__
-from neuron_scheduler.errors import ApiError, CredentialsError
+from neuron_scheduler.errors import ApiError, CredentialsError, NeuronSchedulerError, UnreachableError
 from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.http1 import Connections
 from neuron_scheduler.kube.rate import TokenBucket
-from neuron_scheduler.kube.status import api_error
+from neuron_scheduler.kube.status import LONGEST_PAUSE as LONGEST_PAUSE, api_error  # noqa: PLC0414 - writers import it from here
 from neuron_scheduler.kube.transport import (
     CONNECT_TIMEOUT,
-    NETWORK_ERRORS,
+    MOST_BYTES,
     Pool,
     open_session,
     open_socket,
     translated,
     unreachable,
+    whole,
 )
 
 USER_AGENT: Final = f"neuron-scheduler/{__version__}"
@@ -40,7 +42,8 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 READ_TRIES: Final = 5  # of a read that is answered with 429
-LONGEST_PAUSE: Final = 30.0  # seconds of a Retry-After that are honoured
+MOST_OF_A_LIST: Final = 512 << 20  # bytes; half of the memory that the manifests allow
+OPEN_TIMEOUT: Final = 60.0  # seconds until a watch is answered; the API server may hold a request back for 15
 
 T = TypeVar("T")
 
@@ -70,10 +73,8 @@ class Lines:
             OversizedLineError: the line is longer than any object may be.
             UnreachableError: the connection broke.
         """
-        try:
+        with translated(self._target):
             return await self._content.readline()
-        except NETWORK_ERRORS as error:
-            raise unreachable(error, self._target) from error
 
 
 def _nobody_counts(_code: str, _method: str) -> None:
@@ -90,12 +91,14 @@ class Client:
         on_request: called with the status code (`<error>` without one) and the method of every request
             (`rest_client_requests_total`).
         qps, burst: limit on writes other than those to the Lease; 0 for none.
+        own_http: whether writes go over `http1`. Those to the Lease never do: a fault there must not cost the Lease.
     """
 
     connection: Connection
     on_request: Callable[[str, str], None] = _nobody_counts
     qps: float = 0.0
     burst: int = 1
+    own_http: bool = True
     user_agent: str = USER_AGENT
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     _sessions: dict[Pool, aiohttp.ClientSession] = attrs.field(factory=dict, init=False)
@@ -109,9 +112,11 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._sessions = {pool: open_session(pool, self.user_agent) for pool in Pool}
-        if self.connection.proxy is None:
+        if self.own_http and self.connection.proxy is None:
             self._kept = {
-                pool: Connections(server=self._server, limit=pool.value, open_socket=open_socket(pool)) for pool in Pool
+                pool: Connections(server=self._server, limit=pool.value, open_socket=open_socket(pool))
+                for pool in Pool
+                if pool is not Pool.LEASE
             }
         return self
 
@@ -133,22 +138,28 @@ class Client:
         timeout: float = 30.0,  # noqa: ASYNC109 - each try has its own, and closes its connection
         pool: Pool = Pool.API,
         permit: Callable[[], bool] | None = None,
+        most_bytes: int | None = None,
     ) -> Response:
         """
         Send one request and return its answer.
 
-        A read that is answered with 429 waits as long as the server says and is sent again, a few times. A 401 forces
-        new credentials and one more try. `timeout` is in seconds, for each try. `permit`, in `Pool.BIND` only, is asked
-        when the connection is there; False holds the request back.
+        A read that is answered with 429 waits as long as the server says and is sent again, a few times; not in
+        `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try. `timeout` is
+        in seconds, for each try. `permit`, in `Pool.BIND` only, is asked when the connection is there; False holds the
+        request back. `most_bytes` may an answer have: by default as many as one object, or a list in answer to a GET.
 
         Raises:
             ApiError: the status is not 2xx.
-            UnreachableError: no complete answer (ApiTimeoutError, CredentialsError); a write may have happened.
+            UnreachableError: no complete answer (ApiTimeoutError, CredentialsError, OversizedAnswerError); a write may
+                have happened.
             FencedError: `permit` said no.
         """
         if method != "GET" and pool is not Pool.LEASE and (wait := self._bucket.take()):
             await self.sleep(wait)
         target = f"{path}?{urlencode(params)}" if params else path
+        if not _TARGET.fullmatch(target):
+            raise UnreachableError(f"not a path that can be asked for: {target!r}; nothing was sent")
+        is_list = method == "GET" and pool is not Pool.LEASE
         asked = _Request(
             method=method,
             target=target,
@@ -157,16 +168,17 @@ class Client:
             timeout=timeout,
             pool=pool,
             permit=permit,
+            most_bytes=most_bytes or (MOST_OF_A_LIST if is_list else MOST_BYTES),
         )
-        if method != "GET":
-            return await self._authorized(asked, self._short if self._kept else self._whole)
+        if not is_list:
+            return await self._authorized(asked, self._short if pool in self._kept else self._whole)
         for _ in range(READ_TRIES - 1):
             try:
                 return await self._authorized(asked, self._whole)
             except ApiError as error:
                 if error.status != 429:
                     raise
-                await self.sleep(min(error.retry_after or 1.0, LONGEST_PAUSE))
+                await self.sleep(error.retry_after or 1.0)
         return await self._authorized(asked, self._whole)
 
     @contextlib.asynccontextmanager
@@ -180,7 +192,10 @@ class Client:
             ApiError, UnreachableError: as `request`, also from `Lines.next`.
         """
         asked = _Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
-        async with await self._authorized(asked, self._open) as answer:
+        with translated(str(asked)):
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                answer = await self._authorized(asked, self._open)
+        async with answer:
             yield Lines(answer.content, f"watch {path}")
 
     async def _authorized(self, asked: "_Request", send: Callable[["_Request", str | None], Awaitable[T]]) -> T:
@@ -204,9 +219,12 @@ class Client:
                 server_name=None if tls is None else tls.server_name,
                 permit=asked.permit,
                 timeout=asked.timeout,
+                most_bytes=asked.most_bytes,
             )
             code = str(answer.status)
-        except OSError as error:  # TimeoutError is one
+        except NeuronSchedulerError:
+            raise
+        except Exception as error:  # as `translated`, which takes longer
             raise unreachable(error, str(asked)) from error
         finally:
             self.on_request(code, asked.method)
@@ -219,21 +237,19 @@ class Client:
             self._server.netloc, self.user_agent, asked.content_type, authorization, self.connection.headers
         )
         target, body = f"{self._server.path}{asked.target}", asked.body or b""
-        if not _TARGET.fullmatch(target):
-            raise ValueError(f"not a path that can be asked for: {target!r}")
         return f"{asked.method} {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     async def _whole(self, asked: "_Request", authorization: str | None) -> Response:
         async with await self._open(asked, authorization) as answer:
             with translated(str(asked)):
-                return Response(answer.status, await answer.read())
+                return Response(answer.status, await whole(answer, asked.most_bytes))
 
     async def _open(self, asked: "_Request", authorization: str | None) -> aiohttp.ClientResponse:
         """Send through aiohttp, and return an answer of success that is yet to be read."""
         tls, proxy, code = self.connection.tls, self.connection.proxy, "<error>"
         headers = [*self.connection.headers]
         if authorization is not None:
-            headers.append(("Authorization", authorization))
+            headers.append(("Authorization", _printable("Authorization", authorization)))
         if asked.body is not None:
             headers.append(("Content-Type", asked.content_type))
         to_proxy = (
@@ -263,7 +279,7 @@ class Client:
             return answer
         async with answer:
             with translated(str(asked)):
-                raise api_error(answer.status, answer.headers, await answer.read())
+                raise api_error(answer.status, answer.headers, await whole(answer, asked.most_bytes))
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,6 +293,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
     pool: Pool = Pool.API
     permit: Callable[[], bool] | None = None
     read_timeout: float | None = None
+    most_bytes: int = MOST_BYTES
 
     def __str__(self) -> str:
         return f"{self.method} {self.target.partition('?')[0]}"
@@ -288,10 +305,20 @@ def _fields(
 ) -> str:
     """Return the headers that many requests have in common; `others` have been looked at by `auth`."""
     host = netloc.rpartition("@")[2]
-    fields = {"Host": host, "User-Agent": user_agent, "Accept": JSON, "Content-Type": content_type}
+    fields = {
+        "Host": host,
+        "User-Agent": user_agent,
+        "Accept": JSON,
+        "Accept-Encoding": "identity",
+        "Content-Type": content_type,
+    }
     if authorization is not None:
         fields["Authorization"] = authorization
-    for name, value in fields.items():
-        if not (value.isascii() and value.isprintable()):
-            raise CredentialsError(f"the header {name} cannot be sent: it has characters that are not printable ASCII")
-    return "".join(f"{name}: {value}\r\n" for name, value in (*fields.items(), *others))
+    own = "".join(f"{name}: {_printable(name, value)}\r\n" for name, value in fields.items())
+    return own + "".join(f"{name}: {value}\r\n" for name, value in others)
+
+
+def _printable(name: str, value: str) -> str:
+    if not (value.isascii() and value.isprintable()):
+        raise CredentialsError(f"the header {name} cannot be sent: it has characters that are not printable ASCII")
+    return value

@@ -12,8 +12,8 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import Callable, Mapping
-from typing import Final, cast
+from collections.abc import Callable, Generator, Mapping
+from typing import Final, TypeAlias, TypeVar, cast
 from urllib.parse import SplitResult
 
 import aiohappyeyeballs
@@ -22,18 +22,29 @@ import msgspec
 from aiohappyeyeballs import AddrInfoType
 
 from neuron_scheduler.errors import FencedError
-from neuron_scheduler.kube.transport import CONNECT_TIMEOUT, KEEPALIVE
+from neuron_scheduler.kube.transport import CONNECT_TIMEOUT, KEEPALIVE, require_at_most
 from neuron_scheduler.kube.worklist import Worklist
 
+T = TypeVar("T")
+
 MOST_HEAD: Final = 64 << 10  # bytes of a status line and headers
+MOST_INTERIM: Final = 16  # answers with a status below 200 before the one that counts
+MOST_CHUNK_LINE: Final = 1 << 10  # bytes before a chunk: its length and extensions
 CLOCK_STEP: Final = 0.002  # seconds by which an alarm may come early: the loop's clock counts milliseconds
 HAPPY_EYEBALLS: Final = 0.25  # seconds after which the next address is tried beside the first
 
-_HEAD: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?(?:\r\n[^:\r\n]+:[^\r\n]*)*\r\n\r\n")
-_FIELD: Final = re.compile(rb"\n([^:]+):[ \t]*([^\r]*)")
-_FRAMING: Final = re.compile(rb"\n(?i:(content-length|transfer-encoding|connection)):[ \t]*([^\r]*)")
-_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
+_TEXT: Final = rb"[\t -~\x80-\xff]*"
+_HEAD: Final = re.compile(
+    rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: %b)?(?:\r\n[-!#$%%&'*+.^_`|~0-9A-Za-z]+:%b)*\r\n\r\n" % (_TEXT, _TEXT)
+)
+_FIELD: Final = re.compile(rb"\n([^:]+):([^\r]*)")
+_FRAMING: Final = re.compile(rb"\n(?i:(content-length|content-encoding|transfer-encoding|connection)):([^\r]*)")
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;%b)?[ \t]*" % _TEXT)
+_SWITCHING: Final = 101
 _WITHOUT_BODY: Final = (204, 304)
+
+_Pieces: TypeAlias = Generator[None, bytes, T]
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -53,73 +64,116 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers by name in lower case; of a repeated one the last."""
-        return {name.decode("latin-1"): value.decode("latin-1") for name, value in _headers(_FIELD, self.head).items()}
+        return {
+            name.lower().decode("latin-1"): value.strip().decode("latin-1") for name, value in _FIELD.findall(self.head)
+        }
 
 
-def read_answer(data: bytes) -> Answer | None:
+def reading(most_bytes: int) -> _Pieces[Answer]:
     """
-    Return the answer that these bytes are, None while it is not complete.
+    Read one answer, whose pieces are sent in as they come, and return it with its last byte.
+
+    Every byte is looked at a few times at most, whatever the size of the pieces.
+
+    Args:
+        most_bytes: of the body, with what frames its chunks.
 
     Raises:
-        ValueError: they are none, or one whose end cannot be told.
+        ValueError: what came is no answer, or one whose end cannot be known (`TooLongError`: it is too long).
     """
-    end = data.find(b"\r\n\r\n")
-    if end < 0:
-        if len(data) > MOST_HEAD:
-            raise ValueError("the headers of the answer have no end")
-        return None
-    head = _HEAD.match(data)
-    if head is None:
-        raise ValueError(f"not an answer of HTTP/1.1: {data[:60]!r}")
-    status, start = int(head[2]), head.end()
-    if status < 200:
-        return read_answer(data[start:])  # the real one follows
-    framing = _headers(_FRAMING, head[0])
-    found = (b"", start) if status in _WITHOUT_BODY else _body(data, start, framing)
-    if found is None:
-        return None
-    body, stop = found
-    reusable = head[1] == b"1" and framing.get(b"connection", b"").lower() != b"close" and stop == len(data)
-    return Answer(status, head[0], body, reusable)
-
-
-def _headers(sort: re.Pattern[bytes], head: bytes) -> dict[bytes, bytes]:
-    headers: dict[bytes, bytes] = {}
-    for name, value in sort.findall(head):
-        known_as = name.lower()
-        if known_as == b"content-length" and known_as in headers:
-            raise ValueError("an answer that tells two lengths")
-        headers[known_as] = value.strip()
-    return headers
-
-
-def _body(data: bytes, start: int, framing: Mapping[bytes, bytes]) -> tuple[bytes, int] | None:
-    """Return the body that begins at `start`, and where it ends; None while it is not complete."""
-    if (encoding := framing.get(b"transfer-encoding")) is not None:
-        if encoding.lower() != b"chunked":
-            raise ValueError(f"transfer encoding {encoding[:60]!r} is not understood")
-        return _chunks(data, start)
-    length = framing.get(b"content-length", b"")
-    if not length.isdigit():
+    received = bytearray()
+    for _ in range(MOST_INTERIM + 1):
+        head = yield from _head(received)
+        status, framing = int(head[2]), _framing(head)
+        if status >= 200:
+            break
+        if status == _SWITCHING or framing.in_chunks or framing.length is not None:
+            raise ValueError(f"an interim answer that changes the connection: {head[0][:60]!r}")
+    else:
+        raise ValueError(f"more than {MOST_INTERIM} interim answers")
+    if status in _WITHOUT_BODY:
+        body = b""
+    elif framing.in_chunks:
+        body = yield from _in_chunks(received, most_bytes)
+    elif framing.length is not None:
+        body = yield from _of_length(framing.length, received, most_bytes)
+    else:
         raise ValueError("an answer that does not tell its length may have been cut")
-    stop = start + int(length)
-    return (data[start:stop], stop) if len(data) >= stop else None
+    return Answer(status, head[0], body, not framing.closes and not received)
 
 
-def _chunks(data: bytes, start: int) -> tuple[bytes, int] | None:
-    chunks: list[bytes] = []
-    while size := _CHUNK.match(data, start):
-        begin = size.end()
-        start = begin + int(size[1], 16)
-        if start == begin:  # the last one; trailers are not asked for
-            return (b"".join(chunks), begin + 2) if data[begin : begin + 2] == b"\r\n" else None
-        if data[start : start + 2] not in (b"\r\n", b"\r", b""):
-            raise ValueError("a chunk of the answer is longer than it says")
-        chunks.append(data[begin:start])
-        start += 2
-    if len(data) - start > MOST_HEAD:
-        raise ValueError("a chunk of the answer does not tell its length")
-    return None
+def _head(received: bytearray) -> _Pieces[re.Match[bytes]]:
+    searched = 0
+    while (end := received.find(b"\r\n\r\n", searched)) < 0 and len(received) <= MOST_HEAD:
+        searched = max(0, len(received) - 3)
+        received += yield
+    if not 0 <= end <= MOST_HEAD:
+        raise ValueError("the headers of the answer have no end")
+    head = _HEAD.fullmatch(bytes(received[: end + 4]))
+    if head is None:
+        raise ValueError(f"not an answer of HTTP/1.1: {bytes(received[:60])!r}")
+    del received[: end + 4]
+    return head
+
+
+class _Framing(msgspec.Struct, frozen=True):
+    """What the headers say about the end of an answer: its length in bytes if they tell it, and what comes then."""
+
+    length: int | None = None
+    in_chunks: bool = False
+    closes: bool = False
+
+
+def _framing(head: re.Match[bytes]) -> _Framing:
+    length, in_chunks, closes = None, False, head[1] == b"0"
+    for name, value in _FRAMING.findall(head[0]):
+        told = value.strip().lower()
+        match name.lower():
+            case b"connection":
+                closes = closes or b"close" in map(bytes.strip, told.split(b","))
+            case b"content-encoding" if told == b"identity":
+                pass
+            case b"content-length" if length is None and _LENGTH.fullmatch(told):
+                length = int(told)
+            case b"transfer-encoding" if told == b"chunked" and head[1] == b"1" and not in_chunks:
+                in_chunks = True
+            case _:
+                raise ValueError(f"an answer whose {name.decode()} cannot be relied on: {told[:60]!r}")
+    if in_chunks and length is not None:
+        raise ValueError("an answer that is in chunks and tells a length")
+    return _Framing(length, in_chunks, closes)
+
+
+def _of_length(length: int, received: bytearray, most: int) -> _Pieces[bytes]:
+    require_at_most(most, length)
+    while len(received) < length:
+        received += yield
+    body = bytes(received[:length])
+    del received[:length]
+    return body
+
+
+def _in_chunks(received: bytearray, most: int) -> _Pieces[bytes]:
+    body, taken = bytearray(), 0
+    while True:
+        while (end := received.find(b"\r\n", 0, MOST_CHUNK_LINE)) < 0 and len(received) < MOST_CHUNK_LINE:
+            received += yield
+        size = _CHUNK.fullmatch(received, 0, end) if end > 0 else None
+        if size is None:
+            raise ValueError("a chunk of the answer does not tell its length")
+        start = end + 2
+        stop = start + int(size[1], 16)
+        taken += stop
+        require_at_most(most, taken)
+        while len(received) < stop + 2:
+            received += yield
+        if received[stop : stop + 2] != b"\r\n":
+            raise ValueError("a chunk of the answer is longer than it says, or trailers follow the last one")
+        if start == stop:
+            del received[: stop + 2]
+            return bytes(body)
+        body += received[start:stop]
+        del received[: stop + 2]
 
 
 class _Connection(asyncio.Protocol):
@@ -135,7 +189,8 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.idle_since = self._loop.time()
         self._transport: asyncio.Transport | None = None
-        self._received = b""
+        self._reading: _Pieces[Answer] | None = None
+        self._most_bytes = 0
         self._answer: asyncio.Future[Answer] | None = None
         self._deadline = math.inf
         self._alarm: asyncio.TimerHandle | None = None
@@ -148,15 +203,16 @@ class _Connection(asyncio.Protocol):
         if self._answer is None or self._answer.done():
             self.abort()  # nobody asked
             return
-        self._received += data
         try:
-            answer = read_answer(self._received)
-        except ValueError as error:
-            self._answer.set_exception(ConnectionError(str(error)))
-            return
-        if answer is not None:
+            if self._reading is None:
+                self._reading = reading(self._most_bytes)
+                next(self._reading)
+            self._reading.send(data)
+        except StopIteration as end:
             self.idle_since = self._loop.time()
-            self._answer.set_result(answer)
+            self._answer.set_result(end.value)
+        except ValueError as error:
+            self._answer.set_exception(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -169,11 +225,11 @@ class _Connection(asyncio.Protocol):
         """Whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes, deadline: float) -> Answer:
+    async def exchange(self, request: bytes, deadline: float, most_bytes: int) -> Answer:
         """Send and wait; given up, the connection is cut at once: TLS would otherwise say a long goodbye first."""
         if self._transport is None:
             raise ConnectionError("the server closed the connection")
-        self._received = b""
+        self._reading, self._most_bytes = None, most_bytes
         self._answer = self._loop.create_future()
         self._deadline = deadline
         if self._alarm_at > deadline:
@@ -240,9 +296,10 @@ class Connections:
         server_name: str | None,
         permit: Callable[[], bool] | None,
         timeout: float,  # noqa: ASYNC109 - the connection keeps it, at less cost
+        most_bytes: int,
     ) -> Answer:
         """
-        Send the bytes of a request and return the answer, within `timeout` seconds.
+        Send the bytes of a request and return the answer, within `timeout` seconds and of at most `most_bytes`.
 
         `context` is None for a connection without TLS; `server_name` is checked in place of the server's host; `permit`
         is asked with the connection in hand, right before the first byte: waiting for one may have taken seconds.
@@ -250,6 +307,7 @@ class Connections:
         Raises:
             OSError: the connection failed (`ssl.SSLCertVerificationError`: it is not trusted).
             TimeoutError: there was no answer in time, or no connection.
+            ValueError: what came is no answer that can be relied on.
             FencedError: `permit` said no.
         """
         now = asyncio.get_running_loop().time()
@@ -260,7 +318,7 @@ class Connections:
             if permit is not None and not permit():
                 self._idle.append(connection)
                 raise FencedError("this replica may no longer write; nothing was sent")
-            answer = await connection.exchange(request, deadline)
+            answer = await connection.exchange(request, deadline, most_bytes)
             if answer.reusable:
                 self._idle.append(connection)
             else:

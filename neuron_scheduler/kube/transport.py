@@ -18,13 +18,30 @@ from typing import Any, Final
 import aiohttp
 from aiohappyeyeballs import AddrInfoType
 
-from neuron_scheduler.errors import ApiTimeoutError, FencedError, OversizedLineError, UnreachableError
+from neuron_scheduler.errors import (
+    ApiTimeoutError,
+    FencedError,
+    NeuronSchedulerError,
+    OversizedAnswerError,
+    OversizedLineError,
+    UnreachableError,
+)
 
 BIND_TIMEOUT: Final = 4.0  # renew deadline 10 s + 4 s < lease duration 15 s
 READ_BUFFER: Final = 2 << 20  # readline() stops at twice this; an object in etcd has at most about 1.5 MiB
 KEEPALIVE: Final = 75.0  # the API server keeps idle connections for 90 s
 CONNECT_TIMEOUT: Final = 10.0
-NETWORK_ERRORS: Final = (aiohttp.ClientError, aiohttp.http_exceptions.LineTooLong, OSError)
+MOST_BYTES: Final = 16 << 20  # of one object: 1.5 MiB in etcd, and JSON may escape each byte as six
+
+
+class TooLongError(ValueError):
+    """An answer has more bytes than were allowed."""
+
+
+def require_at_most(most: int, length: int) -> None:
+    """Raise TooLongError if an answer is longer than it may be, in bytes."""
+    if length > most:
+        raise TooLongError(f"the answer has {length} bytes or more, of at most {most}")
 
 
 class Pool(enum.Enum):
@@ -44,7 +61,7 @@ def open_session(pool: Pool, user_agent: str) -> aiohttp.ClientSession:
         read_bufsize=READ_BUFFER,
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"Accept": "application/json", "User-Agent": user_agent},
-        response_class=_ResetOnAbort if bind else aiohttp.ClientResponse,
+        response_class=_ResetOnAbort,
         trace_configs=[_fence()] if bind else None,
     )
 
@@ -104,21 +121,46 @@ def _fence() -> aiohttp.TraceConfig:
     return trace
 
 
+async def whole(answer: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """
+    Return the body of an answer, decompressed.
+
+    Raises:
+        TooLongError: it has more bytes; the rest is not waited for.
+    """
+    require_at_most(most_bytes, answer.content_length or 0)
+    pieces, length = [], 0
+    async for piece in answer.content.iter_any():
+        length += len(piece)
+        require_at_most(most_bytes, length)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
 def unreachable(error: Exception, target: str) -> UnreachableError:
-    """Return our error for one of the network's; `target` says in the message what was asked for."""
+    """
+    Return our error for any of the network's; `target` says in the message what was asked for.
+
+    What a hostile answer makes an HTTP library raise is not only what the library documents.
+    """
     if isinstance(error, TimeoutError):
         return ApiTimeoutError(f"no answer in time to {target}")
     if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
         return UnreachableError(f"certificate of the API server is not trusted: {error}; check the CA")
     if isinstance(error, aiohttp.http_exceptions.LineTooLong):
         return OversizedLineError(f"line without end in the answer to {target}: {error}")
-    return UnreachableError(f"connection failed during {target}: {str(error) or type(error).__name__}")
+    if isinstance(error, TooLongError):
+        return OversizedAnswerError(f"answer to {target} is too long: {error}")
+    said = str(error) if isinstance(error, OSError | ValueError | aiohttp.ClientError) else repr(error)
+    return UnreachableError(f"connection failed during {target}: {said or type(error).__name__}")
 
 
 @contextlib.contextmanager
 def translated(target: str) -> Iterator[None]:
-    """Raise our errors in place of aiohttp's."""
+    """Raise our errors in place of all others: none ends more than its request."""
     try:
         yield
-    except NETWORK_ERRORS as error:
+    except NeuronSchedulerError:
+        raise
+    except Exception as error:
         raise unreachable(error, target) from error

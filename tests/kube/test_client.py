@@ -3,23 +3,28 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
 import trustme
 from aiohttp import web
+from hypothesis import given, strategies as st
 
 from neuron_scheduler.errors import ApiError, ApiTimeoutError, CredentialsError, FencedError, UnreachableError
 from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.credentials import ExecPlugin, Fixed
 from neuron_scheduler.kube.plugin import Ticket
-from neuron_scheduler.kube.status import api_error
+from neuron_scheduler.kube.status import LONGEST_PAUSE, api_error
 from neuron_scheduler.kube.tls import Tls
 from neuron_scheduler.kube.transport import Pool
 from tests.kube.scripted import answer, hang, refuse, reset, scripted, watching
 
-WAYS = pytest.mark.parametrize("proxied", [False, True], ids=["directly", "through a proxy"])
+WAYS = pytest.mark.parametrize(
+    "way", [{}, {"own_http": False}, {"proxied": True}], ids=["our own HTTP", "aiohttp", "through a proxy"]
+)
+Way = dict[str, Any]
 
 
 async def no_sleep(_seconds: float) -> None:
@@ -27,9 +32,9 @@ async def no_sleep(_seconds: float) -> None:
 
 
 @WAYS
-async def test_a_request_arrives_as_it_was_meant(proxied: bool) -> None:
+async def test_a_request_arrives_as_it_was_meant(way: Way) -> None:
     """Method, path, query, body, content type, user agent and token are sent; status and body come back."""
-    async with scripted(answer("made", status=201), credentials=Fixed("Bearer secret"), proxied=proxied) as (
+    async with scripted(answer("made", status=201), credentials=Fixed("Bearer secret"), **way) as (
         server,
         client,
     ):
@@ -45,12 +50,13 @@ async def test_a_request_arrives_as_it_was_meant(proxied: bool) -> None:
 
 
 @WAYS
-async def test_a_refusal_is_an_api_error(proxied: bool) -> None:
+async def test_a_refusal_is_an_api_error(way: Way) -> None:
     """The status is always checked, and the Status is taken apart."""
     headers = {"Retry-After": "7"}
-    async with scripted(
-        refuse(409, "Conflict", "already bound", kind="pods/binding", headers=headers), proxied=proxied
-    ) as (_, client):
+    async with scripted(refuse(409, "Conflict", "already bound", kind="pods/binding", headers=headers), **way) as (
+        _,
+        client,
+    ):
         with pytest.raises(ApiError) as caught:
             await client.request("POST", "/x", body=b"{}")
 
@@ -65,24 +71,64 @@ async def test_a_refusal_is_an_api_error(proxied: bool) -> None:
     assert str(error) == "409 Conflict: already bound"
 
 
-@pytest.mark.parametrize("body", [b"<html>bad gateway", b"", b'{"code": "x"}', b"\xff"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>bad gateway",
+        b"",
+        b'{"code": "x"}',
+        b"\xff",
+        b'{"message": "\xff"}',
+        b'{"message": "\xed\xa0\x80"}',
+        b'{"x": ' + b"[" * 100_000,
+        b'{"details": {"retryAfterSeconds": ' + b"9" * 5_000 + b"}}",
+    ],
+)
 def test_a_refusal_without_a_status(body: bytes) -> None:
     """Whatever a proxy says, it is a refusal with that status."""
     assert api_error(502, {}, body).status == 502
 
 
 @pytest.mark.parametrize(
-    ("text", "want"), [("3", 3.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("soon", None), (None, None)]
+    ("text", "want"),
+    [
+        ("3", 3.0),
+        (" 3 ", 3.0),
+        ("9" * 5_000, LONGEST_PAUSE),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_PAUSE),
+        ("Mon, 01 Jan 0001 00:00:00 -0000", 0.0),
+        ("Thu, 01 Jan 1970 00:00:00 +9999999", None),
+        ("1 Jan " + "9" * 30 + " 00:00", None),
+        ("\xb2", None),
+        ("-1", None),
+        ("nan", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+    ],
 )
 def test_retry_after(text: str | None, want: float | None) -> None:
-    """Seconds and dates are read; anything else is as if absent."""
+    """Seconds and dates are read, up to a limit; anything else is as if absent."""
     assert want == api_error(429, {} if text is None else {"retry-after": text}, b"{}").retry_after
 
 
+@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,3} Jan [0-9]{1,5} [0-9:]{1,9} [-+]?[A-Z0-9]{1,6}"))
+def test_any_retry_after_is_read(text: str) -> None:
+    """No proxy can write one that raises, or that holds us up for long."""
+    assert 0 <= (api_error(503, {"retry-after": text}, b"").retry_after or 0.0) <= LONGEST_PAUSE
+
+
+@pytest.mark.parametrize(("seconds", "want"), [(3, 3.0), (10**30, LONGEST_PAUSE), (-5, 0.0), (0, None)])
+def test_a_status_may_ask_to_wait(seconds: int, want: float | None) -> None:
+    """`details.retryAfterSeconds` has the same limit."""
+    assert want == api_error(429, {}, b'{"details": {"retryAfterSeconds": %d}}' % seconds).retry_after
+
+
 @WAYS
-async def test_a_redirect_is_not_followed(proxied: bool) -> None:
+async def test_a_redirect_is_not_followed(way: Way) -> None:
     """A token is never carried to another host."""
-    async with scripted(answer(status=302, headers={"Location": "/elsewhere"}), proxied=proxied) as (server, client):
+    async with scripted(answer(status=302, headers={"Location": "/elsewhere"}), **way) as (server, client):
         with pytest.raises(ApiError, match="302"):
             await client.request("GET", "/x")
 
@@ -124,9 +170,9 @@ async def test_a_hanging_server_is_a_timeout() -> None:
 
 
 @WAYS
-async def test_a_reset_is_unreachable(proxied: bool) -> None:
+async def test_a_reset_is_unreachable(way: Way) -> None:
     """A cut connection is not an answer; a write is not repeated by anyone below."""
-    async with scripted(reset, proxied=proxied) as (server, client):
+    async with scripted(reset, **way) as (server, client):
         with pytest.raises(UnreachableError):
             await client.request("POST", "/x", body=b"{}")
 
@@ -141,14 +187,14 @@ async def test_nobody_there_is_unreachable(free_tcp_port: int) -> None:
 
 
 @WAYS
-async def test_requests_are_counted(proxied: bool) -> None:
+async def test_requests_are_counted(way: Way) -> None:
     """Each request is counted by code and method, also one without an answer."""
     counted: list[tuple[str, str]] = []
 
     def count(code: str, method: str) -> None:
         counted.append((code, method))
 
-    async with scripted(answer(), refuse(404), reset, on_request=count, proxied=proxied) as (_, client):
+    async with scripted(answer(), refuse(404), reset, on_request=count, **way) as (_, client):
         await client.request("GET", "/x")
         with pytest.raises(ApiError):
             await client.request("PUT", "/x", body=b"")
@@ -187,10 +233,10 @@ def plugin(*tokens: str) -> tuple[ExecPlugin, list[str]]:
 
 
 @WAYS
-async def test_a_401_forces_one_refresh(proxied: bool) -> None:
+async def test_a_401_forces_one_refresh(way: Way) -> None:
     """A rejected token is replaced once, and the request sent again with the new one."""
     credentials, left = plugin("old", "new")
-    async with scripted(refuse(401), answer("ok"), credentials=credentials, proxied=proxied) as (server, client):
+    async with scripted(refuse(401), answer("ok"), credentials=credentials, **way) as (server, client):
         assert (await client.request("GET", "/x")).body == b"ok"
 
     assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
@@ -198,10 +244,10 @@ async def test_a_401_forces_one_refresh(proxied: bool) -> None:
 
 
 @WAYS
-async def test_a_second_401_is_an_error(proxied: bool) -> None:
+async def test_a_second_401_is_an_error(way: Way) -> None:
     """Credentials that are really wrong do not loop."""
     credentials, _ = plugin("old", "new", "newer")
-    async with scripted(refuse(401), refuse(401), credentials=credentials, proxied=proxied) as (server, client):
+    async with scripted(refuse(401), refuse(401), credentials=credentials, **way) as (server, client):
         with pytest.raises(ApiError, match="401"):
             await client.request("GET", "/x")
 
@@ -209,7 +255,7 @@ async def test_a_second_401_is_an_error(proxied: bool) -> None:
 
 
 @WAYS
-async def test_a_fence_holds_a_bind_back(proxied: bool) -> None:
+async def test_a_fence_holds_a_bind_back(way: Way) -> None:
     """Permission is asked with the connection in hand; refused, nothing arrives, and the pool goes on."""
     asked: list[Callable[[], bool]] = []
 
@@ -217,7 +263,7 @@ async def test_a_fence_holds_a_bind_back(proxied: bool) -> None:
         asked.append(no)
         return False
 
-    async with scripted(answer(status=201), answer(status=201), proxied=proxied) as (server, client):
+    async with scripted(answer(status=201), answer(status=201), **way) as (server, client):
         await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, permit=lambda: True)
         with pytest.raises(FencedError):
             await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, permit=no)
@@ -228,7 +274,7 @@ async def test_a_fence_holds_a_bind_back(proxied: bool) -> None:
 
 
 @WAYS
-async def test_an_abandoned_bind_is_cut_off(proxied: bool) -> None:
+async def test_an_abandoned_bind_is_cut_off(way: Way) -> None:
     """The server notices at once that a bind's client has given up."""
     noticed = anyio.Event()
 
@@ -239,7 +285,7 @@ async def test_an_abandoned_bind_is_cut_off(proxied: bool) -> None:
             noticed.set()
         raise AssertionError
 
-    async with scripted(stall, proxied=proxied) as (_, client):
+    async with scripted(stall, **way) as (_, client):
         with pytest.raises(ApiTimeoutError):
             await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, timeout=0.05)
         with anyio.fail_after(5):
@@ -327,18 +373,20 @@ async def test_a_refused_stream_is_an_api_error() -> None:
 
 
 @pytest.mark.parametrize("path", ["/x y", "/x\r\nHost: elsewhere", "x", "/\xe4"])
-async def test_a_path_that_would_be_another_request_is_not_sent(path: str) -> None:
-    """A name that the API server would never give out does not reach the wire."""
-    async with scripted() as (server, client):
-        with pytest.raises(ValueError, match="not a path"):
+@WAYS
+async def test_a_path_that_would_be_another_request_is_not_sent(path: str, way: Way) -> None:
+    """A name that the API server would never give out does not reach the wire, nor does it end the process."""
+    async with scripted(**way) as (server, client):
+        with pytest.raises(UnreachableError, match="not a path"):
             await client.request("POST", path, body=b"")
 
     assert not server.seen
 
 
-async def test_a_token_that_would_be_another_header_is_not_sent() -> None:
+@WAYS
+async def test_a_token_that_would_be_another_header_is_not_sent(way: Way) -> None:
     """What a plugin or a file holds is not trusted to be one line."""
-    async with scripted(credentials=Fixed("Bearer a\r\nX-Remote-User: admin")) as (server, client):
+    async with scripted(credentials=Fixed("Bearer a\r\nX-Remote-User: admin"), **way) as (server, client):
         with pytest.raises(CredentialsError, match="Authorization"):
             await client.request("POST", "/x", body=b"")
 
