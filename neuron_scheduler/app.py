@@ -63,6 +63,7 @@ async def run(config: Config) -> None:
         on_request=lambda code, method: metrics.requested(method, code),
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
+        own_http=config.own_http,
     ) as client:
         await App(config=config, client=client, metrics=metrics, parts=wire(config, client, metrics)).run()
 

@@ -163,6 +163,14 @@ class Config:
         0.0, "Limit on writes to the API server per second; 0: none.", parse=float, metavar="N"
     )
     kube_api_burst: int = _setting(100, "Writes allowed at once under --kube-api-qps.", parse=int, metavar="N")
+    # The scheduler's own client takes a third of the CPU that aiohttp takes (docs/decisions/0005).
+    own_http: bool = _setting(
+        True,
+        "Send writes over the scheduler's own HTTP/1.1 client. false sends them through aiohttp, which takes more CPU;"
+        " reads, watches and the Lease always go through aiohttp.",
+        parse=boolean,
+        metavar="BOOL",
+    )
     pod_initial_backoff_seconds: float = _setting(
         1.0, "Wait after a pod's first failed attempt; doubles with each further one.", parse=float, metavar="SECONDS"
     )

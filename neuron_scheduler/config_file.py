@@ -32,6 +32,7 @@ PATHS: Final[Mapping[str, str]] = {
     "master": "clientConnection.master",
     "kube_api_qps": "clientConnection.qps",
     "kube_api_burst": "clientConnection.burst",
+    "own_http": "clientConnection.ownHttp",
     "leader_elect": "leaderElection.leaderElect",
     "leader_elect_lease_duration": "leaderElection.leaseDuration",
     "leader_elect_renew_deadline": "leaderElection.renewDeadline",
@@ -102,6 +103,7 @@ class _ClientConnection(msgspec.Struct, rename="camel", forbid_unknown_fields=Tr
     master: str | UnsetType = UNSET
     qps: float | UnsetType = UNSET
     burst: int | UnsetType = UNSET
+    own_http: bool | UnsetType = UNSET
 
 
 class _OldClientConnection(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

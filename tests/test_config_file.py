@@ -94,11 +94,12 @@ def config_of(path: str, *flags: str) -> Config:
             id="Lease",
         ),
         pytest.param(
-            "clientConnection: {qps: 50, burst: 7, master: 'http://x'}\npodMaxBackoffSeconds: 60\nverbosity: 4\n"
-            "shutdownGracePeriod: 5s\nloggingFormat: json\nport: 0",
+            "clientConnection: {qps: 50, burst: 7, master: 'http://x', ownHttp: false}\npodMaxBackoffSeconds: 60\n"
+            "verbosity: 4\nshutdownGracePeriod: 5s\nloggingFormat: json\nport: 0",
             Config(
                 kube_api_qps=50.0,
                 kube_api_burst=7,
+                own_http=False,
                 master="http://x",
                 pod_max_backoff_seconds=60.0,
                 v=4,
