@@ -26,6 +26,7 @@ from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.http1 import Connections
 from neuron_scheduler.kube.rate import TokenBucket
 from neuron_scheduler.kube.status import LONGEST_PAUSE as LONGEST_PAUSE, api_error  # noqa: PLC0414 - writers import it from here
+from neuron_scheduler.kube.tls import Tls
 from neuron_scheduler.kube.transport import (
     CONNECT_TIMEOUT,
     MOST_BYTES,
@@ -104,10 +105,15 @@ class Client:
     _sessions: dict[Pool, aiohttp.ClientSession] = attrs.field(factory=dict, init=False)
     _kept: dict[Pool, Connections] = attrs.field(factory=dict, init=False)
     _server: SplitResult = attrs.field(init=False)
+    _trust: Tls | None = attrs.field(init=False)
     _bucket: TokenBucket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._server = urlsplit(self.connection.server)
+        self._trust = self.connection.tls
+        proxy = self.connection.proxy
+        if self._trust is None and proxy is not None and proxy.url.startswith("https:"):
+            self._trust = Tls(clock=time.monotonic)  # it is the proxy whose certificate is verified
         self._bucket = TokenBucket(time.monotonic, self.qps, self.burst)
 
     async def __aenter__(self) -> Self:
@@ -267,7 +273,7 @@ class Client:
                     ),
                     proxy=None if proxy is None else proxy.url,
                     proxy_headers=to_proxy if tls is not None and to_proxy else None,
-                    ssl=True if tls is None else tls.context(),
+                    ssl=True if self._trust is None else self._trust.context(),
                     server_hostname=None if tls is None else tls.server_name,
                     allow_redirects=False,
                     trace_request_ctx=asked.permit,

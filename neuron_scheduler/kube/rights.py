@@ -129,4 +129,6 @@ async def _allowed(client: Api, right: Right) -> bool:
             log.warning("API server is not ready; trying again", exc=error)
         except UnreachableError as error:
             log.warning("API server cannot be reached; trying again", exc=error)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            log.warning("The answer is not from an API server; trying again", exc=error)
         await anyio.sleep(_PAUSE)

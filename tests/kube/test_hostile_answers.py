@@ -172,6 +172,15 @@ async def test_a_body_has_an_end(method: str, status: int, pool: Pool) -> None:
 
 
 @METHODS
+async def test_a_body_that_trickles_in_is_given_up(method: str) -> None:
+    """The time limit is for the whole answer, not for its next byte."""
+    head = b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with saying(head, more=b"1\r\nx\r\n") as connection, Client(connection=connection) as client:
+        with anyio.fail_after(20), pytest.raises(ApiTimeoutError):
+            await client.request(method, "/x", timeout=0.1)
+
+
+@METHODS
 async def test_a_body_that_is_known_to_be_too_long_is_not_read(method: str) -> None:
     """Its length is believed at once; one byte less than that is read."""
     async with scripted(answer("x" * 100), answer("x" * 100), answer("x" * 100)) as (server, client):

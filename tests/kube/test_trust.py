@@ -17,6 +17,7 @@ from aiohttp import web
 from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.client import Client
+from neuron_scheduler.kube.proxy import Proxy
 from neuron_scheduler.kube.tls import Tls
 from tests.certificates import Authority, Issued
 
@@ -108,3 +109,19 @@ async def test_what_is_not_trusted(method: str, sentence: str, tmp_path: Path) -
 
     with pytest.raises(UnreachableError, match="certificate of the API server is not trusted"):
         await asked(method, issued, tmp_path, trusted, server_name)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_proxy_with_tls(trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's authorities decide about it, and the same rules hold, where the API server itself has no TLS."""
+    authority, ca_file = Authority(), tmp_path / "ca.crt"
+    ca_file.write_bytes((authority if trusted else Authority()).pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
+    async with serving(authority.issue(HOST), tmp_path) as url:
+        connection = Connection("http://api.test", "a test", proxy=Proxy(url))
+        async with Client(connection=connection) as client:
+            if trusted:
+                assert (await client.request("GET", "/x")).body == b"hi"
+            else:
+                with pytest.raises(UnreachableError, match="not trusted"):
+                    await client.request("GET", "/x")

@@ -1,0 +1,48 @@
+"""Rights are asked for until the API server has answered."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.errors import UnreachableError
+from neuron_scheduler.kube import rights
+from neuron_scheduler.kube.client import Response
+
+ALLOWED = b'{"status": {"allowed": true}}'
+
+
+@attrs.define(eq=False)
+class Answers:
+    """A client that gives these answers in turn."""
+
+    left: list[bytes | Exception]
+
+    async def request(self, _method: str, _path: str, **_: Any) -> Response:
+        """Give the next."""
+        answer = self.left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return Response(201, answer)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        UnreachableError("cut"),
+        b"<html>log in first",
+        b"",
+        b"{}",
+        b'{"status": {"allowed": "\xff"}}',
+        b'{"x": ' + b"[" * 100_000,
+    ],
+)
+async def test_a_foreign_answer_does_not_end_the_start(
+    foreign: bytes | Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy may answer in place of a server that is starting, whatever it likes."""
+    monkeypatch.setattr(rights, "_PAUSE", 0.0)
+    client = Answers([foreign, ALLOWED])
+    await rights.require(client, (rights.Right("list", "pods"),))
+
+    assert not client.left
