@@ -292,7 +292,8 @@ async def test_an_abandoned_bind_is_cut_off(way: Way) -> None:
             await noticed.wait()
 
 
-async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls() -> None:
+@pytest.mark.parametrize("own_http", [True, False])
+async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls(own_http: bool) -> None:
     """No goodbye of TLS keeps the connection, and with it the request, alive at the server."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -313,7 +314,7 @@ async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls() -> Non
     with authority.cert_pem.tempfile() as ca_file:
         tls = Tls(clock=lambda: 0.0, ca_file=ca_file)
         connection = Connection(f"https://127.0.0.1:{port}", "a test", tls=tls)
-        async with Client(connection=connection) as client:
+        async with Client(connection=connection, own_http=own_http) as client:
             with pytest.raises(ApiTimeoutError):
                 await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, timeout=0.2)
             with anyio.fail_after(5):
