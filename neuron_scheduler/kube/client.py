@@ -152,7 +152,7 @@ class Client:
         A read that is answered with 429 waits as long as the server says and is sent again, a few times; not in
         `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try. `timeout` is
         in seconds, for each try. `permit`, in `Pool.BIND` only, is asked when the connection is there; False holds the
-        request back. `most_bytes` may an answer have: by default as many as one object, or a list in answer to a GET.
+        request back. `most_bytes` limits the answer, by default to what one object has, and for a GET to a long list.
 
         Raises:
             ApiError: the status is not 2xx.
@@ -164,8 +164,8 @@ class Client:
             await self.sleep(wait)
         target = f"{path}?{urlencode(params)}" if params else path
         if not _TARGET.fullmatch(target):
-            raise UnreachableError(f"not a path that can be asked for: {target!r}; nothing was sent")
-        is_list = method == "GET" and pool is not Pool.LEASE
+            raise UnreachableError(f"nothing was sent, because this is no path of an API server: {target!r}")
+        is_read = method == "GET" and pool is not Pool.LEASE
         asked = _Request(
             method=method,
             target=target,
@@ -174,9 +174,9 @@ class Client:
             timeout=timeout,
             pool=pool,
             permit=permit,
-            most_bytes=most_bytes or (MOST_OF_A_LIST if is_list else MOST_BYTES),
+            most_bytes=most_bytes or (MOST_OF_A_LIST if is_read else MOST_BYTES),
         )
-        if not is_list:
+        if not is_read:
             return await self._authorized(asked, self._short if pool in self._kept else self._whole)
         for _ in range(READ_TRIES - 1):
             try:

@@ -12,8 +12,7 @@ from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube import wire
 
 EXCERPT: Final = 500  # bytes of an error body that is no Status
-
-LONGEST_PAUSE: Final = 30.0  # seconds that a server may ask to wait, whatever it asks for
+LONGEST_PAUSE: Final = 30.0  # seconds that a server may ask to wait; what is more counts as this
 
 _SECONDS: Final = re.compile(r"[0-9]+")
 _LONGEST_DATE: Final = 64  # characters

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from neuron_scheduler.kube.http1 import Answer, reading
+from neuron_scheduler.kube.answer import Answer, reading
 from neuron_scheduler.kube.transport import MOST_BYTES
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"

@@ -1,7 +1,5 @@
 """Rights are asked for until the API server has answered."""
 
-from typing import Any
-
 import attrs
 import pytest
 
@@ -14,12 +12,14 @@ ALLOWED = b'{"status": {"allowed": true}}'
 
 @attrs.define(eq=False)
 class Answers:
-    """A client that gives these answers in turn."""
+    """A client that gives these answers in turn, and remembers what it was asked."""
 
     left: list[bytes | Exception]
+    asked: list[tuple[str, str, bytes | None]] = attrs.field(factory=list)
 
-    async def request(self, _method: str, _path: str, **_: Any) -> Response:
+    async def request(self, method: str, path: str, *, body: bytes | None = None) -> Response:
         """Give the next."""
+        self.asked.append((method, path, body))
         answer = self.left.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -46,3 +46,4 @@ async def test_a_foreign_answer_does_not_end_the_start(
     await rights.require(client, (rights.Right("list", "pods"),))
 
     assert not client.left
+    assert client.asked[0] == client.asked[1]
