@@ -412,7 +412,7 @@ async def test_headers_of_a_connection_are_sent_with_every_request() -> None:
 
 
 @WAYS
-async def test_a_certificate_that_is_rejected_asks_for_another(proxied: bool) -> None:
+async def test_a_certificate_that_is_rejected_asks_for_another(way: Way) -> None:
     """A plugin that gives certificates runs again after a 401; the next connection has the new one."""
     left = [Ticket(certificate=("c", "k")), Ticket(certificate=("a", "b"))]
 
@@ -420,7 +420,7 @@ async def test_a_certificate_that_is_rejected_asks_for_another(proxied: bool) ->
         return left.pop()
 
     credentials = ExecPlugin(run, lambda: 0.0)
-    async with scripted(refuse(401), credentials=credentials, proxied=proxied) as (server, client):
+    async with scripted(refuse(401), credentials=credentials, **way) as (server, client):
         with pytest.raises(ApiError, match="401"):
             await client.request("GET", "/x")
 
