@@ -127,7 +127,9 @@ class Informer(Generic[T]):
     _resource_version: str = attrs.field(default="", init=False)
     _opened_at: float | None = attrs.field(default=None, init=False)
     _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
-    _waiting: list[anyio.Event] = attrs.field(factory=list, init=False)
+    _resyncs: int = attrs.field(default=0, init=False)
+    _resynced: int = attrs.field(default=0, init=False)  # how many of them a list has answered
+    _listed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._reflection = Reflection(handler=self.handler, same=self.resource.same)
@@ -143,20 +145,24 @@ class Informer(Generic[T]):
                 await anyio.sleep(await self._cycle())
 
     async def resync(self) -> None:
-        """List anew, consistently, and return when what has changed since has been handled (after a takeover)."""
-        done = anyio.Event()
-        self._waiting.append(done)
-        self._resource_version = ""
+        """
+        Return when a consistent list that began after this call has been handled (after a takeover).
+
+        What is on its way already, an event or a list, does not count.
+        """
+        self._resyncs += 1
+        asked = self._resyncs
         if self._scope is not None:
             self._scope.cancel()
-        await done.wait()
+        while self._resynced < asked:
+            await self._listed.wait()
 
     async def _cycle(self) -> float:
         """List if need be, watch until that ends, and return how many seconds to wait before the next cycle."""
         self._opened_at = None
         asked: float | None = None
         try:
-            if not self._resource_version:
+            if not self._resource_version or self._resynced < self._resyncs:
                 await self._list()
             await self._watch()
         except ApiError as error:
@@ -176,6 +182,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         """List in pages, or in one piece when the continue token has expired, and hand over the differences."""
+        asked = self._resyncs  # later ones need a later list
         pages: list[list[Decoded[T]]] = []
         params = {**self.resource.params, "limit": str(PAGE)}
         while True:
@@ -201,11 +208,11 @@ class Informer(Generic[T]):
             await checkpoint()
         await self._replace(pages)
         self._resource_version = page.metadata.resource_version
+        self._resynced = asked
         self.lists += 1
         self.synced.set()
-        for done in self._waiting:
-            done.set()
-        self._waiting.clear()
+        self._listed.set()
+        self._listed = anyio.Event()
 
     async def _replace(self, pages: list[list[Decoded[T]]]) -> None:
         """
