@@ -5,7 +5,8 @@ Upstream: `client-go/tools/leaderelection`, with a gap closed: the deadline coun
 successful renewal. Whoever holds the Lease may bind until `renew_deadline` after that; others can take it
 `lease_duration` after they last saw it change, so there is time between for a Binding in flight.
 Followers watch the Lease and try exactly at its expiry, or at once when it is released. Time is local and monotonic:
-another machine's clock is never compared with ours. Refuses to know what the leader does.
+another machine's clock is never compared with ours. The Lease is neither taken nor renewed while the work that it is
+held for does not answer. Refuses to know what that work is.
 """
 
 import datetime as dt
@@ -66,6 +67,10 @@ def utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
+def _always() -> bool:
+    return True
+
+
 @attrs.define(eq=False, kw_only=True)
 class Leader:
     """
@@ -74,8 +79,11 @@ class Leader:
     Attributes:
         identity: who holds the Lease when we do.
         lease_duration, renew_deadline, retry_period: seconds; see kube-scheduler's `--leader-elect-*`.
+        answering: whether the work that the Lease is held for goes on.
         clock: monotonic seconds.
         now: wall clock, only written, never compared.
+
+    What it knows may be asked for from any thread: `renewed_at` is one value, and is replaced, not changed.
     """
 
     leases: Leases
@@ -83,11 +91,12 @@ class Leader:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+    answering: Callable[[], bool] = _always
     clock: Callable[[], float] = boot_time
     now: Callable[[], dt.datetime] = utc_now
     random: Callable[[], float] = randomness.random
-    _leading: bool = attrs.field(default=False, init=False)
-    _sent_at: float = attrs.field(default=float("-inf"), init=False)
+    _renewed_at: float | None = attrs.field(default=None, init=False)
+    _claimed: bool = attrs.field(default=False, init=False)  # the server may have our name in the Lease
     _record: Record | None = attrs.field(default=None, init=False)
     _observed_at: float = attrs.field(default=0.0, init=False)
 
@@ -102,7 +111,7 @@ class Leader:
     @property
     def leading(self) -> bool:
         """Whether we hold the Lease, as far as we know."""
-        return self._leading
+        return self._renewed_at is not None
 
     @property
     def holder(self) -> str:
@@ -112,11 +121,12 @@ class Leader:
     @property
     def renewed_at(self) -> float | None:
         """When the last successful renewal was sent, on `clock`; None while we do not lead."""
-        return self._sent_at if self._leading else None
+        return self._renewed_at
 
     def may_bind(self) -> bool:
         """Tell whether a Binding may be started now: within the renew deadline of the last renewal's sending."""
-        return self._leading and self.clock() < self._sent_at + self.renew_deadline
+        renewed_at = self._renewed_at  # read once: another thread may replace it
+        return renewed_at is not None and self.clock() < renewed_at + self.renew_deadline
 
     # -- acquire -------------------------------------------------------------------------------------------------------
 
@@ -134,7 +144,8 @@ class Leader:
             if wait > 0:
                 await self._wait(wait)
                 return False
-            return await self._take()
+            if self.answering():
+                return await self._take()
         except ApiError as error:
             log.warning("Could not take the lease, retrying", lease=self.leases.key, exc=error)
         except UnreachableError as error:
@@ -181,6 +192,7 @@ class Leader:
     async def _take(self) -> bool:
         """Write ourselves as the holder; False after losing the race to another."""
         sent_at, moment, old = self.clock(), self.now(), self._record
+        self._claimed = True
         new = Record(self.identity, math.ceil(self.lease_duration), moment, moment)
         try:
             if old is None:
@@ -192,9 +204,10 @@ class Leader:
         except ApiError as error:
             if error.status != 409:
                 raise
+            self._claimed = False
             await anyio.sleep(self.retry_period * JITTER * self.random())
             return False
-        self._record, self._sent_at, self._leading = record, sent_at, True
+        self._record, self._renewed_at = record, sent_at
         return True
 
     # -- hold ----------------------------------------------------------------------------------------------------------
@@ -211,20 +224,24 @@ class Leader:
                 await anyio.sleep(max(0.0, min(self.retry_period, self._left())))
                 await self._renew()
         except LeaseLostError:
-            self._leading = False
+            self._renewed_at = None
             raise
 
     def _left(self) -> float:
-        return self._sent_at + self.renew_deadline - self.clock()
+        renewed_at = -math.inf if self._renewed_at is None else self._renewed_at
+        return renewed_at + self.renew_deadline - self.clock()
 
     async def _renew(self) -> None:
         """Renew once, never beyond the deadline; a failure in time is tried again by `hold`."""
-        left = self._left()
+        left, answering = self._left(), self.answering()
         if left <= 0:
+            why = "is the API server reachable?" if answering else "the scheduler did not answer"
             raise LeaseLostError(
-                f"lease {self.leases.key} could not be renewed within {self.renew_deadline:g} s; "
-                "is the API server reachable?"
+                f"lease {self.leases.key} could not be renewed within {self.renew_deadline:g} s; {why}"
             )
+        if not answering:
+            log.warning("The scheduler does not answer; its lease is not renewed", lease=self.leases.key)
+            return
         sent_at = self.clock()
         try:
             with anyio.fail_after(left):
@@ -232,7 +249,7 @@ class Leader:
         except (ApiError, UnreachableError, TimeoutError) as error:
             log.warning("Could not renew the lease, retrying", lease=self.leases.key, exc=error)
             return
-        self._record, self._sent_at = record, sent_at
+        self._record, self._renewed_at = record, sent_at
 
     async def _renewed(self) -> Record:
         """Write the Lease anew; after a conflict read first: it may be our own write whose answer was lost."""
@@ -266,22 +283,35 @@ class Leader:
         Give the Lease back, so that the next holder need not wait; True if the server took it.
 
         Only for a clean stop with every Binding resolved: otherwise the Lease must expire. Never takes longer than a
-        few seconds, also when it is called while being cancelled.
+        few seconds, also when it is called while being cancelled. A write that was cut off, by which the Lease may have
+        been taken, is undone too.
         """
-        if not self._leading:
+        if not self._claimed:
             return False
-        self._leading = False
+        self._renewed_at = None
+        released: bool | None = None
         with anyio.CancelScope(shield=True), anyio.move_on_after(RELEASE_TIMEOUT):
             try:
-                found = await self.leases.get(within=RELEASE_TIMEOUT)
-                if found.holder != self.identity:
-                    return False
-                moment = self.now()
-                gone = attrs.evolve(found, holder="", duration=1, acquired=moment, renewed=moment)
-                await self.leases.update(gone, within=RELEASE_TIMEOUT)
+                while released is None:
+                    released = await self._give_back()
             except (ApiError, UnreachableError) as error:
                 log.warning("Could not release the lease, it will expire", lease=self.leases.key, exc=error)
-                return False
+        if released:
+            self._claimed = False
             log.info("Released lease", lease=self.leases.key)
-            return True
-        return False
+        return bool(released)
+
+    async def _give_back(self) -> bool | None:
+        """Clear the holder; False if that is not us, None if a write came in between, as our last renewal may."""
+        found = await self.leases.get(within=RELEASE_TIMEOUT)
+        if found.holder != self.identity:
+            return False
+        moment = self.now()
+        gone = attrs.evolve(found, holder="", duration=1, acquired=moment, renewed=moment)
+        try:
+            await self.leases.update(gone, within=RELEASE_TIMEOUT)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return None
+        return True

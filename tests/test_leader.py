@@ -11,9 +11,9 @@ import pytest
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.lease import Record
 from neuron_scheduler.leader import Leader
+from tests.leases import Memory
 
 NOW = dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC)
-CONFLICT = ApiError(409, reason="Conflict")
 
 
 @attrs.define(eq=False)
@@ -25,70 +25,6 @@ class Clock:
     def __call__(self) -> float:
         """Return the time."""
         return anyio.current_time() + self.offset
-
-
-@attrs.define(eq=False)
-class Memory:
-    """A Lease as the API server keeps it; `before` is called with the verb before each call and may raise or wait."""
-
-    record: Record | None = None
-    before: Callable[[str], object] = lambda _verb: None
-    calls: list[str] = attrs.field(factory=list)
-    changed: anyio.Event = attrs.field(factory=anyio.Event)
-    version: int = 0
-
-    key = "kube-system/my-scheduler"
-
-    async def get(self, *, within: float) -> Record:
-        """Read it."""
-        await self._called("get", within)
-        if self.record is None:
-            raise ApiError(404)
-        return self.record
-
-    async def create(self, record: Record, *, within: float) -> Record:
-        """Create it."""
-        await self._called("create", within)
-        if self.record is not None:
-            raise CONFLICT
-        return self.put(record)
-
-    async def update(self, record: Record, *, within: float) -> Record:
-        """Replace it if it has not changed."""
-        await self._called("update", within)
-        if self.record is None:
-            raise ApiError(404)
-        if record.resource_version != self.record.resource_version:
-            raise CONFLICT
-        return self.put(record)
-
-    async def watch(self, resource_version: str, seen: Callable[[Record | None], bool], *, seconds: int) -> None:
-        """Follow its changes."""
-        await self._called("watch", seconds)
-        known = resource_version
-        while True:
-            now = "" if self.record is None else self.record.resource_version
-            if now != known:
-                known = now
-                if seen(self.record):
-                    return
-            await self.changed.wait()
-
-    def put(self, record: Record | None) -> Record:
-        """Change it, as another client would."""
-        self.version += 1
-        self.record = None if record is None else attrs.evolve(record, resource_version=str(self.version))
-        self.changed.set()
-        self.changed = anyio.Event()
-        return self.record or Record("", 0)
-
-    async def _called(self, verb: str, within: float) -> None:
-        self.calls.append(verb)
-        assert within > 0
-        await anyio.lowlevel.checkpoint()
-        answer = self.before(verb)
-        if answer is not None:
-            await answer  # type: ignore[misc]  # a coroutine where the test wants to wait
 
 
 def candidate(memory: Memory, name: str = "me", **options: object) -> Leader:
@@ -380,6 +316,78 @@ async def test_release_survives_cancellation_and_failure() -> None:
     await acquired(other)
     failing.before = down
     assert not await other.release()
+
+
+async def test_a_lease_taken_by_a_write_that_was_cut_off_is_given_back() -> None:
+    """The server took the Lease from us, its answer was not waited for; the next holder need not wait either."""
+    memory = Memory(after=lambda _verb: anyio.sleep_forever())
+    leader = candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(leader.acquire)
+        with anyio.fail_after(10):
+            while memory.record is None:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    memory.after = lambda _verb: None
+    assert await leader.release()
+
+    assert memory.record.holder == ""
+
+
+async def test_a_release_outlasts_a_renewal_that_comes_in_between() -> None:
+    """A renewal that was cut off may reach the server between the look at the Lease and its release."""
+    late = [1, 2]
+
+    def before(verb: str) -> None:
+        if verb == "update" and late:
+            late.pop()
+            memory.put(memory.record)
+
+    memory = Memory()
+    leader = candidate(memory)
+    await acquired(leader)
+    memory.before = before
+    assert await leader.release()
+
+    assert memory.record is not None
+    assert memory.record.holder == ""
+
+
+async def test_no_lease_is_held_for_a_scheduler_that_does_not_answer() -> None:
+    """Nothing is renewed for it, and the loss says why; one that answers again in time keeps the Lease."""
+    clock, memory, answers = Clock(), Memory(), [True]
+    leader = candidate(memory, clock=clock, answering=lambda: answers[-1])
+    await acquired(leader)
+    answers.append(False)
+    clock.offset += 900
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(leader.hold)
+        await anyio.wait_all_tasks_blocked()
+        assert memory.calls.count("update") == 0
+        answers.append(True)
+        with anyio.fail_after(10):
+            while "update" not in memory.calls:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    answers.append(False)
+    clock.offset += 1001
+    with anyio.fail_after(10), pytest.raises(LeaseLostError, match="the scheduler did not answer"):
+        await leader.hold()
+
+
+async def test_no_lease_is_taken_for_a_scheduler_that_does_not_answer() -> None:
+    """A candidate whose scheduler hangs leaves the Lease to others."""
+    memory, answers = Memory(), [False]
+    leader = candidate(memory, answering=lambda: answers[-1])
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(leader.acquire)
+        with anyio.fail_after(10):
+            while memory.calls.count("get") < 3:
+                await anyio.lowlevel.checkpoint()
+        assert "create" not in memory.calls
+        answers.append(True)
+
+    assert leader.leading
 
 
 @pytest.mark.parametrize(("lease", "renew", "retry"), [(15, 15, 2), (15, 2, 2), (15, 10, 0)])
