@@ -105,7 +105,7 @@ async def measure(port: int, bound: int, pending: int) -> dict[str, Any]:
     stalls, began = Stalls(), time.perf_counter()
     connection = await auth.load(None, f"http://127.0.0.1:{port}")
     metrics = Metrics(["my-scheduler"], "my-scheduler", connection.server)
-    config = Config(port=0, secure_port=0)
+    config = Config(master=connection.server, port=0, secure_port=0)
     async with Client(connection=connection) as client, anyio.create_task_group() as tasks:
         parts = wire(config, client, metrics)
         tasks.start_soon(stalls.run)

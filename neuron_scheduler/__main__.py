@@ -1,7 +1,20 @@
-"""`python -m neuron_scheduler` is `neuron-scheduler`."""
+"""`python -m neuron_scheduler` is `neuron-scheduler`: the command line between two moments of the signals' handling."""
 
 import sys
 
-from neuron_scheduler.cli import main
+from neuron_scheduler.stopping import REQUESTS
 
-sys.exit(main())
+
+def main() -> int:
+    """Run the command line with signals handled from before its imports until the interpreter has ended."""
+    REQUESTS.install()
+    try:
+        from neuron_scheduler import cli
+
+        return cli.main()
+    finally:
+        REQUESTS.ignore()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

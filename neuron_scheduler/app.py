@@ -4,6 +4,7 @@ The life of the process: runs all parts in one task group, and has one way to st
     rights -> informers synced (ready) -> Lease -> pods listed anew -> schedule ... -> SIGTERM -> Bindings resolved
     -> Events written -> Lease released -> exit 0
 
+A second signal skips the waiting for Bindings and Events. A leader that does not schedule is not live, and ends.
 Which parts there are says `wiring`. Refuses to do any of the work itself.
 """
 
@@ -20,19 +21,28 @@ from anyio.abc import TaskGroup
 from neuron_scheduler import __version__, inventory, logs
 from neuron_scheduler.config import Config
 from neuron_scheduler.endpoints.access import Access
+from neuron_scheduler.errors import StalledError
 from neuron_scheduler.kube import auth, rights
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.reviews import Reviews
-from neuron_scheduler.leader import Leader
 from neuron_scheduler.metrics import Metrics, State
 from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.server import Endpoints, lease_watchdog, serving
+from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.wiring import Parts, wire
 
 log = logs.logger(__name__)
 
 EVENTS_GRACE = 5.0
 """Seconds after the last Binding in which queued Events may still be written."""
+LONGEST_STEP = 60.0
+"""Seconds within which a leader's loop looks at its queue again; no pod takes as long, and it looks when idle too."""
+LONGEST_TAKEOVER = 120.0
+"""Seconds from the Lease to the first look at the queue: a list of 30,000 pods takes some ten."""
+BEAT = 1.0
+"""Seconds between two beats; fewer if the Lease is short."""
+BEATS_TO_RECOVER = 10
+"""How many beats in a row a leader may fail to be live before it ends."""
 _ONLY_THE_YOUNG = (*gc.get_threshold()[:2], 1 << 30)
 """
 Thresholds of the collector while the informers fill. What they hold stays, and is set aside once all of it is there:
@@ -53,6 +63,7 @@ async def run(config: Config) -> None:
     Raises:
         ConfigurationError: it cannot run as it is set up.
         LeaseLostError: another replica may be leading.
+        StalledError: it leads and does not schedule.
     """
     connection = await auth.load(config.kubeconfig or None, config.master or None)
     log.info("Starting neuron-scheduler", version=__version__, server=connection.server, source=connection.source)
@@ -65,7 +76,8 @@ async def run(config: Config) -> None:
         burst=config.kube_api_burst,
         own_http=config.own_http,
     ) as client:
-        await App(config=config, client=client, metrics=metrics, parts=wire(config, client, metrics)).run()
+        parts = wire(config, client, metrics)
+        await App(config=config, client=client, metrics=metrics, parts=parts, requests=REQUESTS).run()
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -76,18 +88,32 @@ class App:
     client: Client
     metrics: Metrics
     parts: Parts
-    _holding: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
+    requests: StopRequests = attrs.field(factory=StopRequests)
+    _leads_since: float | None = attrs.field(default=None, init=False)
+    _stopping: bool = attrs.field(default=False, init=False)
+    _draining: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
 
     async def run(self) -> None:
         """Run until asked to stop; what fails ends everything."""
         self.metrics.ask(self._state)
+        try:
+            with self.requests.listening() as requests:
+                await self._run(requests)
+        finally:
+            if self.parts.election is not None:
+                await self.parts.election.leave(release=False)  # has no effect after a clean stop
+        if not self._stopping:
+            raise StalledError("a part of the scheduler ended, and nobody had asked it to")
+
+    async def _run(self, requests: AsyncIterator[signal.Signals]) -> None:
         async with self._serving(), anyio.create_task_group() as services:
             services.start_soon(self.parts.recorder.run)  # from the start: winding down waits for it to have ended
-            async with anyio.create_task_group() as work:
-                work.start_soon(self._stop_on_signal, work.cancel_scope)
+            services.start_soon(self._watch_over)
+            with anyio.CancelScope() as work:
+                services.start_soon(self._stop_on_request, requests, work)
                 await self._schedule(services)
-                work.cancel_scope.cancel()
-            await self._wind_down()
+            if self._stopping:
+                await self._wind_down()
             services.cancel_scope.cancel()
 
     async def _schedule(self, services: TaskGroup) -> None:
@@ -109,46 +135,69 @@ class App:
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
         await parts.scheduler.rehearse()
-        if parts.leader is not None:
-            await parts.leader.acquire()
-            services.start_soon(self._hold, parts.leader)
+        if parts.election is not None:
+            await parts.election.acquire()
+            services.start_soon(parts.election.hold)
+        self._leads_since = anyio.current_time()
+        if parts.election is not None:
             await parts.pods.resync()  # what a predecessor bound last must be known before the first decision
             parts.pod_handler.tell_doubts()
         await parts.scheduler.run()
-        if not parts.scheduler.stopping:
-            await anyio.sleep_forever()  # the Lease is lost: `hold` is about to say so
 
-    async def _hold(self, leader: Leader) -> None:
-        with self._holding:
-            await leader.hold()
+    async def _watch_over(self) -> None:
+        """
+        Let the Lease be renewed while this event loop turns, and end a leader that does not schedule.
 
-    async def _stop_on_signal(self, work: anyio.CancelScope) -> None:
-        """On the first signal let Bindings end; on the second, or when the grace is over, stop at once."""
+        Raises:
+            StalledError: it has not scheduled for too long, and did not recover.
+        """
+        period, missed = min(BEAT, self.config.leader_elect_renew_deadline / 4), 0
+        while missed < BEATS_TO_RECOVER:  # counted, not timed, for the sake of a process that was frozen
+            if self.parts.election is not None:
+                self.parts.election.beat()
+            await anyio.sleep(period)
+            missed = missed + 1 if self._stalled() else 0
+        raise StalledError(self._stalled() or "the scheduling loop was stuck")
+
+    def _stalled(self) -> str | None:
+        """Say what is wrong with a leader that does not schedule."""
+        if self._leads_since is None or self._stopping:
+            return None  # it does not lead yet; or it is about to end, within the grace period
+        looked_at = self.parts.scheduler.looked_at
+        if looked_at is None:
+            late = anyio.current_time() - self._leads_since
+            return f"pods were not listed within {late:.0f} s of taking the Lease" if late > LONGEST_TAKEOVER else None
+        late = self.parts.scheduler.clock() - looked_at
+        return f"the scheduling loop has been at one step for {late:.0f} s" if late > LONGEST_STEP else None
+
+    async def _stop_on_request(self, requests: AsyncIterator[signal.Signals], work: anyio.CancelScope) -> None:
+        """On the first signal let Bindings end; on the second, or when the grace is over, wait for nothing any more."""
         scheduler, binder = self.parts.scheduler, self.parts.binder
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async for signum in signals:
-                log.info("Stopping", signal=signal.Signals(signum).name, bindings=binder.in_flight)
-                if scheduler.running and not scheduler.stopping:
-                    scheduler.stop()
-                    work.deadline = anyio.current_time() + self.config.shutdown_grace_period
-                else:
-                    work.cancel()
+        async for request in requests:
+            log.info("Stopping", signal=request.name, bindings=binder.in_flight, hurry=self._stopping)
+            if self._stopping:
+                self._draining.cancel()
+            if self._stopping or scheduler.looked_at is None:
+                work.cancel()
+            else:
+                scheduler.stop()
+                work.deadline = anyio.current_time() + self.config.shutdown_grace_period
+            self._stopping = True
 
     async def _wind_down(self) -> None:
         """Write what is still to be told, and give the Lease back if nothing of ours can land after that."""
-        leader, binder = self.parts.leader, self.parts.binder
-        await self.parts.recorder.drain(EVENTS_GRACE)
-        if leader is None or not leader.leading:
+        election, binder = self.parts.election, self.parts.binder
+        with self._draining:
+            await self.parts.recorder.drain(EVENTS_GRACE)
+        if election is None:
             return
-        if binder.resolved:
-            self._holding.cancel()  # a renewal on its way would take the release for a loss
-            await leader.release()
-        else:
+        if election.leading and not binder.resolved:
             log.warning("Lease is not released, it expires: a Binding is unresolved", bindings=binder.abandoned)
+        await election.leave(release=binder.resolved)
 
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:
-        config, leader = self.config, self.parts.leader
+        config, election = self.config, self.parts.election
         endpoints = Endpoints(
             address=config.bind_address,
             port=config.port,
@@ -156,10 +205,10 @@ class App:
             cert_file=config.tls_cert_file,
             key_file=config.tls_private_key_file,
         )
-        live = {}
-        if leader is not None:
+        live = {"scheduling": self._stalled}
+        if election is not None:
             live["leaderElection"] = lease_watchdog(
-                renewed_at=lambda: leader.renewed_at, clock=leader.clock, lease_duration=leader.lease_duration
+                renewed_at=lambda: election.renewed_at, clock=election.clock, lease_duration=election.lease_duration
             )
         ready = {"informer-sync": self._unsynced}
         async with serving(endpoints, live=live, ready=ready, metrics=self.metrics, access=self._access()):
@@ -176,15 +225,15 @@ class App:
 
     def _rights(self) -> tuple[rights.Right, ...]:
         config, needed = self.config, rights.SCHEDULING
-        if self.parts.leader is not None:
+        if self.parts.election is not None:
             needed += rights.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
         return needed + rights.REVIEWING if config.authorize_metrics else needed
 
     def _state(self) -> State:
-        cluster, queue, leader, binder = self.parts.cluster, self.parts.queue, self.parts.leader, self.parts.binder
+        cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election
         waiting = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
         return State(
-            leader=leader.leading if leader is not None else True,
+            leader=election.leading if election is not None else True,
             pending_pods={place: queue.count(place) for place in waiting},
             unschedulable_pods=queue.refused_by_plugin(),
             cache_size={

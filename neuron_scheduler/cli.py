@@ -18,7 +18,7 @@ import attrs
 
 from neuron_scheduler import __version__, logs
 from neuron_scheduler.config import OF_A_PROFILE, Config, boolean, duration, flag, settings
-from neuron_scheduler.errors import ConfigurationError, LeaseLostError
+from neuron_scheduler.errors import ConfigurationError, LeaseLostError, StalledError
 from neuron_scheduler.stderr import unblocked_stderr
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def _run(config: Config) -> int:
     except* ConfigurationError as group:
         code = _refuse(group)
     except* LeaseLostError as group:
-        code = _stop(group)
+        code = _stop("Leaderelection lost", group)
+    except* StalledError as group:
+        code = _stop("The scheduler does not schedule; ending", group)
     except* Exception as group:  # noqa: BLE001 - the process ends here, and says why
         code = _crash(group)
     return code
@@ -96,8 +98,8 @@ def _refuse(error: BaseException) -> int:
     return MISCONFIGURED
 
 
-def _stop(error: BaseException) -> int:
-    log.error("Leaderelection lost", exc=error)
+def _stop(reason: str, error: BaseException) -> int:
+    log.error(reason, exc=error)
     return FAILED
 
 

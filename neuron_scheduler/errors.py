@@ -25,6 +25,10 @@ class LeaseLostError(NeuronSchedulerError):
     """This replica no longer holds the Lease, or could not renew it in time."""
 
 
+class StalledError(NeuronSchedulerError):
+    """This replica leads and does not schedule, or a part of it ended unasked; another one may do better."""
+
+
 # -- a call was answered, with a refusal -------------------------------------------------------------------------------
 
 

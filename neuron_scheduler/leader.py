@@ -235,7 +235,7 @@ class Leader:
         """Renew once, never beyond the deadline; a failure in time is tried again by `hold`."""
         left, answering = self._left(), self.answering()
         if left <= 0:
-            why = "is the API server reachable?" if answering else "the scheduler did not answer"
+            why = "is the API server reachable?" if answering else "the scheduler did not answer; was it frozen?"
             raise LeaseLostError(
                 f"lease {self.leases.key} could not be renewed within {self.renew_deadline:g} s; {why}"
             )

@@ -6,7 +6,6 @@ one Event, runs beside the next decisions; a Binding that fails is forgotten and
 anything itself: that is `scheduling`.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -40,7 +39,11 @@ NO_FIT = "Unable to schedule pod; no fit; waiting"
 NO_NODES = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
 
 _LONGEST_TURN = 0.002
-"""Seconds of decisions in a row after which the event loop gets a turn, so that watches and leases are served."""
+"""Seconds of decisions in a row after which the event loop gets a turn, so that watches are served."""
+_LONGEST_IDLE = 5.0
+"""Seconds after which the loop looks at the queue again although nothing woke it: then it is known to be alive."""
+_PAUSE = 0.1
+"""Seconds between two looks at whether a Binding may be started."""
 
 
 class Binder(Protocol):
@@ -123,8 +126,9 @@ class Scheduler:
         identity: who holds the Lease, for the fence at the API server; empty without leader election.
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
-        may_bind: False once the Lease may be lost; nothing is decided then.
+        may_bind: False while the Lease may be lost; nothing is decided then.
         bind_concurrency: Bindings on their way at once.
+        looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
     """
 
     cluster: Cluster
@@ -140,7 +144,7 @@ class Scheduler:
     may_bind: Callable[[], bool]
     identity: str = ""
     bind_concurrency: int = 48
-    running: bool = attrs.field(default=False, init=False)
+    looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _rehearsal: Rehearsal = attrs.field(factory=Rehearsal, init=False)
@@ -177,7 +181,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until stopped; returns when no Binding is on its way."""
-        self.running = True
+        self.looked_at = self.clock()
         decided: Worklist[_Commitment] = Worklist(self.bind_concurrency)
         async with anyio.create_task_group() as binders:
             for _ in range(self.bind_concurrency):
@@ -191,8 +195,11 @@ class Scheduler:
 
     async def _schedule_each(self, decided: Worklist[_Commitment], preparing: TaskGroup) -> None:
         turn_ends = self.clock() + _LONGEST_TURN
-        while not self.stopping and self.may_bind():
-            now = self.clock()
+        while not self.stopping:
+            if not self.may_bind():
+                await anyio.sleep(_PAUSE)  # a renewal that is late succeeds, or the Lease is lost and the process ends
+                continue
+            now = self.looked_at = self.clock()
             queued = self._aside.next() or self.queue.pop(now)
             if queued is None:
                 await self._idle(now)
@@ -214,8 +221,8 @@ class Scheduler:
         """Wait for an event, or until a backoff is over; between the look at the queue and this nothing can happen."""
         self._wake = anyio.Event()
         upcoming = self.queue.next_time()
-        timeout = math.inf if upcoming is None else max(0.0, upcoming - now)
-        with anyio.move_on_after(timeout):
+        timeout = _LONGEST_IDLE if upcoming is None else max(0.0, upcoming - now)
+        with anyio.move_on_after(min(timeout, _LONGEST_IDLE)):
             await self._wake.wait()
 
     async def _schedule_one(self, queued: QueuedPod) -> _Commitment | None:

@@ -5,6 +5,8 @@ Nothing runs here, and nothing is sent: that begins with `app`.
 """
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
@@ -12,9 +14,11 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.config import Config
 from neuron_scheduler.disruption_budgets import DisruptionBudgets
+from neuron_scheduler.election import Election
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
 from neuron_scheduler.fence import Fence
 from neuron_scheduler.herald import Herald
+from neuron_scheduler.kube import auth
 from neuron_scheduler.kube.binder import Binder
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.conditions import ConditionWriter
@@ -27,7 +31,6 @@ from neuron_scheduler.kube.namespaces import NAMESPACES
 from neuron_scheduler.kube.storage_codec import STORAGE
 from neuron_scheduler.kube.volume_writer import VolumeWriter
 from neuron_scheduler.kube.workloads import WORKLOADS
-from neuron_scheduler.leader import Leader
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -48,7 +51,7 @@ class Parts:
 
     Attributes:
         nodes, others, pods: the informers; pods are listed last, when what they refer to is known.
-        leader: None without leader election.
+        election: None without leader election.
     """
 
     cluster: Cluster
@@ -62,7 +65,7 @@ class Parts:
     others: tuple[Informer[Any], ...]
     pods: Informer[Pod]
     pod_handler: PodHandler
-    leader: Leader | None
+    election: Election | None
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -72,8 +75,8 @@ class Parts:
 
 def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     """Build all parts from the settings."""
-    leader = _leader(config, client) if config.leader_elect else None
-    may_bind = leader.may_bind if leader is not None else _always
+    election = _election(config, metrics) if config.leader_elect else None
+    may_bind = election.may_bind if election is not None else _always
     cluster = Cluster()
     queue = SchedulingQueue(
         initial_backoff=config.pod_initial_backoff_seconds,
@@ -82,10 +85,10 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         entered=metrics.queued,
     )
     binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout)
-    if leader is not None:
+    if election is not None:
         binder.explained = Fence(
             leases=_leases(config, client),
-            identity=leader.identity,
+            identity=election.identity,
             clock=time.monotonic,
             pause=queue.pause,
             counted=metrics.fence_stale,
@@ -124,7 +127,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         clock=time.monotonic,
         wall_clock=time.time_ns,
         may_bind=may_bind,
-        identity=leader.identity if leader is not None else "",
+        identity=election.identity if election is not None else "",
         bind_concurrency=config.bind_concurrency,
     )
     pod_handler = _pod_handler(scheduler, herald, volumes)
@@ -156,7 +159,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         ),
         pods=Informer(client=client, resource=PODS, handler=pod_handler),
         pod_handler=pod_handler,
-        leader=leader,
+        election=election,
     )
 
 
@@ -223,9 +226,17 @@ def _profiles(config: Config) -> dict[str, Profile]:
     }
 
 
-def _leader(config: Config, client: Client) -> Leader:
-    return Leader(
-        leases=_leases(config, client),
+def _election(config: Config, metrics: Metrics) -> Election:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[LeaseClient]:
+        connection = await auth.load(config.kubeconfig or None, config.master or None)
+        async with Client(
+            connection=connection, on_request=lambda code, method: metrics.requested(method, code)
+        ) as client:
+            yield _leases(config, client)
+
+    return Election(
+        connect=connect,
         lease_duration=config.leader_elect_lease_duration,
         renew_deadline=config.leader_elect_renew_deadline,
         retry_period=config.leader_elect_retry_period,

@@ -25,10 +25,11 @@ MAY_IMPORT: Final = {
     "config_file": {"config", "errors", "scheduling"},
     SERVICE: DOMAIN | LEAVES | {"kube", SERVICE},
     "wiring": DOMAIN | LEAVES | {"kube", "config", SERVICE},
-    "app": DOMAIN | LEAVES | {"kube", "config", "wiring", SERVICE},
+    "app": DOMAIN | LEAVES | {"kube", "config", "stopping", "wiring", SERVICE},
     "sandbox": {"model", "neuron", "app", "config"} | LEAVES,  # imagined: it shares no code with what talks to it
     "cli": {"app", "config", "config_file", "sandbox", "stderr"} | LEAVES,
-    "__main__": {"cli"},
+    "stopping": set[str](),
+    "__main__": {"cli", "stopping"},
 }
 IMPURE: Final = {"asyncio", "logging", "os", "random", "socket", "subprocess", "threading", "time"}
 PURE_LIBRARIES: Final = {"attrs"} | (sys.stdlib_module_names - IMPURE)

@@ -160,11 +160,13 @@ async def until(met: Callable[[], Awaitable[bool]], *, within: float = PATIENCE)
 
 
 @asynccontextmanager
-async def run_scheduler(kubeconfig: Path, *flags: str) -> AsyncIterator[SchedulerProcess]:
+async def run_scheduler(
+    kubeconfig: Path, *flags: str, module: str = "neuron_scheduler"
+) -> AsyncIterator[SchedulerProcess]:
     """Run the scheduler with these flags until the block is left; SIGKILL ends it then if nothing did before."""
     port = free_port()
     launcher = [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid())]
-    command = [sys.executable, "-m", "neuron_scheduler", "run", f"--kubeconfig={kubeconfig}"]
+    command = [sys.executable, "-m", module, "run", f"--kubeconfig={kubeconfig}"]
     process = await anyio.open_process(
         [*launcher, *command, "--bind-address=127.0.0.1", f"--port={port}", *flags],
         stdin=subprocess.DEVNULL,

@@ -1,16 +1,21 @@
 """How the process ends: 0 stopped as asked, 1 lost the Lease, 2 cannot run as it is set up, each with its reason."""
 
 import signal
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from neuron_scheduler.kube.rights import SCHEDULING, leading
+from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end import rights
-from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SYNCED, run_scheduler
+from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, SYNCED, SchedulerProcess, run_scheduler
+from tests.end_to_end.proxy import Fault, binding_of, run_proxy
 from tests.end_to_end.workload import LEASE, LEASES, add_nodes, placed
 
 
@@ -115,6 +120,59 @@ async def test_a_clean_stop(account: Path, empty: RestClient, number: signal.Sig
     events = await empty.get("/apis/events.k8s.io/v1/namespaces/default/events")
     assert [event["reason"] for event in events["items"]] == ["Scheduled"]
     assert not [line for line in scheduler.lines if line[:1] in "WEF"]
+
+
+async def test_a_second_signal_hurries(plane: ControlPlane, account: Path, empty: RestClient) -> None:
+    """It does not wait for Events that nobody answers; the Lease is given back, and the exit code is 0 all the same."""
+    async with run_proxy(plane) as proxy, run_scheduler(account, f"--master={proxy.url}") as scheduler:
+        await scheduler.line(ACQUIRED)
+        events = proxy.add(Fault(lambda method, path: method == "POST" and "/events" in path, hold=True))
+        await add_nodes(scheduler, empty, inf2="inf2.xlarge")
+        await placed(empty, "pod", neuron=1)
+        await events.taken.wait()
+        scheduler.send_signal(signal.SIGTERM)
+        await scheduler.line("Stopping")
+        scheduler.send_signal(signal.SIGTERM)
+        assert await scheduler.ended() == 0
+        assert scheduler.said("Released lease")
+    assert (await empty.get(LEASE))["spec"]["holderIdentity"] == ""
+
+
+async def test_a_second_signal_leaves_a_binding_behind(plane: ControlPlane, account: Path, empty: RestClient) -> None:
+    """One that may still be carried out keeps the Lease until it expires; the exit code is 0 all the same."""
+    async with run_proxy(plane) as proxy, run_scheduler(account, f"--master={proxy.url}") as scheduler:
+        await scheduler.line(ACQUIRED)
+        binding = proxy.add(Fault(binding_of("pod"), hold=True))
+        await add_nodes(scheduler, empty, inf2="inf2.xlarge")
+        await create_pod(empty, pod_manifest("pod", neuron=1))
+        await binding.taken.wait()
+        scheduler.send_signal(signal.SIGTERM)
+        await scheduler.line("Stopping", "bindings=1")
+        scheduler.send_signal(signal.SIGINT)
+        assert await scheduler.ended() == 0
+    assert scheduler.said("Lease is not released, it expires")
+    assert (await empty.get(LEASE))["spec"]["holderIdentity"]
+
+
+@pytest.mark.parametrize("reached", ["Starting neuron-scheduler", SYNCED, ACQUIRED])
+async def test_signals_without_end(account: Path, empty: RestClient, reached: str) -> None:
+    """Whatever a signal finds it doing, also while it winds down and the interpreter ends: never 143, no Lease kept."""
+    async with run_scheduler(account) as scheduler:
+        await scheduler.line(reached)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send_for_ever, scheduler)
+            assert await scheduler.ended() == 0
+            tasks.cancel_scope.cancel()
+    status, lease = await empty.request("GET", LEASE)
+    assert status == 404 or lease["spec"]["holderIdentity"] == ""
+
+
+async def send_for_ever(scheduler: SchedulerProcess) -> None:
+    """Send one signal after the other, as fast as the event loop turns."""
+    with suppress(ProcessLookupError):
+        while True:
+            scheduler.send_signal(signal.SIGTERM)
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_a_follower_that_is_stopped_leaves_the_lease_alone(account: Path, empty: RestClient) -> None:

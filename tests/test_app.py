@@ -1,0 +1,209 @@
+"""The life of the process, against an embedded API server: how a leader ends, and which leader is not live."""
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest import mock
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler import app, logs
+from neuron_scheduler.app import App
+from neuron_scheduler.config import Config
+from neuron_scheduler.kube.auth import Connection
+from neuron_scheduler.kube.client import Client
+from neuron_scheduler.kube.lease import LeaseClient, Record
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.sandbox import fleet
+from neuron_scheduler.sandbox.faults import Answer, Fault, Hold
+from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.sandbox.status import StatusError
+from neuron_scheduler.stopping import StopRequests
+from neuron_scheduler.wiring import wire
+from tests.control_plane.objects import pod_manifest
+
+PATIENCE = 20.0
+FOREVER = 1 << 30
+
+
+@attrs.define(eq=False)
+class Process:
+    """
+    A scheduler in this event loop, as it would be in a process of its own.
+
+    Attributes:
+        error: what it ended with.
+    """
+
+    server: ApiServer
+    app: App
+    error: Exception | None = None
+    ended: anyio.Event = attrs.field(factory=anyio.Event)
+
+    async def run(self) -> None:
+        """Run to its end."""
+        try:
+            await self.app.run()
+        except Exception as error:  # noqa: BLE001 - whatever it is, a test looks at it
+            self.error = error
+        self.ended.set()
+
+    async def end(self) -> str:
+        """Wait for its end, and return the error's sentence; empty after a clean stop."""
+        with anyio.fail_after(PATIENCE):
+            await self.ended.wait()
+        return "" if self.error is None else f"{type(leaf(self.error)).__name__}: {logs.sentence(self.error)}"
+
+    def signal(self) -> None:
+        """Ask it to stop, as SIGTERM does."""
+        self.app.requests.receive(signal.SIGTERM)
+
+    async def scheduling(self) -> None:
+        """Wait until it looks at its queue."""
+        with anyio.fail_after(PATIENCE):
+            while self.app.parts.scheduler.looked_at is None:
+                await anyio.lowlevel.checkpoint()
+
+    async def lease(self) -> Record:
+        """Return the Lease."""
+        with anyio.fail_after(PATIENCE):
+            return await LeaseClient(client=self.app.client).get(within=PATIENCE)
+
+    def suffer(self, fault: Fault, path: str, **matching: Any) -> None:
+        """Let requests to a path suffer from now on."""
+        self.server.faults.add(fault, path=path, times=FOREVER, **matching)
+
+
+@asynccontextmanager
+async def process(**settings: Any) -> AsyncIterator[Process]:
+    """Run an API server with one node, and a scheduler that a test starts in front of it."""
+    async with ApiServer(kubelet=False).serving() as server:
+        server.create(fleet.node("n1", "trn1.32xlarge"))
+        config = Config(master=server.url, port=0, secure_port=0, **settings)
+        async with Client(connection=Connection(server.url, "a test")) as client:
+            metrics = Metrics()
+            parts = wire(config, client, metrics)
+            requests = StopRequests()
+            yield Process(server, App(config=config, client=client, metrics=metrics, parts=parts, requests=requests))
+
+
+def leaf(error: BaseException) -> BaseException:
+    """Return the one exception in groups of one."""
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    return error
+
+
+async def test_a_stop_gives_the_lease_back() -> None:
+    """Asked once, with nothing on its way."""
+    async with process() as found, anyio.create_task_group() as tasks:
+        tasks.start_soon(found.run)
+        await found.scheduling()
+        assert (await found.lease()).holder == found.app.parts.scheduler.identity
+        found.signal()
+        assert await found.end() == ""
+
+        assert (await found.lease()).holder == ""
+
+
+async def test_a_second_signal_does_not_wait_for_events() -> None:
+    """The Lease is given back all the same, and further signals do no harm."""
+    async with process() as found, anyio.create_task_group() as tasks:
+        events = Hold()
+        found.suffer(events, "/events")
+        found.server.create(pod_manifest("p", neuron=1))
+        tasks.start_soon(found.run)
+        with anyio.fail_after(PATIENCE):
+            await events.arrived.wait()
+        with mock.patch.object(app, "EVENTS_GRACE", 10 * PATIENCE):
+            found.signal()
+            await anyio.wait_all_tasks_blocked()
+            for _ in range(3):
+                found.signal()
+            assert await found.end() == ""
+
+        assert (await found.lease()).holder == ""
+        found.server.end_watches()
+        events.release()
+
+
+async def test_a_second_signal_does_not_wait_for_bindings() -> None:
+    """One whose answer is not there keeps the Lease from being given back: it may still be carried out."""
+    async with process(shutdown_grace_period=10 * PATIENCE) as found, anyio.create_task_group() as tasks:
+        binding = Hold()
+        found.suffer(binding, "/binding$")
+        found.server.create(pod_manifest("p", neuron=1))
+        tasks.start_soon(found.run)
+        with anyio.fail_after(PATIENCE):
+            await binding.arrived.wait()
+        found.signal()
+        await anyio.wait_all_tasks_blocked()
+        assert not found.ended.is_set()
+        found.signal()
+        assert await found.end() == ""
+
+        assert (await found.lease()).holder == found.app.parts.scheduler.identity
+        binding.release()
+
+
+async def test_a_signal_during_the_resync_gives_the_lease_back() -> None:
+    """Between the Lease and the first decision nothing of ours can be on its way."""
+    async with process() as found, anyio.create_task_group() as tasks:
+        listing = Hold()
+        tasks.start_soon(found.run)
+        with anyio.fail_after(PATIENCE):
+            await found.app.parts.pods.synced.wait()
+            found.suffer(listing, "/api/v1/pods$", watch=False)
+            await listing.arrived.wait()
+        assert (await found.lease()).holder
+        found.signal()
+        assert await found.end() == ""
+
+        assert (await found.lease()).holder == ""
+        listing.release()
+
+
+async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
+    """The Lease is renewed all the time; another replica may be luckier, so it is not live, and then it is no more."""
+    refuse = Answer(StatusError(403, "Forbidden", "no"))
+    settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
+    async with process(**settings) as found, anyio.create_task_group() as tasks:
+        with mock.patch.object(app, "LONGEST_TAKEOVER", 0.1):
+            tasks.start_soon(found.run)
+            with anyio.fail_after(PATIENCE):
+                await found.app.parts.pods.synced.wait()
+            found.suffer(refuse, "/api/v1/pods$", watch=False)
+            assert (await found.end()).startswith("StalledError: pods were not listed within")
+
+        assert (await found.lease()).holder  # it expires: who ends in disorder gives nothing back
+
+
+@pytest.mark.parametrize(
+    ("late", "problem"),
+    [(59.0, None), (61.0, "the scheduling loop has been at one step for 61 s")],
+)
+async def test_a_leader_is_live_while_its_loop_goes_on(late: float, problem: str | None) -> None:
+    """It looks at its queue at least every few seconds; who only waits for the Lease is live anyway."""
+    async with process() as found, anyio.create_task_group() as tasks:
+        assert found.app._stalled() is None
+        tasks.start_soon(found.run)
+        await found.scheduling()
+        scheduler = found.app.parts.scheduler
+        assert found.app._stalled() is None
+        scheduler.looked_at = scheduler.clock() - late
+        assert found.app._stalled() == problem
+        found.signal()
+        assert await found.end() == ""
+
+
+async def test_an_end_that_nobody_asked_for_is_an_error() -> None:
+    """A part that ends quietly does not look like a clean stop."""
+    async with process() as found, anyio.create_task_group() as tasks:
+        tasks.start_soon(found.run)
+        await found.scheduling()
+        found.app.parts.scheduler.stop()
+        assert await found.end() == "StalledError: a part of the scheduler ended, and nobody had asked it to"

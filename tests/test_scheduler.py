@@ -1,0 +1,67 @@
+"""The loop goes on: through a renewal that is late, and past a wake-up that never came."""
+
+from random import Random
+from unittest import mock
+
+import anyio
+import anyio.lowlevel
+
+from neuron_scheduler import scheduler as loop
+from tests.builders import node, pod
+from tests.scheduling.imagined_server import World, running
+
+
+def world_with_a_pod() -> World:
+    """A node, and a pod that fits there."""
+    world = World(Random(1))
+    show(world)
+    return world
+
+
+def show(world: World) -> None:
+    """Let the watch show a node and a pod."""
+    world.see_node(node("n1"))
+    world.see_pod(pod("p", scheduler_name="my-scheduler"))
+
+
+async def bound(world: World) -> None:
+    """Wait until the pod has its node."""
+    with anyio.fail_after(10):
+        while not world.there["p"].node_name:
+            world.time += 1.0
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_a_renewal_that_is_late_does_not_end_the_loop() -> None:
+    """The Lease may be lost for a moment, and then it was renewed: nobody else can have led, so the loop goes on."""
+    world = world_with_a_pod()
+    answers = iter([True, False, False])
+    world.scheduler.may_bind = lambda: next(answers, True)
+    with mock.patch.object(loop, "_PAUSE", 0.0):
+        async with running(world):
+            await bound(world)
+
+
+async def test_nothing_is_decided_while_the_lease_may_be_lost() -> None:
+    """The loop waits, does not count as looking at its queue meanwhile, and still ends when it is asked to."""
+    world = world_with_a_pod()
+    world.scheduler.may_bind = lambda: False
+    with mock.patch.object(loop, "_PAUSE", 0.0), anyio.fail_after(10):
+        async with running(world):
+            await anyio.lowlevel.checkpoint()
+            looked_at = world.scheduler.looked_at
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            assert world.scheduler.looked_at == looked_at
+            assert not world.there["p"].node_name
+
+
+async def test_a_wake_up_that_never_came_is_made_up_for() -> None:
+    """The loop looks at its queue every few seconds, so it is known to live, and no pod waits for ever."""
+    world = World(Random(1))
+    with mock.patch.object(loop, "_LONGEST_IDLE", 0.001):
+        async with running(world):
+            await anyio.wait_all_tasks_blocked()
+            with mock.patch.object(type(world.scheduler), "wake", return_value=None):
+                show(world)
+                await bound(world)
