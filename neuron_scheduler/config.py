@@ -200,7 +200,10 @@ class Config:
     bind_concurrency: int = _setting(48, "Bindings on their way at once.", parse=int, metavar="N")
     # Below the 30 s that Kubernetes gives a pod by default.
     shutdown_grace_period: float = _setting(
-        25.0, "After SIGTERM, wait this long for running Bindings to be resolved.", parse=duration, metavar="DURATION"
+        25.0,
+        "After SIGTERM, wait this long for running Bindings to be resolved; a second signal ends the wait.",
+        parse=duration,
+        metavar="DURATION",
     )
     profiles: tuple[ProfileConfig, ...] = attrs.field(default=attrs.Factory(_only_profile, takes_self=True))
 

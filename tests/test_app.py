@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from unittest import mock
 
+import aiohttp
 import anyio
 import anyio.lowlevel
 import attrs
@@ -83,7 +84,7 @@ async def process(**settings: Any) -> AsyncIterator[Process]:
     """Run an API server with one node, and a scheduler that a test starts in front of it."""
     async with ApiServer(kubelet=False).serving() as server:
         server.create(fleet.node("n1", "trn1.32xlarge"))
-        config = Config(master=server.url, port=0, secure_port=0, **settings)
+        config = Config(**{"master": server.url, "port": 0, "secure_port": 0, "bind_address": "127.0.0.1", **settings})
         async with Client(connection=Connection(server.url, "a test")) as client:
             metrics = Metrics()
             parts = wire(config, client, metrics)
@@ -183,21 +184,57 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("late", "problem"),
-    [(59.0, None), (61.0, "the scheduling loop has been at one step for 61 s")],
+    ("late", "status", "line"),
+    [
+        (59.0, 200, "[+]scheduling ok"),
+        (61.0, 500, "[-]scheduling failed: the scheduling loop has been at one step for 61 s"),
+    ],
 )
-async def test_a_leader_is_live_while_its_loop_goes_on(late: float, problem: str | None) -> None:
-    """It looks at its queue at least every few seconds; who only waits for the Lease is live anyway."""
-    async with process() as found, anyio.create_task_group() as tasks:
-        assert found.app._stalled() is None
+async def test_a_leader_is_live_while_its_loop_goes_on(free_tcp_port: int, late: float, status: int, line: str) -> None:
+    """It looks at its queue every few seconds, also when it is idle; /livez tells of one that does not."""
+    async with process(port=free_tcp_port) as found, anyio.create_task_group() as tasks:
         tasks.start_soon(found.run)
         await found.scheduling()
         scheduler = found.app.parts.scheduler
-        assert found.app._stalled() is None
+        paused = anyio.Event()
+
+        def may_bind() -> bool:
+            paused.set()
+            return False
+
+        scheduler.may_bind = may_bind
+        scheduler.wake()
+        await paused.wait()
         scheduler.looked_at = scheduler.clock() - late
-        assert found.app._stalled() == problem
+        url = f"http://127.0.0.1:{free_tcp_port}/livez?verbose"
+        async with aiohttp.ClientSession(trust_env=False) as session, session.get(url) as answer:
+            assert (answer.status, line in (await answer.text()).splitlines()) == (status, True)
         found.signal()
         assert await found.end() == ""
+
+
+async def test_a_follower_is_live() -> None:
+    """It has no Lease to schedule under, for however long."""
+    async with process() as found, anyio.create_task_group() as tasks:
+        found.server.create(lease_of("other"))
+        tasks.start_soon(found.run)
+        with anyio.fail_after(PATIENCE):
+            await found.app.parts.pods.synced.wait()
+        assert found.app._stalled() is None
+        found.signal()
+        assert await found.end() == ""
+
+        assert (await found.lease()).holder == "other"
+
+
+def lease_of(holder: str) -> dict[str, Any]:
+    """The Lease in somebody's hands."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "my-scheduler", "namespace": "kube-system"},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 3600},
+    }
 
 
 async def test_an_end_that_nobody_asked_for_is_an_error() -> None:
