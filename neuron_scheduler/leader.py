@@ -71,6 +71,11 @@ def _always() -> bool:
     return True
 
 
+def _is_missing(error: ApiError) -> bool:
+    """Tell whether the API server says that there is no Lease; a proxy's 404 is no word of its."""
+    return error.status == 404 and error.reason == "NotFound"
+
+
 @attrs.define(eq=False, kw_only=True)
 class Leader:
     """
@@ -157,7 +162,7 @@ class Leader:
         try:
             self._observe(await self.leases.get(within=self.renew_deadline))
         except ApiError as error:
-            if error.status != 404:
+            if not _is_missing(error):
                 raise
             self._observe(None)
 
@@ -204,7 +209,7 @@ class Leader:
         except ApiError as error:
             if error.status != 409:
                 raise
-            self._claimed = False
+            self._claimed = not error.reason  # it is a proxy's, and tells nothing
             await anyio.sleep(self.retry_period * JITTER * self.random())
             return False
         self._record, self._renewed_at = record, sent_at
@@ -262,7 +267,7 @@ class Leader:
         try:
             found = await self.leases.get(within=limit)
         except ApiError as error:
-            if error.status == 404:
+            if _is_missing(error):
                 raise LeaseLostError(f"lease {self.leases.key} was deleted") from error
             raise
         if found.holder != self.identity:

@@ -34,7 +34,7 @@ class StopRequests:
             signal.signal(number, self.receive)
 
     def ignore(self) -> None:
-        """Heed no signal any more; the interpreter's end removes handlers, but not this."""
+        """Ignore the signals from now on; this stays to the end, while the interpreter removes handlers before."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 

@@ -10,6 +10,7 @@ from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube.lease import Record
 
 CONFLICT = ApiError(409, reason="Conflict")
+MISSING = ApiError(404, reason="NotFound")
 
 
 @attrs.define(eq=False)
@@ -34,7 +35,7 @@ class Memory:
         """Read it."""
         await self._called("get", within)
         if self.record is None:
-            raise ApiError(404)
+            raise MISSING
         return self.record
 
     async def create(self, record: Record, *, within: float) -> Record:
@@ -48,7 +49,7 @@ class Memory:
         """Replace it if it has not changed."""
         await self._called("update", within)
         if self.record is None:
-            raise ApiError(404)
+            raise MISSING
         if record.resource_version != self.record.resource_version:
             raise CONFLICT
         return await self._written("update", record)

@@ -275,6 +275,23 @@ async def test_a_lost_lease_ends_at_once(change: Record | None) -> None:
     assert not leader.may_bind()
 
 
+async def test_a_404_that_is_no_api_servers_does_not_cost_the_lease() -> None:
+    """A proxy that does not find its way says nothing about the Lease; it is renewed when the proxy does."""
+    pages = [ApiError(404, message="<html>")] * 4
+
+    def before(_verb: str) -> None:
+        if pages and leader.leading:
+            raise pages.pop()
+
+    memory = Memory(before=before)
+    leader = candidate(memory)
+    await acquired(leader)
+    await held(leader, lambda: memory.version > 1)
+
+    assert not pages
+    assert leader.may_bind()
+
+
 async def test_release() -> None:
     """The holder is cleared, the transitions stay, and no bind starts from then on."""
     memory = Memory()

@@ -166,10 +166,17 @@ def encode(record: Record, *, namespace: str, name: str) -> bytes:
 
 
 def _read(body: bytes | msgspec.Raw) -> Record:
+    """
+    Return the record; without a version it is not an API server's.
+
+    A proxy's answer must not be taken for a free Lease: a write without a version replaces any holder's.
+    """
     try:
         found = _LEASE.decode(body)
-    except msgspec.MsgspecError as error:
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, those of UTF-8 too
         raise UnreachableError(f"the Lease cannot be read: {error}") from error
+    if not found.metadata.resource_version:
+        raise UnreachableError("the Lease cannot be read: the answer has no resourceVersion; is it a proxy's?")
     spec = found.spec or _Spec()
     return Record(
         holder=spec.holder_identity or "",

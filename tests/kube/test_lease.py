@@ -42,13 +42,28 @@ async def test_calls() -> None:
 @pytest.mark.parametrize("spec", [None, {}, {"holderIdentity": None, "renewTime": "yesterday"}], ids=repr)
 async def test_an_empty_lease(spec: object) -> None:
     """A Lease without a holder, or without anything, is free."""
-    async with scripted(answer({"metadata": {"name": "my-scheduler"}, "spec": spec})) as (_, client):
-        assert Record("", 0) == await LeaseClient(client=client).get(within=1)
+    lease = {"metadata": {"name": "my-scheduler", "resourceVersion": "7"}, "spec": spec}
+    async with scripted(answer(lease)) as (_, client):
+        assert Record("", 0, resource_version="7") == await LeaseClient(client=client).get(within=1)
 
 
-async def test_a_lease_that_cannot_be_read() -> None:
-    """Garbage is no free Lease."""
-    async with scripted(answer("[]")) as (_, client):
+DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "<html>",
+        '{"kind": "Status", "metadata": {}}',
+        '{"metadata": {"name": "my-scheduler"}, "spec": {}}',
+        f'{{"metadata": {{"resourceVersion": "7", "managedFields": {DEEP}}}}}',
+    ],
+    ids=["a list", "a page", "a Status", "no version", "too deep"],
+)
+async def test_a_lease_that_cannot_be_read(text: str) -> None:
+    """Garbage is no free Lease, and neither is what a proxy says: it would be taken from its holder."""
+    async with scripted(answer(text)) as (_, client):
         with pytest.raises(UnreachableError, match="cannot be read"):
             await LeaseClient(client=client).get(within=1)
 
