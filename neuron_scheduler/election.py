@@ -134,6 +134,7 @@ class Election:
             _call(self._here, event.set)
         if self._error is not None and not self._heeded.wait(self.last_seconds):
             log.error("The scheduler did not end after its lease was lost; ending the process", exc=self._error)
+            logs.flush()
             self.end_process(1)
 
     async def _stand(self) -> None:

@@ -138,6 +138,12 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
     logging.captureWarnings(capture=True)
 
 
+def flush() -> None:
+    """Wait until stderr has taken what was logged, for a second at most: before the process ends without ado."""
+    if isinstance(sys.stderr, UnblockedStderr):
+        sys.stderr.drain()
+
+
 def dropped() -> int:
     """How many lines stderr did not take."""
     return sys.stderr.dropped if isinstance(sys.stderr, UnblockedStderr) else 0
