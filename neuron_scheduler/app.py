@@ -1,9 +1,10 @@
 """
 The life of the process: runs all parts in one task group, and has one way to stop.
 
-    rights -> informers synced (ready) -> Lease -> pods listed anew -> schedule ... -> SIGTERM -> Bindings resolved
-    -> Events written -> Lease released -> exit 0
+    rights -> nodes, volumes, ... listed -> candidate for the Lease -> pods listed (ready) -> Lease -> pods listed again
+    -> schedule ... -> SIGTERM -> Bindings resolved -> Events written -> Lease released -> exit 0
 
+Where the Lease is free, the first list of the pods begins when it is ours, and the second is left out.
 A second signal skips the waiting for Bindings and Events. A leader that does not schedule is not live, and ends.
 Which parts there are says `wiring`. Refuses to do any of the work itself.
 """
@@ -128,6 +129,9 @@ class App:
         for other in parts.others:
             await other.synced.wait()
         _ = parts.cluster.view.live  # numbers the nodes, which were listed by name: that takes longer with pods on them
+        at_once = parts.election is None or await parts.election.stand()
+        if at_once:
+            self._lead(services)
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
         gc.freeze()
@@ -135,14 +139,17 @@ class App:
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
         await parts.scheduler.rehearse()
-        if parts.election is not None:
+        if parts.election is not None and not at_once:
             await parts.election.acquire()
-            services.start_soon(parts.election.hold)
-        self._leads_since = anyio.current_time()
-        if parts.election is not None:
+            self._lead(services)
             await parts.pods.resync()  # what a predecessor bound last must be known before the first decision
             parts.pod_handler.tell_doubts()
         await parts.scheduler.run()
+
+    def _lead(self, services: TaskGroup) -> None:
+        if self.parts.election is not None:
+            services.start_soon(self.parts.election.hold)
+        self._leads_since = anyio.current_time()
 
     async def _watch_over(self) -> None:
         """

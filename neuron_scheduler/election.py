@@ -2,7 +2,7 @@
 Runs the candidate for the Lease in a thread of its own, so that no decision, however long, delays a renewal.
 
     event loop of the scheduler --beat, leave--> thread: connect -> acquire -> hold (renew) -> release
-                                <--led, over----
+                                <--waits, led, over----
 
 The thread has its own event loop and its own connection; only plain values cross over. A renewal that nothing delays
 must not hide a scheduler that hangs: without a beat for as long as the renew deadline the Lease is not renewed, and
@@ -33,7 +33,7 @@ log = logs.logger(__name__)
 @attrs.define(eq=False, kw_only=True)
 class Election:
     """
-    A candidate in a thread. `acquire`, `hold` and `leave` are for one event loop, the rest may be asked anywhere.
+    A candidate in a thread. `stand`, `acquire`, `hold` and `leave` are for one event loop, the rest for any thread.
 
     Attributes:
         connect: opens the Lease in the event loop of the thread, with credentials and connections of its own.
@@ -61,6 +61,7 @@ class Election:
     _heeded: threading.Event = attrs.field(factory=threading.Event, init=False)
     _here: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
     _there: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
+    _waits: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)  # or leads, or is over
     _led: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
     _over: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
 
@@ -84,9 +85,9 @@ class Election:
 
     # -- in the scheduler's event loop ---------------------------------------------------------------------------------
 
-    async def acquire(self) -> None:
+    async def stand(self) -> bool:
         """
-        Start the thread, and wait until the Lease is ours; it is renewed from then on.
+        Start the thread, and tell whether the Lease was free, and is ours now; else it is waited for from then on.
 
         Raises:
             ConfigurationError: the API server cannot be talked to as it is set up.
@@ -94,6 +95,17 @@ class Election:
         self.beat()
         self._here = asyncio.get_running_loop()
         threading.Thread(target=self._run, name="lease", daemon=True).start()
+        await self._waits.wait()
+        self._raise()
+        return self._led.is_set()
+
+    async def acquire(self) -> None:
+        """
+        Wait until the Lease is ours; it is renewed from then on.
+
+        Raises:
+            LeaseLostError: the thread has ended.
+        """
         await self._led.wait()
         self._raise()
 
@@ -130,7 +142,7 @@ class Election:
                 self._error = LeaseLostError("the candidate for the lease ended unasked")
         except BaseException as error:  # noqa: BLE001 - it is raised in the scheduler's event loop
             self._error = error
-        for event in (self._led, self._over):
+        for event in (self._led, self._waits, self._over):
             _call(self._here, event.set)
         if self._error is not None and not self._heeded.wait(self.last_seconds):
             log.error("The scheduler did not end after its lease was lost; ending the process", exc=self._error)
@@ -147,7 +159,8 @@ class Election:
                 leader = self._leader = self._candidate(leases)
                 try:
                     await leader.acquire()
-                    _call(self._here, self._led.set)
+                    for event in (self._led, self._waits):
+                        _call(self._here, event.set)
                     await leader.hold()
                 finally:
                     if self._releasing:
@@ -161,6 +174,7 @@ class Election:
             renew_deadline=self.renew_deadline,
             retry_period=self.retry_period,
             answering=self._answering,
+            waits=lambda: _call(self._here, self._waits.set),
             clock=self.clock,
         )
 

@@ -85,6 +85,7 @@ class Leader:
         identity: who holds the Lease when we do.
         lease_duration, renew_deadline, retry_period: seconds; see kube-scheduler's `--leader-elect-*`.
         answering: whether the work that the Lease is held for goes on.
+        waits: called each time the Lease could not be had at once.
         clock: monotonic seconds.
         now: wall clock, only written, never compared.
 
@@ -97,6 +98,7 @@ class Leader:
     renew_deadline: float = 10.0
     retry_period: float = 2.0
     answering: Callable[[], bool] = _always
+    waits: Callable[[], object] = _always
     clock: Callable[[], float] = boot_time
     now: Callable[[], dt.datetime] = utc_now
     random: Callable[[], float] = randomness.random
@@ -147,6 +149,7 @@ class Leader:
             await self._look()
             wait = self._expires_in()
             if wait > 0:
+                self.waits()
                 await self._wait(wait)
                 return False
             if self.answering():
@@ -155,6 +158,7 @@ class Leader:
             log.warning("Could not take the lease, retrying", lease=self.leases.key, exc=error)
         except UnreachableError as error:
             log.warning("Could not reach the lease, retrying", lease=self.leases.key, exc=error)
+        self.waits()
         await anyio.sleep(self.retry_period * (1 + JITTER * self.random()))
         return False
 

@@ -151,14 +151,39 @@ async def test_a_second_signal_does_not_wait_for_bindings() -> None:
         binding.release()
 
 
-async def test_a_signal_during_the_resync_gives_the_lease_back() -> None:
-    """Between the Lease and the first decision nothing of ours can be on its way."""
+async def test_a_free_lease_is_taken_before_pods_are_listed() -> None:
+    """The list has then begun under the Lease, and a second one would tell nothing new."""
     async with process() as found, anyio.create_task_group() as tasks:
-        listing = Hold()
+        tasks.start_soon(found.run)
+        await found.scheduling()
+        assert found.app.parts.pods.lists == 1
+        found.signal()
+        assert await found.end() == ""
+
+
+async def test_pods_are_listed_again_after_a_takeover() -> None:
+    """What the predecessor bound last may be missing in a list that began before the Lease was ours."""
+    async with process() as found, anyio.create_task_group() as tasks:
+        found.server.create(lease_of("other"))
         tasks.start_soon(found.run)
         with anyio.fail_after(PATIENCE):
             await found.app.parts.pods.synced.wait()
-            found.suffer(listing, "/api/v1/pods$", watch=False)
+        assert found.app.parts.scheduler.looked_at is None
+        released = attrs.evolve(await found.lease(), holder="")
+        await LeaseClient(client=found.app.client).update(released, within=PATIENCE)
+        await found.scheduling()
+        assert found.app.parts.pods.lists == 2
+        found.signal()
+        assert await found.end() == ""
+
+
+async def test_a_signal_before_the_first_decision_gives_the_lease_back() -> None:
+    """Until then nothing of ours can be on its way."""
+    async with process() as found, anyio.create_task_group() as tasks:
+        listing = Hold()
+        found.suffer(listing, "/api/v1/pods$", watch=False)
+        tasks.start_soon(found.run)
+        with anyio.fail_after(PATIENCE):
             await listing.arrived.wait()
         assert (await found.lease()).holder
         found.signal()
@@ -173,11 +198,9 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
     refuse = Answer(StatusError(403, "Forbidden", "no"))
     settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
     async with process(**settings) as found, anyio.create_task_group() as tasks:
+        found.suffer(refuse, "/api/v1/pods$", watch=False)
         with mock.patch.object(app, "LONGEST_TAKEOVER", 0.1):
             tasks.start_soon(found.run)
-            with anyio.fail_after(PATIENCE):
-                await found.app.parts.pods.synced.wait()
-            found.suffer(refuse, "/api/v1/pods$", watch=False)
             assert (await found.end()).startswith("StalledError: pods were not listed within")
 
         assert (await found.lease()).holder  # it expires: who ends in disorder gives nothing back
