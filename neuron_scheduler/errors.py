@@ -40,19 +40,56 @@ class ApiError(NeuronSchedulerError):
         status: HTTP status code.
         reason: `Status.reason`, such as `Conflict` or `Expired`; empty if the body was no Status.
         message: the server's sentence, or the beginning of what else it sent.
-        kind: `Status.details.kind`, such as `pods/binding`.
+        kind, name, uid: `Status.details`: which object the answer is about, such as `pods/binding` and the pod's name.
         retry_after: seconds the server asks to wait, within reason; None if it does not say.
+        is_status: the body was a Status of failure with this code. Anything else may come from a proxy on the way, and
+            says nothing about what the API server did.
     """
 
     def __init__(
-        self, status: int, *, reason: str = "", message: str = "", kind: str = "", retry_after: float | None = None
+        self,
+        status: int,
+        *,
+        reason: str = "",
+        message: str = "",
+        kind: str = "",
+        name: str = "",
+        uid: str = "",
+        retry_after: float | None = None,
+        is_status: bool = False,
     ) -> None:
         super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
         self.kind = kind
+        self.name = name
+        self.uid = uid
         self.retry_after = retry_after
+        self.is_status = is_status
+
+    @property
+    def refused(self) -> bool:
+        """Whether the API server itself refused the request for good: a 4xx Status other than 429."""
+        return self.is_status and 400 <= self.status < 500 and self.status != 429
+
+    @property
+    def too_large(self) -> bool:
+        """
+        Whether etcd cannot store the object, because it is too large; the write had no effect.
+
+        Such an error has no reason of its own: kube-apiserver 1.36 answers 500, and 409 to a Binding.
+        """
+        return self.is_status and "etcdserver: request is too large" in self.message
+
+    def gone(self, kind: str, name: str, uid: str = "") -> bool:
+        """Tell whether the API server says that this object does not exist; `kind` is the plural, such as `pods`."""
+        return (
+            self.refused
+            and (self.status, self.reason, self.kind) == (404, "NotFound", kind)
+            and self.name in ("", name)
+            and (not uid or self.uid in ("", uid))
+        )
 
 
 # -- a call was not answered: what it did is unknown, unless it says that nothing was sent -----------------------------

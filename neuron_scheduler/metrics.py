@@ -47,8 +47,8 @@ class State:
         cache_size: nodes, pods, assumed_pods.
         unknown_holders: bound pods whose allocation cannot be read.
         conflicting_cores: cores claimed by more than one pod.
-        binds_in_flight: Bindings sent and not yet answered.
-        binds_unknown: Bindings whose outcome is unknown and that are being sent again.
+        binds_in_flight: Bindings without a definite outcome, those in doubt included.
+        binds_unknown: Bindings in doubt: a try may have succeeded, and no answer says so.
         waiting_for_volumes: pods that have a node and wait for their volumes to be bound.
         free_devices: wholly free devices by instance type.
         largest_free_block: devices in the largest free block of one node, by instance type.
@@ -100,6 +100,8 @@ class Metrics:
     _events_dropped: Counter = attrs.field(init=False)
     _stale_fence: Counter = attrs.field(init=False)
     _connections_dropped: Callable[[str], Counter] = attrs.field(init=False)
+    _retries: Callable[[str], Counter] = attrs.field(init=False)
+    _unexpected: Callable[[str], Counter] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         # A `_created` series beside every counter would double the exposition for nothing.
@@ -216,6 +218,20 @@ class Metrics:
             registry=self._registry,
         )
         self._connections_dropped = cache(connections_dropped.labels)
+        retries = Counter(
+            "neuron_scheduler_write_retries",
+            "Writes that are sent again because their outcome is in doubt or the API server was busy.",
+            ("write",),
+            registry=self._registry,
+        )
+        self._retries = cache(retries.labels)
+        unexpected = Counter(
+            "neuron_scheduler_unexpected_errors",
+            "Exceptions in the work on one pod that nobody expected; each is a defect, and the log has its traceback.",
+            ("task",),
+            registry=self._registry,
+        )
+        self._unexpected = cache(unexpected.labels)
 
     @property
     def state(self) -> State:
@@ -278,6 +294,14 @@ class Metrics:
         """Count a connection to our own endpoints that was ended without an answer: `crowded` or `slow`."""
         self._connections_dropped(reason).inc()
 
+    def retried(self, write: str) -> None:
+        """Count a write that is sent again: `binding`, `condition`, `event` or `eviction`."""
+        self._retries(write).inc()
+
+    def unexpected(self, task: str) -> None:
+        """Count an exception in the work on one pod that nobody expected."""
+        self._unexpected(task).inc()
+
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""
         encode, content_type = choose_encoder(accept)
@@ -317,8 +341,8 @@ class _StateCollector:
         for name, text, number in (
             ("unknown_holders", "Bound pods whose Neuron allocation cannot be read.", state.unknown_holders),
             ("conflicting_cores", "Neuron cores claimed by more than one pod.", state.conflicting_cores),
-            ("binds_in_flight", "Bindings sent and not yet answered.", state.binds_in_flight),
-            ("binds_unknown", "Bindings whose outcome is unknown and that are sent again.", state.binds_unknown),
+            ("binds_in_flight", "Bindings without a definite outcome, those in doubt included.", state.binds_in_flight),
+            ("binds_unknown", "Bindings in doubt, which are sent again.", state.binds_unknown),
             ("terms_left_out", "Affinity terms of bound pods beyond what a namespace may have.", state.terms_left_out),
             ("waiting_for_volumes", "Pods that wait for their volumes to be bound.", state.waiting_for_volumes),
         ):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1] / "neuron_scheduler"
-LEAVES: Final = {"errors", "logs", "metrics"}  # words for what happens; they know no room
+LEAVES: Final = {"errors", "logs", "metrics", "unexpected"}  # words for what happens; they know no room
 DOMAIN: Final = {"model", "neuron", "cluster", "scheduling"}
 SERVICE: Final = "a service"  # every module beside the rooms that is not named below
 
@@ -20,6 +20,7 @@ MAY_IMPORT: Final = {
     "errors": set[str](),
     "stderr": set[str](),
     "logs": {"errors", "stderr"},
+    "unexpected": {"errors", "logs"},
     "metrics": {"errors"},
     "config": {"errors"},
     "config_file": {"config", "errors", "scheduling"},

@@ -218,3 +218,4 @@ class PlacedPod(Wire):
 
     metadata: ObjectMeta
     spec: PlacedSpec
+    kind: str = ""

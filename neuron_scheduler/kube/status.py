@@ -1,4 +1,9 @@
-"""What the API server says in place of an object: a refusal becomes one error, whatever its body turned out to be."""
+"""
+What the API server says in place of an object: a refusal becomes one error, whatever its body turned out to be.
+
+A proxy, a load balancer or a captive portal on the way answers with the same status codes. So an answer counts only
+if its body says that it is from an API server: a Status (`ApiError.is_status`), or the object (`confirms`).
+"""
 
 import re
 import time
@@ -20,6 +25,18 @@ _LONGEST_DATE: Final = 64  # characters
 _STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 
+class _Head(wire.Wire):
+    """What tells an API object from anything else."""
+
+    api_version: str = ""
+    kind: str = ""
+    status: msgspec.Raw = msgspec.Raw()
+
+
+_HEAD: Final = msgspec.json.Decoder(_Head)
+_SUCCESS: Final = b'"Success"'
+
+
 def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """Return the error that a refused request is; headers by name in lower case."""
     retry_after = _seconds(headers.get("retry-after"))
@@ -33,13 +50,34 @@ def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
 def status_error(said: wire.Status, *, status: int = 0, retry_after: float | None = None) -> ApiError:
     """Return the error that a Status describes (the body of a refusal, or the object of an ERROR event)."""
     details = said.details or wire.StatusDetails()
+    is_failure = (said.api_version, said.kind, said.status) == ("v1", "Status", "Failure")
     return ApiError(
         status or said.code or 500,
         reason=said.reason or "",
         message=said.message or "",
         kind=details.kind or "",
+        name=details.name or "",
+        uid=details.uid or "",
         retry_after=retry_after if retry_after is not None else _within(details.retry_after_seconds or None),
+        is_status=is_failure and said.code in (None, status or said.code),
     )
+
+
+def confirms(body: bytes, kind: str) -> bool:
+    """
+    Tell whether the body of a successful answer is the API server's: an object of this kind, or a Status of success.
+
+    Anything else is no answer, and the outcome is in doubt.
+    """
+    try:
+        head = _HEAD.decode(body)
+    except (msgspec.MsgspecError, ValueError):
+        return False
+    except RecursionError:  # nested as deeply as only an API object with a hostile field is
+        return True
+    if (head.api_version, head.kind) == ("v1", "Status"):
+        return bytes(head.status) == _SUCCESS
+    return bool(head.api_version) and head.kind == kind
 
 
 def _seconds(retry_after: str | None) -> float | None:

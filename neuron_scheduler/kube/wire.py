@@ -49,12 +49,17 @@ class StatusDetails(Wire):
     """`details` of a Status."""
 
     kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
     retry_after_seconds: int | None = None
 
 
 class Status(Wire):
     """What the API server answers in place of an object."""
 
+    api_version: str = ""
+    kind: str = ""
+    status: str | None = None
     code: int | None = None
     reason: str | None = None
     message: str | None = None

@@ -86,10 +86,24 @@ def answer(body: Any = None, *, status: int = 200, headers: Mapping[str, str] | 
 
 
 def refuse(
-    status: int, reason: str = "", message: str = "", *, kind: str = "", headers: Mapping[str, str] | None = None
+    status: int,
+    reason: str = "",
+    message: str = "",
+    *,
+    kind: str = "",
+    name: str = "",
+    headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """Answer with a Status."""
-    found = {"kind": "Status", "code": status, "reason": reason, "message": message, "details": {"kind": kind}}
+    found = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": status,
+        "reason": reason,
+        "message": message,
+        "details": {"kind": kind, "name": name},
+    }
     return answer(found, status=status, headers=headers)
 
 

@@ -1,0 +1,95 @@
+"""
+Work that waits for its time, and of which every namespace gets its turn.
+
+client-go's delaying queue (`util/workqueue`), made fair: what fails is put back with a pause, so that no worker sleeps
+on it, and a namespace with a thousand failing objects delays no other. Refuses to know what is worked on, and to drop
+anything.
+"""
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import anyio
+import attrs
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False, kw_only=True)
+class DelayingQueue(Generic[T]):
+    """
+    Items by due time; of those that are due, the namespaces take turns.
+
+    Attributes:
+        clock: seconds that never jump.
+        share: items of one namespace that are worked on at once; fewer than there are workers, so that some are left
+            where a namespace's requests hang.
+    """
+
+    clock: Callable[[], float]
+    share: int
+    _later: list[tuple[float, int, str, T]] = attrs.field(factory=list, init=False)
+    _due: dict[str, deque[T]] = attrs.field(factory=dict, init=False)  # by namespace, in the order of their turns
+    _busy: Counter[str] = attrs.field(factory=Counter, init=False)
+    _tickets: int = attrs.field(default=0, init=False)
+    _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    closed: bool = attrs.field(default=False, init=False)
+
+    def __len__(self) -> int:
+        return len(self._later) + sum(map(len, self._due.values()))
+
+    def add(self, item: T, namespace: str, due: float) -> None:
+        """Let the item be worked on at this time, or as soon as possible after it."""
+        self._tickets += 1
+        heapq.heappush(self._later, (due, self._tickets, namespace, item))
+        self._tell()
+
+    def close(self) -> None:
+        """Let `serve` end once nothing is left; what is worked on may still be put back."""
+        self.closed = True
+        self._tell()
+
+    async def serve(self, work: Callable[[T], Awaitable[object]]) -> None:
+        """Work on one item after the other, until the queue is closed and empty; `work` may put its item back."""
+        while (turn := await self._next()) is not None:
+            namespace, item = turn
+            try:
+                await work(item)
+            finally:
+                self._busy[namespace] -= 1
+                if not self._busy[namespace]:
+                    del self._busy[namespace]
+                self._tell()
+
+    async def _next(self) -> tuple[str, T] | None:
+        while True:
+            self._look_at_the_clock()
+            for namespace in self._due:
+                if self._busy[namespace] < self.share:
+                    return namespace, self._take(namespace)
+            if self.closed and not self:
+                return None
+            changed = self._changed
+            with anyio.move_on_after(self._later[0][0] - self.clock() if self._later else None):
+                await changed.wait()
+
+    def _look_at_the_clock(self) -> None:
+        now = self.clock()
+        while self._later and self._later[0][0] <= now:
+            _, _, namespace, item = heapq.heappop(self._later)
+            self._due.setdefault(namespace, deque()).append(item)
+
+    def _take(self, namespace: str) -> T:
+        """Take the first item of the namespace, whose next turn comes after all others'."""
+        items = self._due.pop(namespace)
+        item = items.popleft()
+        if items:
+            self._due[namespace] = items
+        self._busy[namespace] += 1
+        return item
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()

@@ -1,0 +1,49 @@
+"""
+What happens to an exception that nobody expected in the work on one pod: it is that pod's error, not the process's end.
+
+Upstream: `utilruntime.HandleError`. Each is counted; the first of its kind for a pod is logged with its traceback.
+Refuses to decide what becomes of the pod: the code that catches the exception knows.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from neuron_scheduler import logs
+
+MOST_TOLD: Final = 300  # characters of an exception's text, which may quote an object
+
+log = logs.logger(__name__)
+
+
+def _nobody_counts(_task: str) -> None:
+    """Count nothing."""
+
+
+@attrs.define(eq=False)
+class UnexpectedErrors:
+    """
+    Reports exceptions.
+
+    Attributes:
+        count: called with the task for each of them (`neuron_scheduler_unexpected_errors_total`).
+    """
+
+    count: Callable[[str], None] = _nobody_counts
+    _first: logs.Once = attrs.field(factory=logs.Once, init=False)
+
+    def report(self, error: Exception, *, task: str, pod: str) -> str:
+        """Count and log an exception in a task that was done for a pod, and return what its owner is told."""
+        self.count(task)
+        if self._first((pod, task, _cause(error))):
+            log.error("Unexpected error, please report it", exc=error, traceback=True, task=task, pod=pod)
+        return f"unexpected error in {task}: {type(error).__name__}: {str(error)[:MOST_TOLD]}"
+
+
+def _cause(error: Exception) -> tuple[str, str, int]:
+    """Return what repeats of an exception have in common: its type, and the line that raised it."""
+    trace, place = error.__traceback__, ("", 0)
+    while trace is not None:
+        place, trace = (trace.tb_frame.f_code.co_filename, trace.tb_lineno), trace.tb_next
+    return type(error).__name__, *place
