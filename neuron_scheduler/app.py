@@ -199,7 +199,7 @@ class App:
         if election is None:
             return
         if election.leading and not binder.resolved:
-            log.warning("Lease is not released, it expires: a Binding is unresolved", bindings=binder.abandoned)
+            log.warning("Lease is not released, it expires: a Binding is unresolved", bindings=binder.unknown)
         await election.leave(release=binder.resolved)
 
     @asynccontextmanager

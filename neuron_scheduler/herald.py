@@ -34,9 +34,6 @@ class Conditions(Protocol):
     def forget(self, uid: str) -> None:
         """Write nothing more about a pod that is gone."""
 
-    async def withdraw(self, uid: str) -> None:
-        """Write nothing more about a pod, and return when nothing is on its way."""
-
 
 @attrs.define(eq=False, kw_only=True)
 class Herald:
@@ -106,9 +103,13 @@ class Herald:
             )
             self.recorder.record(pod, type="Warning", reason="NeuronAllocationUnknown", action="Observing", note=note)
 
-    async def withdraw(self, uid: str) -> None:
-        """Let nothing that was said before reach the pod after its Binding."""
-        await self.conditions.withdraw(uid)
+    def in_doubt(self, pod: Pod, message: str) -> None:
+        """Warn that nobody knows whether the pod is bound; its condition stays as it is, for it may be true."""
+        self.recorder.record(pod, type="Warning", reason="FailedBinding", action="Binding", note=message)
+
+    def withdraw(self, uid: str) -> None:
+        """Say nothing more of what was said before; the pod is about to be bound."""
+        self.conditions.forget(uid)
 
     def forget(self, uid: str) -> None:
         """Let go of a pod that is gone."""

@@ -30,12 +30,12 @@ from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, can
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.unexpected import UnexpectedErrors
 
 log = logs.logger(__name__)
 
 _LONGEST_TURN = 0.002
 """Seconds of searching in a row after which the event loop gets a turn."""
-_EVICTIONS_AT_ONCE = 16
 
 
 class Evictor(Protocol):
@@ -80,6 +80,7 @@ class Preemptor:
         budgets: all PodDisruptionBudgets there are.
         clock: seconds that never jump, the queue's time.
         wake: called when the scheduling loop may have something to do.
+        errors: told of exceptions that nobody expected.
     """
 
     cluster: Cluster
@@ -90,9 +91,9 @@ class Preemptor:
     budgets: Callable[[], Sequence[DisruptionBudget]]
     clock: Callable[[], float]
     wake: Callable[[], None]
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _evictions: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
     _stopped: anyio.Event = attrs.field(factory=anyio.Event, init=False)
-    _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(_EVICTIONS_AT_ONCE), init=False)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Carry out what is decided, until stopped."""
@@ -201,17 +202,22 @@ class Preemptor:
         async with anyio.create_task_group() as requests:
             for victim in victims:
                 requests.start_soon(self._evict, pod, node_name, victim, asked)
-        if len(asked) < len(victims):
-            promise = self.cluster.nomination(pod.uid)
-            if promise is not None:
-                self.cluster.nominate(promise[0], attrs.evolve(promise[1], victims=frozenset()))
-            self.queue.activate(pod.uid, self.clock())  # held, so it is noted as missed
+        try:
+            if len(asked) < len(victims):
+                promise = self.cluster.nomination(pod.uid)
+                if promise is not None:
+                    self.cluster.nominate(promise[0], attrs.evolve(promise[1], victims=frozenset()))
+                self.queue.activate(pod.uid, self.clock())  # held, so it is noted as missed
+        except Exception as error:  # noqa: BLE001 - one pod's; it must not stay held
+            self.errors.report(error, task="preemption", pod=pod.key)
         self.queue.release(pod.uid, self.clock())
         self.wake()
 
     async def _evict(self, pod: Pod, node_name: str, victim: Pod, asked: list[Pod]) -> None:
-        async with self._limit:
+        try:
             if await self.evictor.evict(victim, scheduler_name=pod.scheduler_name):
                 asked.append(victim)
                 log.info("Preempted pod", v=2, pod=victim.key, preemptor=pod.key, node=node_name)
                 self.herald.preempted(victim, pod, node_name)
+        except Exception as error:  # noqa: BLE001 - one victim's: it counts as not asked unless it was
+            self.errors.report(error, task="preemption", pod=victim.key)

@@ -13,14 +13,11 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.rehearsal import Rehearsal, asks_much
-
-log = logs.logger(__name__)
 
 _LONGEST_TURN = 0.002
 """Seconds of preparing in a row after which others get a turn."""
@@ -36,6 +33,7 @@ class SideLane:
     Attributes:
         clock: seconds that never jump, the queue's time.
         wake: called when a pod is ready for the loop.
+        crashed: told of an exception in preparing for a pod; puts the pod back into the queue.
     """
 
     cluster: Cluster
@@ -44,6 +42,7 @@ class SideLane:
     rehearsal: Rehearsal
     clock: Callable[[], float]
     wake: Callable[[], None]
+    crashed: Callable[[QueuedPod, Exception], None]
     _one_at_a_time: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
     _ready: deque[QueuedPod] = attrs.field(factory=deque, init=False)
 
@@ -64,12 +63,12 @@ class SideLane:
         async with self._one_at_a_time:
             try:
                 queued.prepared = await self._is_ready_in_time(queued)
+                if queued.prepared:
+                    self._ready.append(queued)
+                else:
+                    self.queue.failed(queued, self.clock())
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one pod ends nothing
-                log.error("Error preparing for pod; retrying", pod=queued.pod.key, exc=error, traceback=True)
-            if queued.prepared:
-                self._ready.append(queued)
-            else:
-                self.queue.failed(queued, self.clock())
+                self.crashed(queued, error)
         self.wake()
 
     async def _is_ready_in_time(self, queued: QueuedPod) -> bool:

@@ -71,10 +71,16 @@ class VolumeBinder:
     _wakes: dict[str, set[anyio.Event]] = attrs.field(factory=dict, init=False)
 
     def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
-        """Assume what the pod's volumes need on the node; None if they need nothing."""
+        """Assume what the pod's volumes need on the node; None if they need nothing. All of it, or an exception."""
         plan = volume_plan(self.cluster, pod, node_name) if pod.constraints.volume_claims else None
-        for decided in plan.assumed if plan is not None else ():
-            self.cluster.volumes.assume(decided)
+        if plan is None:
+            return None
+        try:
+            for decided in plan.assumed:
+                self.cluster.volumes.assume(decided)
+        except Exception:
+            self.release(plan)
+            raise
         return plan
 
     def release(self, plan: VolumePlan) -> None:

@@ -40,6 +40,7 @@ from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.profile import PREFERENCES, Profile, default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.storage_handler import StorageHandler
+from neuron_scheduler.unexpected import UnexpectedErrors
 from neuron_scheduler.volume_binder import VolumeBinder
 from neuron_scheduler.workload_handlers import WorkloadHandler
 
@@ -84,7 +85,8 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
         entered=metrics.queued,
     )
-    binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout)
+    errors = UnexpectedErrors(metrics.unexpected)
+    binder = Binder(client=client, may_send=may_bind, errors=errors, timeout=config.bind_timeout)
     if election is not None:
         binder.explained = Fence(
             leases=_leases(config, client),
@@ -94,8 +96,14 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
             counted=metrics.fence_stale,
         ).explained
     profiles = _profiles(config)
-    recorder = EventRecorder(client=client, controllers=tuple(profiles), on_dropped=metrics.event_dropped)
-    conditions = ConditionWriter(client=client)
+    recorder = EventRecorder(
+        client=client,
+        controllers=tuple(profiles),
+        on_dropped=metrics.event_dropped,
+        on_retry=metrics.retried,
+        errors=errors,
+    )
+    conditions = ConditionWriter(client=client, on_retry=metrics.retried, errors=errors)
     herald = Herald(recorder=recorder, conditions=conditions, clock=time.monotonic, speaks=may_bind)
     volumes = VolumeBinder(
         cluster=cluster,
@@ -108,12 +116,13 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     preemptor = Preemptor(
         cluster=cluster,
         queue=queue,
-        evictor=Evictor(client=client, may_send=may_bind),
+        evictor=Evictor(client=client, may_send=may_bind, on_retry=metrics.retried),
         herald=herald,
         metrics=metrics,
         budgets=budgets.all,
         clock=time.monotonic,
         wake=lambda: scheduler.wake(),  # noqa: PLW0108 - there is no scheduler yet
+        errors=errors,
     )
     scheduler = Scheduler(
         cluster=cluster,
@@ -127,6 +136,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         clock=time.monotonic,
         wall_clock=time.time_ns,
         may_bind=may_bind,
+        errors=errors,
         identity=election.identity if election is not None else "",
         bind_concurrency=config.bind_concurrency,
     )

@@ -86,9 +86,6 @@ class Server:
     def forget(self, uid: str) -> None:
         """Nothing is kept by uid."""
 
-    async def withdraw(self, uid: str) -> None:
-        """Nothing is on its way."""
-
     @property
     def seen(self) -> tuple[bool, bool]:
         """What Karpenter and Cluster Autoscaler make of the pod."""

@@ -34,6 +34,7 @@ PODS: Final = 40
 CALLS_PER_SIGHT: Final = 62  # of Python functions, from the line of a watch to the cluster and the queue
 CALLS_PER_ATTEMPT: Final = 215  # from the queue to the assumption
 CALLS_PER_WRITE: Final = 16  # up to the last byte sent
+BOUND: Final = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 
 
 @attrs.define(eq=False)
@@ -60,7 +61,7 @@ class World:
             found["spec"]["nodeName"] = binding["target"]["name"]
             found["metadata"]["annotations"] = binding["metadata"]["annotations"]
             self.tell(self.parts.pods, "MODIFIED", found)
-        return Response(201, b"{}")
+        return Response(201, b'{"kind":"Event","apiVersion":"events.k8s.io/v1"}' if words[-1] == "events" else BOUND)
 
     def tell(self, told: informer.Informer[Any], kind: str, found: dict[str, Any]) -> None:
         """Let a watch deliver an object."""

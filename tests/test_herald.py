@@ -46,9 +46,6 @@ class Told:
     def forget(self, uid: str) -> None:
         """Nothing is forgotten."""
 
-    async def withdraw(self, uid: str) -> None:
-        """Nothing is on its way."""
-
 
 @pytest.fixture
 def told() -> Told:

@@ -35,6 +35,7 @@ def lane_of(cluster: Cluster, queue: SchedulingQueue) -> SideLane:
         rehearsal=Rehearsal(),
         clock=partial(next, count()),
         wake=lambda: None,
+        crashed=lambda queued, _: queue.failed(queued, 0.0),
     )
 
 
@@ -184,3 +185,15 @@ def test_others_do_not_come_here(cluster: Cluster) -> None:
         queued = queue.pop(0.0)
         assert queued is not None
         assert not lane.takes(queued)
+
+
+async def test_an_exception_in_preparing_is_that_pods_error(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is handed over, and the lane goes on with the next pod."""
+    queue = SchedulingQueue()
+    lane = lane_of(cluster, queue)
+    queue.add(hostile(), 0.0)
+    queued = queue.pop(0.0)
+    assert queued is not None
+    monkeypatch.setattr(Rehearsal, "of", lambda *_: 1 / 0)
+    await lane.prepare(queued)
+    assert (queue.count(Place.BACKOFF), lane.next()) == (1, None)

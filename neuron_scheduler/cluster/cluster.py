@@ -171,8 +171,8 @@ class Cluster:
             raise ValueError(f"cannot assume {pod.key} on {pod.node_name!r}: already placed, or no such node")
         if cores & ~state.free_cores:
             raise ValueError(f"cannot assume {pod.key} on {pod.node_name!r}: a core it was given is held already")
+        self._assumed.add(pod.uid)  # first, so that `forget` takes back what an exception left half done
         self._settle(Tenant(pod, cores=cores))
-        self._assumed.add(pod.uid)
 
     def forget(self, uid: str) -> None:
         """Take back an assumption; a pod that the watch has confirmed since stays."""
@@ -250,8 +250,9 @@ class Cluster:
         state = self._table.state_of(name)
         if uid in state.tenants:
             state = without_tenant(state, uid)
+        state = with_tenant(state, tenant)
         self._where[uid] = name
-        self._table.put_tenant(with_tenant(state, tenant), uid)
+        self._table.put_tenant(state, uid)
 
     def _look_again(self, touched: Touched) -> None:
         """Put the rows anew that a storage object means something to."""

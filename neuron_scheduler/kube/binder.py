@@ -2,9 +2,10 @@
 Commit a decision with one POST of a Binding, and find out for certain what became of it.
 
 The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. An answer
-that did not come (timeout, reset, 5xx) says nothing: a stopped API server has committed a Binding whose client had
-given up. So the identical Binding is sent again until the answer is definite, and what is still open when we must stop
-is counted, because a Lease may then only expire. Refuses to decide how many binds run at once: that is the caller's.
+that did not come (timeout, reset, 5xx), or that is not the API server's (a proxy's page), says nothing: a stopped API
+server has committed a Binding whose client had given up. So the identical Binding is sent again until the answer is
+definite, and what is still open when we must stop is counted, because a Lease may then only expire. Refuses to wait
+between two tries, and to decide how many run at once: that is the caller's.
 """
 
 import random as randomness
@@ -22,13 +23,19 @@ from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.client import LONGEST_PAUSE, Response
 from neuron_scheduler.kube.pod_codec import NEURON_ALLOCATED, annotations_size
+from neuron_scheduler.kube.status import confirms
 from neuron_scheduler.kube.transport import BIND_TIMEOUT, Pool
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.unexpected import UnexpectedErrors
 
 MOST_ANNOTATIONS: Final = 256 << 10  # bytes; the server stores more on this path, and the pod can then never start
 NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start
 NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/admission_bindings.yaml
-READ_TIMEOUT: Final = 10.0
+READ_TIMEOUT: Final = 4.0
+TOO_LARGE: Final = (
+    "the pod is too large: etcd cannot store it with the annotations of its Binding; create it again with less in its "
+    "env, annotations, labels or status"
+)
 
 _KEY: Final = re.compile(
     r"(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
@@ -50,11 +57,13 @@ class Refused:
 
     Attributes:
         retryable: another attempt may be made later; otherwise the pod is someone else's, going, or not allowed.
+        until_changed: only a change of the pod can help.
     """
 
     status: int
     message: str
     retryable: bool
+    until_changed: bool = False
 
 
 @attrs.frozen
@@ -64,15 +73,40 @@ class Gone:
 
 @attrs.frozen
 class Fenced:
-    """Nothing was sent: this replica may not bind."""
+    """Nothing was sent that can still succeed: this replica may not bind."""
+
+
+BindOutcome = Bound | Refused | Gone | Fenced
+
+
+@attrs.define(eq=False, kw_only=True)
+class Binding:
+    """
+    One decision on its way.
+
+    Attributes:
+        unknown: a try was sent that may have succeeded, or may still do so.
+        tries: how often it has been tried.
+        problem: what came in place of a definite answer, the last time.
+    """
+
+    pod: Pod
+    path: str
+    body: bytes
+    node_name: str
+    annotations: Mapping[str, str]
+    backoff: Backoff
+    unknown: bool = False
+    tries: int = 0
+    problem: str = ""
 
 
 @attrs.frozen
-class Unresolved:
-    """This replica may not bind any more, and an earlier try may have succeeded or may still do so."""
+class InDoubt:
+    """There is no definite outcome yet; `Binder.again` finds out more, after a pause in seconds."""
 
-
-BindOutcome = Bound | Refused | Gone | Fenced | Unresolved
+    binding: Binding
+    pause: float
 
 
 class Api(Protocol):
@@ -91,18 +125,6 @@ class Api(Protocol):
         """Send one request."""
 
 
-@attrs.define(eq=False)
-class _Bind:
-    """One decision on its way; `unknown` while a try that was sent has no definite answer."""
-
-    path: str
-    body: bytes
-    uid: str
-    node_name: str
-    annotations: Mapping[str, str]
-    unknown: bool = False
-
-
 async def _as_it_is(message: str) -> str:
     """Explain nothing."""
     return message
@@ -116,138 +138,156 @@ class Binder:
     Attributes:
         may_send: whether this replica may write now; asked with the connection in hand, right before the first byte.
         explained: returns what the server's message means, where it says that we do not hold the Lease.
+        errors: told of exceptions that nobody expected.
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
-        in_flight: binds that have not returned.
-        abandoned: binds that returned, or were cancelled, with an unknown outcome.
-        repeated: tries beyond the first.
     """
 
     client: Api
     may_send: Callable[[], bool]
     explained: Callable[[str], Awaitable[str]] = _as_it_is
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     random: Callable[[], float] = randomness.random
     timeout: float = BIND_TIMEOUT
     first_pause: float = 0.2
     most_pause: float = 5.0
-    in_flight: int = attrs.field(default=0, init=False)
-    abandoned: int = attrs.field(default=0, init=False)
-    repeated: int = attrs.field(default=0, init=False)
-    _unknown: int = attrs.field(default=0, init=False)
+    _open: set[Binding] = attrs.field(factory=set, init=False)
 
     @property
-    def resolved(self) -> bool:
-        """Whether every bind has a definite outcome, so that the Lease may be released."""
-        return not self.in_flight and not self.abandoned
+    def in_flight(self) -> int:
+        """Bindings without a definite outcome, whether a try of them is on its way or not."""
+        return len(self._open)
 
     @property
     def unknown(self) -> int:
-        """Binds in flight of which a try has gone unanswered."""
-        return self._unknown
+        """Bindings that may have succeeded, or may still do so, without an answer that says it."""
+        return sum(binding.unknown for binding in self._open)
 
-    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome:
+    @property
+    def resolved(self) -> bool:
+        """Whether no Binding can succeed any more unless it is sent again, so that the Lease may be released."""
+        return not self.unknown
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
         """
-        Bind the pod, however long it takes to know the outcome.
+        Try once to bind the pod.
 
-        Cancelling it is safe for the caller and leaves an unknown outcome if a try was under way (`abandoned`).
+        Raises no exception once something may have been sent. Cancelling it is safe for the caller and leaves an
+        unknown outcome if a try was under way (`unknown`).
         """
         problem = unusable(annotations, already=pod.annotations_size)
         if problem:
-            return Refused(422, problem, retryable=False)
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        bind = _Bind(path, encode_binding(pod, node_name, annotations), pod.uid, node_name, annotations)
-        self.in_flight += 1
-        try:
-            return await self._until_definite(bind)
-        finally:
-            self.in_flight -= 1
-            if bind.unknown:
-                self.abandoned += 1
+            return Refused(422, problem, retryable=False, until_changed=True)
+        binding = Binding(
+            pod=pod,
+            path=f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",
+            body=encode_binding(pod, node_name, annotations),
+            node_name=node_name,
+            annotations=annotations,
+            backoff=Backoff(self.random, first=self.first_pause, most=self.most_pause),
+        )
+        self._open.add(binding)
+        return await self.again(binding)
 
-    async def _until_definite(self, bind: _Bind) -> BindOutcome:
-        backoff = Backoff(self.random, first=self.first_pause, most=self.most_pause)
-        waited = False
+    async def again(self, binding: Binding) -> BindOutcome | InDoubt:
+        """Send the identical Binding once more; raises and is cancelled as `bind`."""
+        binding.tries += 1
         try:
-            while self.may_send():
-                outcome = await self._try(bind)
-                if not isinstance(outcome, float):
-                    return outcome
-                if bind.unknown and not waited:
-                    self._unknown += 1
-                    waited = True
-                await anyio.sleep(backoff.next(at_least=outcome))
-                self.repeated += 1
-            return Unresolved() if bind.unknown else Fenced()
-        finally:
-            self._unknown -= waited
+            outcome = await self._try(binding)
+        except Exception as error:  # noqa: BLE001 - whatever it is, something may have been sent
+            outcome = self._surprised(binding, error)
+        if not isinstance(outcome, InDoubt):
+            binding.unknown = False
+            self._open.discard(binding)
+        return outcome
 
-    async def _try(self, bind: _Bind) -> BindOutcome | float:
-        """Send the Binding once; return the outcome, or the least seconds to wait before it is sent again."""
-        earlier = bind.unknown
+    async def _try(self, binding: Binding) -> BindOutcome | InDoubt:
+        earlier = binding.unknown
 
         def permit() -> bool:
             allowed = self.may_send()
-            bind.unknown = earlier or allowed
+            binding.unknown = earlier or allowed
             return allowed
 
         try:
-            await self.client.request(
+            if not self.may_send():
+                raise FencedError("this replica may not bind")  # noqa: TRY301 - as at the last moment
+            answer = await self.client.request(
                 "POST",
-                f"{bind.path}/binding",
-                body=bind.body,
+                f"{binding.path}/binding",
+                body=binding.body,
                 timeout=self.timeout,
                 pool=Pool.BIND,
                 permit=permit,
             )
-        except FencedError:
-            bind.unknown = earlier
-            return Unresolved() if earlier else Fenced()
-        except UnreachableError:
-            return 0.0
+        except FencedError as error:
+            binding.unknown = earlier
+            return self._in_doubt(binding, error) if earlier else Fenced()
+        except UnreachableError as error:
+            return self._in_doubt(binding, error)
         except ApiError as error:
-            if error.status >= 500:
-                return min(error.retry_after or 0.0, LONGEST_PAUSE)
-            bind.unknown = earlier
-            return await self._refused(bind, error)
-        bind.unknown = False
-        return Bound()
+            binding.unknown = earlier or not (error.refused or error.too_large or error.status == 429)
+            return await self._refused(binding, error)
+        if confirms(answer.body, "Binding"):
+            return Bound()
+        return self._in_doubt(binding, UnreachableError(f"{answer.status}, and not from an API server"))
 
-    async def _refused(self, bind: _Bind, error: ApiError) -> BindOutcome | float:
+    def _surprised(self, binding: Binding, error: Exception) -> Refused | InDoubt:
+        """Take an exception that nobody expected: nothing but an answer settles what was sent."""
+        problem = self.errors.report(error, task="binding", pod=binding.pod.key)
+        return self._in_doubt(binding, error) if binding.unknown else Refused(0, problem, retryable=True)
+
+    async def _refused(self, binding: Binding, error: ApiError) -> BindOutcome | InDoubt:
         """
-        Judge a 4xx. It is definite for the try it answers; an earlier unanswered try is settled only by what makes its
-        success impossible (the pod is gone, bound or going), not by a refusal of our rights or of the moment.
+        Judge an error. A refusal by the API server is definite for the try it answers; an earlier unanswered try is
+        settled only by what makes its success impossible (the pod is gone, bound or going), not by a refusal of our
+        rights or of the moment.
         """
-        if error.status == 404:
-            bind.unknown = False
+        if error.gone("pods", binding.pod.name, binding.pod.uid):
             return Gone()
-        if error.status == 409:
-            return await self._read_back(bind, error)
-        if error.status == 429 or bind.unknown:
-            return min(error.retry_after or 0.0, LONGEST_PAUSE)
+        if error.too_large and not binding.unknown:
+            return Refused(413, TOO_LARGE, retryable=False, until_changed=True)
+        if error.refused and error.status in (404, 409) and not error.too_large:
+            return await self._read_back(binding, error)
+        if binding.unknown or not error.refused:
+            return self._in_doubt(binding, error)
         momentary = error.status == 401 or (error.status == 403 and NOT_READY in error.message)
         message = await self.explained(error.message) if NOT_THE_HOLDER in error.message else error.message
         return Refused(error.status, message, retryable=momentary)
 
-    async def _read_back(self, bind: _Bind, conflict: ApiError) -> BindOutcome | float:
-        """Find out by a consistent GET whether the conflict is with our own success."""
+    async def _read_back(self, binding: Binding, conflict: ApiError) -> BindOutcome | InDoubt:
+        """
+        Find out by a consistent GET whether the conflict is with our own success.
+
+        If it does not tell, the Binding is sent again. It may still succeed: the API server also says 409 where etcd
+        did not answer in time.
+        """
         outcome: BindOutcome | None = None
         try:
-            answer = await self.client.request("GET", bind.path, timeout=READ_TIMEOUT)
-            outcome = _judge(_READ_BACK.decode(answer.body), bind, conflict)
+            with anyio.fail_after(READ_TIMEOUT):  # the client would wait longer where it is answered with 429
+                answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
+            outcome = _judge(_READ_BACK.decode(answer.body), binding, conflict)
         except ApiError as error:
-            outcome = Gone() if error.status == 404 else None
-        except (UnreachableError, msgspec.MsgspecError):
-            pass  # the Binding is sent again, and answered with the same conflict
-        if outcome is None:
-            return 0.0
-        bind.unknown = False
-        return outcome
+            outcome = Gone() if error.gone("pods", binding.pod.name, binding.pod.uid) else None
+        except (UnreachableError, TimeoutError, msgspec.MsgspecError, RecursionError):
+            pass
+        if outcome is not None:
+            return outcome
+        binding.unknown = True
+        return self._in_doubt(binding, conflict)
+
+    def _in_doubt(self, binding: Binding, error: Exception) -> InDoubt:
+        binding.problem = str(error)
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        return InDoubt(binding, binding.backoff.next(at_least=min(asked or 0.0, LONGEST_PAUSE)))
 
 
-def _judge(found: wire.PlacedPod, bind: _Bind, conflict: ApiError) -> BindOutcome | None:
+def _judge(found: wire.PlacedPod, binding: Binding, conflict: ApiError) -> BindOutcome | None:
     """Return what the pod as it stands says about our Binding, None if it may still come or be repeated."""
-    if found.metadata.uid != bind.uid:
+    if (found.kind, found.metadata.name) != ("Pod", binding.pod.name) or not found.metadata.uid:
+        return None  # not an API server's answer
+    if found.metadata.uid != binding.pod.uid:
         return Gone()
-    if found.spec.node_name == bind.node_name and _carries(found.metadata.annotations or {}, bind.annotations):
+    if found.spec.node_name == binding.node_name and _carries(found.metadata.annotations or {}, binding.annotations):
         return Bound()
     if found.spec.node_name or found.metadata.deletion_timestamp or found.spec.scheduling_gates:
         return Refused(409, conflict.message, retryable=False)

@@ -3,10 +3,15 @@ Keep the PodScheduled condition of waiting pods true, with as few writes as poss
 
 Karpenter and Cluster Autoscaler read it; a thousand pending pods that write it at every attempt would drown etcd. So
 nothing is written when nothing changed, a message that differs only in numbers at most every 30 s, and of several
-messages for one pod only the newest. Refuses to write about a pod that is on its way to a node (`withdraw`).
+messages for one pod only the newest. A pod whose condition cannot be written is tried again by time, and holds no
+writer.
+
+Refuses to write about a pod that is on its way to a node: the caller forgets it before it sends the Binding, and waits
+for nothing. A patch on its way then does no harm, because the pod's version is a precondition of it, and the Binding
+changes the version: the patch takes effect before the Binding, which sets the condition to True, or not at all. That
+also holds for a patch that a proxy or a stopped API server delivers late, for which no waiting would be long enough.
 """
 
-import heapq
 import random as randomness
 import re
 import time
@@ -19,15 +24,22 @@ import msgspec
 
 from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.client import LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
+from neuron_scheduler.kube.delaying_queue import DelayingQueue
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.unexpected import UnexpectedErrors
 
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers only
-WRITERS: Final = 4
+WRITERS: Final = 8
+SHARE: Final = 4  # of the writers, for the pods of one namespace
+TIMEOUT: Final = 10.0
+TOLD_AFTER: Final = 4  # tries, then after 8, 16, ...
 
+_PLACED: Final = msgspec.json.Decoder(wire.PlacedPod)
 _COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
 _NAMES: Final = " Unknown ids: "  # the pods named behind it come and go (`scheduling.shortage`)
 _ENDS: Final = re.compile(r"[,.:;]\s*")
@@ -38,7 +50,15 @@ log = logs.logger(__name__)
 class Api(Protocol):
     """What the writer asks of the client."""
 
-    async def request(self, method: str, path: str, *, body: bytes | None = ..., content_type: str = ...) -> Response:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = ...,
+        content_type: str = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+    ) -> Response:
         """Send one request."""
 
 
@@ -73,14 +93,41 @@ class Wanted:
 
 @attrs.define(eq=False)
 class _Entry:
-    """One pod: what is to be said, and what was said last and when."""
+    """
+    One pod: what is to be said, and what was said last and when.
+
+    Attributes:
+        due: when its turn comes, None if none is queued; turns for another time are stale.
+        version: the pod's, read back since `pod` was; empty if it was not.
+        outdated: the pod has changed since its version was told to us.
+        too_large: the pod as it is cannot be stored with a condition.
+        backoff: while it cannot be written.
+    """
 
     pod: Pod
+    backoff: Backoff
     wanted: Wanted | None = None
     said: Wanted | None = None
     said_at: float = 0.0
     due: float | None = None
-    idle: anyio.Event | None = None
+    sending: bool = False
+    tries: int = 0
+    not_before: float = 0.0
+    version: str = ""
+    outdated: bool = False
+    too_large: bool = False
+
+
+@attrs.frozen(eq=False)
+class _Turn:
+    """A moment at which a pod's condition is to be written."""
+
+    entry: _Entry
+    due: float
+
+
+def _nobody_counts(_write: str) -> None:
+    """Count nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -90,6 +137,8 @@ class ConditionWriter:
 
     Attributes:
         wall_clock: Unix time in seconds, for lastTransitionTime.
+        on_retry: called with `condition` for every patch that is sent again.
+        errors: told of exceptions that nobody expected.
         written: counter of patches that succeeded.
     """
 
@@ -97,12 +146,15 @@ class ConditionWriter:
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     random: Callable[[], float] = randomness.random
+    on_retry: Callable[[str], None] = _nobody_counts
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     writers: int = WRITERS
     written: int = attrs.field(default=0, init=False)
     _entries: dict[str, _Entry] = attrs.field(factory=dict, init=False)
-    _due: list[tuple[float, int, str]] = attrs.field(factory=list, init=False)
-    _sequence: int = attrs.field(default=0, init=False)
-    _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _turns: DelayingQueue[_Turn] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._turns = DelayingQueue(clock=self.clock, share=SHARE)
 
     def __len__(self) -> int:
         """Pods about which something waits to be written."""
@@ -116,10 +168,14 @@ class ConditionWriter:
         """
         entry = self._entries.get(pod.uid)
         if entry is None:
-            entry = self._entries[pod.uid] = _Entry(pod, said=_told(pod, nominated))
+            entry = self._entries[pod.uid] = _Entry(pod, Backoff(self.random), said=_told(pod, nominated))
         last = entry.wanted or entry.said
         wanted = Wanted(reason, message, last.nominated if nominated is None and last is not None else nominated)
+        if pod.resource_version != entry.pod.resource_version:
+            entry.version, entry.too_large = "", False
         entry.pod = pod
+        if entry.too_large:
+            return
         if wanted == entry.said:
             entry.wanted = None
             return
@@ -135,83 +191,123 @@ class ConditionWriter:
             self.set(pod, reason=last.reason, message=last.message, nominated="")
 
     def forget(self, uid: str) -> None:
-        """Write nothing more about a pod that is gone."""
+        """Write nothing more about a pod that is gone, or about to be bound."""
         self._entries.pop(uid, None)
-
-    async def withdraw(self, uid: str) -> None:
-        """Write nothing more about a pod, and return when nothing is on its way: it is about to be bound."""
-        entry = self._entries.pop(uid, None)
-        if entry is not None and entry.idle is not None:
-            await entry.idle.wait()
 
     async def run(self) -> None:
         """Write until cancelled."""
         async with anyio.create_task_group() as writers:
             for _ in range(self.writers):
-                writers.start_soon(self._write_all)
+                writers.start_soon(self._turns.serve, self._write)
 
     def _schedule(self, entry: _Entry, due: float) -> None:
-        if entry.idle is not None or (entry.due is not None and entry.due <= due):
+        due = max(due, entry.not_before)
+        if entry.sending or (entry.due is not None and entry.due <= due):
             return  # the one that writes looks again when it is done, or an earlier turn is queued
         entry.due = due
-        self._sequence += 1
-        heapq.heappush(self._due, (due, self._sequence, entry.pod.uid))
-        self._wake.set()
+        self._turns.add(_Turn(entry, due), entry.pod.namespace, due)
 
-    async def _write_all(self) -> None:
-        while True:
-            entry = await self._next()
-            wanted, pod = entry.wanted, entry.pod
-            if wanted is None:
-                continue
-            entry.idle = anyio.Event()
-            try:
-                if await self._write(entry, wanted):
-                    entry.said, entry.said_at = wanted, self.clock()
-                    self.written += 1
-            finally:
-                entry.idle.set()
-                entry.idle = None
-            if entry.wanted is wanted:
-                entry.wanted = None
-            elif entry.wanted is not None and self._entries.get(pod.uid) is entry:
-                self.set(entry.pod, reason=entry.wanted.reason, message=entry.wanted.message,
-                         nominated=entry.wanted.nominated)  # fmt: skip
+    async def _write(self, turn: _Turn) -> None:
+        """Patch the status once; what cannot be written now gets another turn."""
+        entry, wanted = turn.entry, turn.entry.wanted
+        if entry.due != turn.due or wanted is None or not self._is_current(entry):
+            return
+        entry.due, entry.sending = None, True
+        try:
+            again = await self._send(entry, wanted)
+        except Exception as error:  # noqa: BLE001 - one pod's
+            self.errors.report(error, task="condition", pod=entry.pod.key)
+            again = self._pause(entry, error)
+        finally:
+            entry.sending = False
+        if not self._is_current(entry):
+            return
+        if entry.wanted is wanted and again is None:
+            entry.wanted = None
+        elif entry.wanted is wanted and again is not None:
+            self._schedule(entry, again)
+        elif entry.wanted is not None:
+            newer = entry.wanted
+            self.set(entry.pod, reason=newer.reason, message=newer.message, nominated=newer.nominated)
 
-    async def _next(self) -> _Entry:
-        while True:
-            while self._due and self._due[0][0] <= self.clock():
-                due, _, uid = heapq.heappop(self._due)
-                entry = self._entries.get(uid)
-                if entry is not None and entry.due == due:
-                    entry.due = None
-                    return entry
-            if self._wake.is_set():
-                self._wake = anyio.Event()
-            wait = self._due[0][0] - self.clock() if self._due else NUMBERS_PAUSE
-            with anyio.move_on_after(max(wait, 0.0)):
-                await self._wake.wait()
+    def _is_current(self, entry: _Entry) -> bool:
+        return self._entries.get(entry.pod.uid) is entry
 
-    async def _write(self, entry: _Entry, wanted: Wanted) -> bool:
-        """Patch the status, again while the server is out of reach and nothing newer is wanted."""
+    async def _send(self, entry: _Entry, wanted: Wanted) -> float | None:
+        """Send the patch; return when it is to be tried again, None if it is written or given up."""
         pod = entry.pod
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
-        body = encode_patch(pod, wanted, now=self.wall_clock(), first=entry.said is None)
-        backoff = Backoff(self.random)
-        while entry.wanted is wanted and self._entries.get(pod.uid) is entry:
-            try:
-                await self.client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)
-            except ApiError as error:
-                if error.status not in (401, 429) and error.status < 500:
-                    if error.status not in (404, 409):  # gone, or recreated under the same name
-                        log.warning("PodScheduled condition was refused", pod=pod.key, exc=error)
-                    return False
-                await anyio.sleep(backoff.next(at_least=min(error.retry_after or 0.0, LONGEST_PAUSE)))
-            except UnreachableError:
-                await anyio.sleep(backoff.next())
-            else:
-                return True
-        return False
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        try:
+            if entry.outdated and not await self._read_back(entry, path):
+                return None
+            if not self._is_current(entry):
+                return None  # forgotten meanwhile
+            body = encode_patch(pod, wanted, now=self.wall_clock(), first=entry.said is None, version=entry.version)
+            answer = await self.client.request(
+                "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT
+            )
+            found = _decoded(answer.body)
+        except ApiError as error:
+            return self._refused(entry, error)
+        except UnreachableError as error:
+            return self._pause(entry, error)
+        entry.said, entry.said_at = wanted, self.clock()
+        entry.tries, entry.not_before, entry.version = 0, 0.0, found.metadata.resource_version if found else ""
+        entry.backoff.reset()
+        self.written += 1
+        return None
+
+    async def _read_back(self, entry: _Entry, path: str) -> bool:
+        """Take the version of the pod as it stands; False if it is bound, another of the same name, or unreadable."""
+        try:
+            with anyio.fail_after(TIMEOUT):  # the client would wait longer where it is answered with 429
+                found = _decoded((await self.client.request("GET", path, timeout=TIMEOUT)).body)
+        except TimeoutError as error:
+            raise UnreachableError("the pod could not be read back in time") from error
+        if found is None:
+            return False
+        entry.version, entry.outdated = found.metadata.resource_version, False
+        return found.metadata.uid == entry.pod.uid and not found.spec.node_name
+
+    def _refused(self, entry: _Entry, error: ApiError) -> float | None:
+        pod = entry.pod
+        if error.gone("pods", pod.name):
+            return None
+        if error.refused and error.status == 409:
+            first, entry.outdated = not entry.tries, True
+            again = self._pause(entry, error)
+            if first:
+                again = entry.not_before = self.clock()
+            return again
+        if error.too_large or (error.refused and error.status != 401):
+            entry.too_large = error.too_large
+            log.warning("PodScheduled condition was refused", pod=pod.key, exc=error)
+            return None
+        return self._pause(entry, error)
+
+    def _pause(self, entry: _Entry, error: Exception) -> float:
+        """Return when a pod that could not be written about is tried again."""
+        entry.tries += 1
+        self.on_retry("condition")
+        if entry.tries >= TOLD_AFTER and not entry.tries & (entry.tries - 1):
+            log.warning("PodScheduled condition cannot be written, trying again", pod=entry.pod.key,
+                        tries=entry.tries, waiting=len(self), exc=error)  # fmt: skip
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        entry.not_before = self.clock() + entry.backoff.next(at_least=min(asked or 0.0, LONGEST_PAUSE))
+        return entry.not_before
+
+
+def _decoded(body: bytes) -> wire.PlacedPod | None:
+    """Return the pod that the API server answered with, None if it is nested too deeply; all else is no answer."""
+    try:
+        found = _PLACED.decode(body)
+    except RecursionError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise UnreachableError(f"the answer cannot be read: {error}") from error
+    if found.kind != "Pod":
+        raise UnreachableError("the answer is not from an API server")
+    return found
 
 
 def _told(pod: Pod, nominated: str | None) -> Wanted | None:
@@ -222,9 +318,11 @@ def _told(pod: Pod, nominated: str | None) -> Wanted | None:
     return Wanted(pod.scheduled.reason, pod.scheduled.message, known)
 
 
-def encode_patch(pod: Pod, wanted: Wanted, *, now: float, first: bool) -> bytes:
+def encode_patch(pod: Pod, wanted: Wanted, *, now: float, first: bool, version: str = "") -> bytes:
     """
-    Return the strategic merge patch of `pods/status`; the uid in it is a precondition.
+    Return the strategic merge patch of `pods/status`; uid and version in it are preconditions.
+
+    The version is the pod's as it was told to us, or `version` if it has been read since.
 
     `lastTransitionTime` changes only with the status, so it is left out when the condition was False before (`first` is
     False): the merge then keeps the old one.
@@ -242,4 +340,7 @@ def encode_patch(pod: Pod, wanted: Wanted, *, now: float, first: bool) -> bytes:
     status: dict[str, Any] = {"conditions": [condition]}
     if wanted.nominated is not None:
         status["nominatedNodeName"] = wanted.nominated or None
-    return msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
+    metadata = {"uid": pod.uid}
+    if version or pod.resource_version:
+        metadata["resourceVersion"] = version or pod.resource_version
+    return msgspec.json.encode({"metadata": metadata, "status": status})

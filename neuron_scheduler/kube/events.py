@@ -2,9 +2,11 @@
 Tell the owners of pods what happened, through `events.k8s.io/v1`.
 
 Upstream: `client-go/tools/events`. An event is advice, so recording never waits and never fails: what cannot be queued
-or written is dropped and counted. Events that say the same again within six minutes become a series of one object.
+or written is dropped and counted. Events that say the same again within six minutes become a series of one object. One
+that cannot be written now is tried again by time, and holds no writer.
 """
 
+import math
 import socket
 import time
 from collections import OrderedDict
@@ -18,10 +20,13 @@ import msgspec
 
 from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.client import LONGEST_PAUSE, MERGE_PATCH, Response
+from neuron_scheduler.kube.client import JSON, LONGEST_PAUSE, MERGE_PATCH, Response
+from neuron_scheduler.kube.delaying_queue import DelayingQueue
+from neuron_scheduler.kube.status import confirms
 from neuron_scheduler.kube.wire import Wire
 from neuron_scheduler.kube.worklist import Worklist
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.unexpected import UnexpectedErrors
 
 CAPACITY: Final = 50_000
 WRITERS: Final = 4
@@ -30,6 +35,8 @@ SERIES_SECONDS: Final = 360.0
 MOST_SERIES: Final = 20_000
 TRIES: Final = 12
 PAUSE: Final = 10.0
+TIMEOUT: Final = 10.0
+SHARE: Final = 2  # of those who try again, for the events of one namespace
 
 log = logs.logger(__name__)
 
@@ -39,7 +46,15 @@ Key = tuple[str, ...]
 class Api(Protocol):
     """What the recorder asks of the client."""
 
-    async def request(self, method: str, path: str, *, body: bytes | None = ..., content_type: str = ...) -> Response:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = ...,
+        content_type: str = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+    ) -> Response:
         """Send one request."""
 
 
@@ -93,9 +108,10 @@ class _Series:
     seen: float = 0.0
     queued: bool = False
     written: int = 0
+    tries: int = 0
 
 
-def _nobody_counts() -> None:
+def _nobody_counts(*_: str) -> None:
     """Count nothing."""
 
 
@@ -108,18 +124,25 @@ class EventRecorder:
         controllers: the scheduler names that are served; an Event's `reportingController` is the pod's own, and the
             first where another scheduler's pod is spoken of.
         wall_clock: Unix time in nanoseconds.
+        clock: seconds that never jump.
         on_dropped: called for every event that is lost.
+        on_retry: called with `event` for every write that is sent again.
+        errors: told of exceptions that nobody expected.
     """
 
     client: Api
     controllers: Sequence[str] = ("my-scheduler",)
     hostname: str = attrs.field(factory=socket.gethostname)
     wall_clock: Callable[[], int] = time.time_ns
+    clock: Callable[[], float] = time.monotonic
     on_dropped: Callable[[], None] = _nobody_counts
+    on_retry: Callable[[str], None] = _nobody_counts
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     capacity: int = CAPACITY
     writers: int = WRITERS
     pause: float = PAUSE
     _worklist: Worklist[_Series] = attrs.field(init=False)
+    _retries: DelayingQueue[_Series] = attrs.field(init=False)
     _instances: dict[str, str] = attrs.field(init=False)
     _series: OrderedDict[Key, _Series] = attrs.field(factory=OrderedDict, init=False)
     _last_name: int = attrs.field(default=0, init=False)
@@ -128,11 +151,12 @@ class EventRecorder:
 
     def __attrs_post_init__(self) -> None:
         self._worklist = Worklist(self.capacity)
+        self._retries = DelayingQueue(clock=self.clock, share=SHARE)
         self._instances = {name: f"{name}-{self.hostname}"[:128] for name in self.controllers}
 
     def __len__(self) -> int:
         """Events that wait to be written."""
-        return len(self._worklist)
+        return len(self._worklist) + len(self._retries)
 
     def record(
         self,
@@ -165,9 +189,13 @@ class EventRecorder:
         """Write until drained or cancelled."""
         try:
             with anyio.CancelScope() as self._scope:
-                async with anyio.create_task_group() as writers:
+                async with anyio.create_task_group() as retries:
                     for _ in range(self.writers):
-                        writers.start_soon(self._write_all)
+                        retries.start_soon(self._retries.serve, self._write)
+                    async with anyio.create_task_group() as writers:
+                        for _ in range(self.writers):
+                            writers.start_soon(self._write_all)
+                    self._retries.close()
         finally:
             self._ended.set()
 
@@ -203,28 +231,41 @@ class EventRecorder:
 
     async def _write_all(self) -> None:
         while (series := await self._worklist.next()) is not None:
-            while series.written < series.count and await self._write(series):
-                pass  # what was counted while it was on its way
-            series.queued = False
+            await self._write(series)
 
-    async def _write(self, series: _Series) -> bool:
-        """Write what is new of a series, trying again while the server cannot be reached; False if it is given up."""
-        for attempt in range(1, TRIES + 1):
-            try:
-                await self._send(series)
-            except ApiError as error:
-                if error.status not in (401, 429) and error.status < 500:
-                    log.v(2).info("Event was refused", event=series.event.metadata.name, err=str(error))
-                    break
-                wait = max(self.pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
-            except UnreachableError:
-                wait = self.pause
-            else:
-                return True
-            if attempt < TRIES:
-                await anyio.sleep(wait)
-        self.on_dropped()
-        return False
+    async def _write(self, series: _Series) -> None:
+        """Write what is new of a series; one that cannot be written now is put back, and given up after some tries."""
+        while series.written < series.count:  # more may be counted while it is on its way
+            pause = await self._try(series)
+            if pause is None:
+                series.tries = 0
+                continue
+            series.tries += 1
+            if pause < math.inf and series.tries < TRIES and len(self._retries) < self.capacity:
+                self.on_retry("event")
+                self._retries.add(series, series.event.metadata.namespace, self.clock() + pause)
+                return
+            series.tries = 0
+            self.on_dropped()
+            break
+        series.queued = False
+
+    async def _try(self, series: _Series) -> float | None:
+        """Write once; return None if it is written, else the seconds to wait, without end if it was refused."""
+        try:
+            await self._send(series)
+        except ApiError as error:
+            if error.refused and error.status != 401:
+                log.v(2).info("Event was refused", event=series.event.metadata.name, err=str(error))
+                return math.inf
+            return max(self.pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
+        except UnreachableError:
+            return self.pause
+        except Exception as error:  # noqa: BLE001 - one event's
+            regarding = series.event.regarding
+            self.errors.report(error, task="event", pod=f"{regarding.namespace}/{regarding.name}")
+            return self.pause
+        return None
 
     async def _send(self, series: _Series) -> None:
         meta, count = series.event.metadata, series.count
@@ -233,15 +274,25 @@ class EventRecorder:
         if series.written:
             body = msgspec.json.encode({"series": repeated})
             try:
-                await self.client.request("PATCH", f"{path}/{meta.name}", body=body, content_type=MERGE_PATCH)
+                await self._request("PATCH", f"{path}/{meta.name}", body, MERGE_PATCH)
             except ApiError as error:
-                if error.status != 404:  # it has expired: tell it anew
+                if not error.gone("events", meta.name):
                     raise
-                series.written = 0
+                series.written = 0  # it has expired: write it again
         if not series.written:
             event = series.event if repeated is None else msgspec.structs.replace(series.event, series=repeated)
-            await self.client.request("POST", path, body=msgspec.json.encode(event))
+            try:
+                await self._request("POST", path, msgspec.json.encode(event), JSON)
+            except ApiError as error:
+                if not (error.refused and error.reason == "AlreadyExists"):
+                    raise
+                count = 1  # an earlier try was written without an answer; what has been counted since is still new
         series.written = count
+
+    async def _request(self, method: str, path: str, body: bytes, content_type: str) -> None:
+        answer = await self.client.request(method, path, body=body, content_type=content_type, timeout=TIMEOUT)
+        if not confirms(answer.body, "Event"):
+            raise UnreachableError(f"{answer.status}, and not from an API server")
 
 
 def _reference(pod: Pod) -> _Reference:

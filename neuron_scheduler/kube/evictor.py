@@ -3,7 +3,8 @@ Ask a pod to leave for another of higher priority: say so in its status, then de
 
 Upstream: `framework/preemption/executor.go`, `pkg/scheduler/util/utils.go`. A DELETE and not the eviction subresource,
 so that budgets are best effort, and with the pod's own grace period. The uid is a precondition of both: a pod that was
-made anew under the same name is another one. Refuses to choose the pod, and to wait for its end.
+made anew under the same name is another one. Only requests are limited in number: a pause between two tries of one
+victim delays no other. Refuses to choose the pod, and to wait for its end.
 """
 
 import random as randomness
@@ -19,6 +20,7 @@ from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.client import JSON, LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
 from neuron_scheduler.kube.pod_codec import PREEMPTION_BY_SCHEDULER
+from neuron_scheduler.kube.status import confirms
 from neuron_scheduler.kube.transport import BIND_TIMEOUT, Pool
 from neuron_scheduler.model.pod import Pod
 
@@ -26,6 +28,7 @@ TRIES: Final = 4
 FIRST_PAUSE: Final = 0.01
 FACTOR: Final = 5
 JITTER: Final = 0.1
+REQUESTS_AT_ONCE: Final = 16
 
 log = logs.logger(__name__)
 
@@ -47,6 +50,10 @@ class Api(Protocol):
         """Send one request."""
 
 
+def _nobody_counts(_write: str) -> None:
+    """Count nothing."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class Evictor:
     """
@@ -55,6 +62,7 @@ class Evictor:
     Attributes:
         may_send: whether this replica may write now; asked right before the first byte of a request.
         wall_clock: Unix time in seconds, for lastTransitionTime.
+        on_retry: called with `eviction` for every request that is sent again.
     """
 
     client: Api
@@ -62,6 +70,8 @@ class Evictor:
     random: Callable[[], float] = randomness.random
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    on_retry: Callable[[str], None] = _nobody_counts
+    _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(REQUESTS_AT_ONCE), init=False)
 
     async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
         """Return True once the pod is terminating, or gone already; False if that cannot be had now."""
@@ -79,35 +89,50 @@ class Evictor:
         """Return whether it was done, after a few tries; None if the pod is gone."""
         pause = FIRST_PAUSE
         for attempt in range(1, TRIES + 1):
-            asked = 0.0
             try:
-                await self.client.request(
-                    method,
-                    path,
-                    body=body,
-                    content_type=content_type,
-                    timeout=BIND_TIMEOUT,
-                    pool=Pool.BIND,
-                    permit=self.may_send,
-                )
+                await self._request(method, path, body, content_type)
             except FencedError:
                 return False
-            except ApiError as error:
-                if error.status == 404 or (error.status == 409 and "uid in " in error.message.lower()):
+            except (ApiError, UnreachableError) as error:
+                if isinstance(error, ApiError) and _another(error, path.removesuffix("/status")):
                     return None
-                if attempt == TRIES or error.status not in (409, 429, 500, 503):
+                if isinstance(error, ApiError) and error.too_large:
+                    log.warning("Pod is too large for the condition DisruptionTarget; it is deleted without", path=path)
+                    return True
+                if attempt == TRIES or (isinstance(error, ApiError) and error.refused and error.status != 409):
                     log.error("Pod could not be preempted", exc=error, method=method, path=path)
                     return False
-                asked = min(error.retry_after or 0.0, LONGEST_PAUSE)
-            except UnreachableError as error:
-                if attempt == TRIES:
-                    log.error("Pod could not be preempted", exc=error, method=method, path=path)
-                    return False
+                asked = error.retry_after if isinstance(error, ApiError) else None
             else:
                 return True
-            await self.sleep(max(asked, pause * (1 + JITTER * self.random())))
+            self.on_retry("eviction")
+            await self.sleep(max(min(asked or 0.0, LONGEST_PAUSE), pause * (1 + JITTER * self.random())))
             pause *= FACTOR
         return False
+
+    async def _request(self, method: str, path: str, body: bytes, content_type: str) -> None:
+        async with self._limit:
+            answer = await self.client.request(
+                method,
+                path,
+                body=body,
+                content_type=content_type,
+                timeout=BIND_TIMEOUT,
+                pool=Pool.BIND,
+                permit=self.may_send,
+            )
+        if not confirms(answer.body, "Pod"):
+            raise UnreachableError(f"{answer.status}, and not from an API server")
+
+
+def _another(error: ApiError, path: str) -> bool:
+    """Tell whether the pod is gone, or another one of the same name is there: the uid is a precondition."""
+    if error.gone("pods", path.rpartition("/")[2]):
+        return True
+    message = error.message.lower()
+    return error.refused and (
+        (error.status == 409 and "uid in " in message) or (error.status == 422 and "metadata.uid" in message)
+    )
 
 
 def disruption_patch(victim: Pod, *, scheduler_name: str, now: float) -> bytes:

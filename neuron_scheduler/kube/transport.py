@@ -49,7 +49,7 @@ class Pool(enum.Enum):
 
     API = 128
     LEASE = 4
-    BIND = 64
+    BIND = 80  # 48 first tries of Bindings, 8 repeats, 8 writes of volumes, 16 evictions
 
 
 def open_session(pool: Pool, user_agent: str) -> aiohttp.ClientSession:

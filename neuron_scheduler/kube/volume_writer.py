@@ -2,23 +2,30 @@
 Two writes that volumes need before a pod can be bound: a volume is kept for a claim, a node is selected for a claim.
 
 Each reads the object, looks whether what was decided upon still stands, and replaces it under the version just read, so
-that nobody else's change is lost. A repeat finds the work done. Refuses to wait for what controllers make of it.
+that nobody else's change is lost. A repeat finds the work done. Few are sent at once: they share the connections of
+Bindings. Refuses to wait for what controllers make of it.
 """
 
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+import anyio
 import attrs
 import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
+from neuron_scheduler.kube import wire
 from neuron_scheduler.kube.client import Response
+from neuron_scheduler.kube.status import confirms
 from neuron_scheduler.kube.storage_codec import decode_claim, decode_volume
 from neuron_scheduler.kube.transport import BIND_TIMEOUT, Pool
 from neuron_scheduler.model.volumes import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 READ_TIMEOUT: Final = 10.0
+WRITES_AT_ONCE: Final = 8
+
+_ANSWER: Final = msgspec.json.Decoder(wire.Identified)
 
 
 @attrs.frozen
@@ -70,6 +77,7 @@ class VolumeWriter:
 
     client: Api
     may_send: Callable[[], bool]
+    _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(WRITES_AT_ONCE), init=False)
 
     async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
         """Let a volume be kept for a claim, which its controller then binds to it."""
@@ -94,7 +102,7 @@ class VolumeWriter:
             }
             return item
 
-        return await self._replace(f"/api/v1/persistentvolumes/{volume.name}", change)
+        return await self._replace(f"/api/v1/persistentvolumes/{volume.name}", "PersistentVolume", change)
 
     async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
         """Ask the claim's provisioner for a volume on a node."""
@@ -116,27 +124,38 @@ class VolumeWriter:
             return item
 
         path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
-        return await self._replace(path, change)
+        return await self._replace(path, "PersistentVolumeClaim", change)
 
-    async def _replace(self, path: str, change: Callable[[bytes], dict[str, Any] | Written | Failed]) -> WriteOutcome:
+    async def _replace(
+        self, path: str, kind: str, change: Callable[[bytes], dict[str, Any] | Written | Failed]
+    ) -> WriteOutcome:
         """Read an object and write it back changed, under the version that was read."""
         try:
             answer = await self.client.request("GET", path, timeout=READ_TIMEOUT)
             changed = change(answer.body)
             if isinstance(changed, Written | Failed):
                 return changed
-            answer = await self.client.request(
-                "PUT",
-                path,
-                body=msgspec.json.encode(changed),
-                timeout=BIND_TIMEOUT,
-                pool=Pool.BIND,
-                permit=self.may_send,
-            )
-            return Written(str(msgspec.json.decode(answer.body)["metadata"]["resourceVersion"]))
+            async with self._limit:
+                answer = await self.client.request(
+                    "PUT",
+                    path,
+                    body=msgspec.json.encode(changed),
+                    timeout=BIND_TIMEOUT,
+                    pool=Pool.BIND,
+                    permit=self.may_send,
+                )
+            return _written(answer.body, kind)
         except FencedError:
             return HeldBack()
         except ApiError as error:
             return Failed(error.message or str(error))
-        except (UnreachableError, msgspec.MsgspecError) as error:
+        except (UnreachableError, msgspec.MsgspecError, RecursionError) as error:
             return Failed(str(error))
+
+
+def _written(body: bytes, kind: str) -> Written | Failed:
+    """Return the version that the API server answered with; another answer says nothing, and a repeat finds out."""
+    version = _ANSWER.decode(body).metadata.resource_version
+    if not (version and confirms(body, kind)):
+        return Failed("the answer to the write is not from an API server")
+    return Written(version)

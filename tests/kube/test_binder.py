@@ -5,27 +5,31 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import attrs
 import pytest
 
 from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.binder import (
+    TOO_LARGE,
     Binder,
     BindOutcome,
     Bound,
     Fenced,
     Gone,
+    InDoubt,
     Refused,
-    Unresolved,
     encode_binding,
     unusable,
 )
 from neuron_scheduler.kube.client import LONGEST_PAUSE, Client
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.unexpected import UnexpectedErrors
 from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)
 SENT = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false", "neuron-scheduler/leader": "me"}
-CREATED = answer({"kind": "Status", "status": "Success"}, status=201)
+CREATED = answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
+GONE = refuse(404, "NotFound", kind="pods", name="p")
 TAKEN = refuse(409, "Conflict", 'pod p is already assigned to node "n1"', kind="pods/binding")
 
 
@@ -36,23 +40,29 @@ def stands(
     metadata = {"name": "p", "uid": uid, "annotations": annotations}
     if terminating:
         metadata["deletionTimestamp"] = "2026-11-21T08:00:00Z"
-    return answer({"metadata": metadata, "spec": {"nodeName": node, "schedulingGates": gates}})
+    return answer(
+        {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"nodeName": node, "schedulingGates": gates}}
+    )
 
 
 OURS = stands(node="n1", annotations={**SENT, "NEURON_ALLOCATED": "true", "other": "x"})
 
 
-async def bound(*script: Answer, may_send: Callable[[], bool] = lambda: True) -> tuple[BindOutcome, Binder, Scripted]:
-    """Bind the pod against the script; the binder must have no bind left in flight."""
+async def bound(
+    *script: Answer, may_send: Callable[[], bool] = lambda: True
+) -> tuple[BindOutcome | InDoubt, Binder, Scripted]:
+    """Bind the pod against the script, as often as there is an answer left."""
     async with scripted(*script) as (server, client):
         binder = Binder(
             client=client, may_send=may_send, random=lambda: 0.0, timeout=0.1, first_pause=0.001, most_pause=0.002
         )
         with anyio.fail_after(10):
-            outcome = await binder.bind(POD, "n1", SENT)
-    assert 0 == binder.in_flight == binder.unknown
+            tried = await binder.bind(POD, "n1", SENT)
+            while isinstance(tried, InDoubt) and server.script:
+                assert binder.in_flight == 1
+                tried = await binder.again(tried.binding)
     assert not server.script
-    return outcome, binder, server
+    return tried, binder, server
 
 
 async def test_one_post() -> None:
@@ -73,7 +83,7 @@ async def test_one_post() -> None:
 
 
 OUTCOMES: dict[str, tuple[list[Answer], BindOutcome]] = {
-    "the pod is gone": ([refuse(404, "NotFound")], Gone()),
+    "the pod is gone": ([GONE], Gone()),
     "a pod of another uid": ([refuse(409, "Conflict", "Precondition failed: UID"), stands(uid="u2")], Gone()),
     "bound by someone else": (
         [TAKEN, stands(node="n2")],
@@ -102,7 +112,7 @@ OUTCOMES: dict[str, tuple[list[Answer], BindOutcome]] = {
     "reset, and it had arrived": ([reset, TAKEN, OURS], Bound()),
     "500, and it had arrived": ([refuse(500), TAKEN, OURS], Bound()),
     "503 in text, twice": ([answer("x", status=503), answer("x", status=503), CREATED], Bound()),
-    "reset, and the pod is gone since": ([reset, refuse(404)], Gone()),
+    "reset, and the pod is gone since": ([reset, GONE], Gone()),
     "reset, then bound by someone else": (
         [reset, TAKEN, stands(node="n2")],
         Refused(409, 'pod p is already assigned to node "n1"', retryable=False),
@@ -110,7 +120,7 @@ OUTCOMES: dict[str, tuple[list[Answer], BindOutcome]] = {
     "reset, a refusal settles nothing, then the first one shows": ([reset, refuse(403), TAKEN, OURS], Bound()),
     "a conflict that is over when it is looked at": ([TAKEN, stands(), CREATED], Bound()),
     "a conflict that cannot be looked at": ([TAKEN, refuse(500), TAKEN, OURS], Bound()),
-    "a conflict, and the pod is gone when it is looked at": ([TAKEN, refuse(404)], Gone()),
+    "a conflict, and the pod is gone when it is looked at": ([TAKEN, GONE], Gone()),
 }
 
 
@@ -121,7 +131,7 @@ async def test_outcomes(sentence: str) -> None:
     outcome, binder, server = await bound(*script)
 
     assert want == outcome
-    assert binder.resolved
+    assert (binder.in_flight, binder.unknown, binder.resolved) == (0, 0, True)
     posts = [seen.body for seen in server.seen if seen.method == "POST"]
     assert len(set(posts)) == 1
 
@@ -153,24 +163,26 @@ async def test_fenced_at_the_last_moment() -> None:
 
 
 async def test_fenced_with_an_unknown_outcome() -> None:
-    """What was sent stays unresolved, so the Lease must not be released."""
+    """What was sent stays in doubt, so the Lease must not be released."""
     answers = iter([True, True, False])
-    outcome, binder, _ = await bound(reset, may_send=lambda: next(answers))
+    async with scripted(reset) as (_, client):
+        binder = Binder(client=client, may_send=lambda: next(answers))
+        tried = await binder.bind(POD, "n1", SENT)
+        assert isinstance(tried, InDoubt)
+        assert isinstance(await binder.again(tried.binding), InDoubt)
 
-    assert Unresolved() == outcome
-    assert binder.abandoned == 1
-    assert not binder.resolved
+    assert (binder.in_flight, binder.unknown, binder.resolved) == (1, 1, False)
 
 
 async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
     """A refused connection has committed nothing."""
     async with Client(connection=Connection(f"http://127.0.0.1:{free_tcp_port}", "a test")) as client:
-        answers = iter([True, True, False])
-        binder = Binder(client=client, may_send=lambda: next(answers), first_pause=0.001, most_pause=0.001)
-        outcome = await binder.bind(POD, "n1", SENT)
-
-    assert Fenced() == outcome
-    assert binder.resolved
+        answers = iter([True, False])
+        binder = Binder(client=client, may_send=lambda: next(answers))
+        tried = await binder.bind(POD, "n1", SENT)
+        assert isinstance(tried, InDoubt)
+        assert binder.resolved
+        assert await binder.again(tried.binding) == Fenced()
 
 
 async def test_cancelled_on_the_way() -> None:
@@ -181,27 +193,9 @@ async def test_cancelled_on_the_way() -> None:
         with anyio.fail_after(10):
             while not server.seen:
                 await anyio.lowlevel.checkpoint()
-        assert binder.in_flight == 1
-        assert not binder.resolved
         tasks.cancel_scope.cancel()
 
-    assert (binder.in_flight, binder.abandoned) == (0, 1)
-
-
-async def test_unknown_outcomes_are_counted_while_they_last() -> None:
-    """Metrics can show how many binds wait for certainty."""
-    seen: list[int] = []
-
-    async def look(request: Any) -> Any:
-        seen.append(binder.unknown)
-        return await CREATED(request)
-
-    async with scripted(reset, look) as (_, client):
-        binder = Binder(client=client, may_send=lambda: True, first_pause=0.001, most_pause=0.001)
-        await binder.bind(POD, "n1", SENT)
-
-    assert seen == [1]
-    assert (binder.unknown, binder.repeated) == (0, 1)
+    assert (binder.unknown, binder.resolved) == (1, False)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +209,7 @@ async def test_invalid_keys_are_never_sent(annotations: dict[str, str]) -> None:
         outcome = await Binder(client=client, may_send=lambda: True).bind(POD, "n1", annotations)
 
     assert isinstance(outcome, Refused)
-    assert (outcome.status, outcome.retryable) == (422, False)
+    assert (outcome.status, outcome.retryable, outcome.until_changed) == (422, False, True)
     assert not server.seen
 
 
@@ -231,19 +225,18 @@ def test_too_many_annotations() -> None:
     assert "are allowed" in unusable({"a": "x" * ((256 << 10) - 10)}, already=10)
 
 
-async def test_a_busy_server_is_left_alone_as_long_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
     """Without a limit of our own, 429 with Retry-After is what slows us down; within reason."""
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    monkeypatch.setattr("neuron_scheduler.kube.binder.anyio.sleep", sleep)
     busy = [refuse(429, headers={"Retry-After": seconds}) for seconds in ("3", "9999")]
-    async with scripted(*busy, CREATED) as (_, client):
-        assert Bound() == await Binder(client=client, may_send=lambda: True, first_pause=0.001).bind(POD, "n1", SENT)
+    async with scripted(*busy) as (_, client):
+        binder = Binder(client=client, may_send=lambda: True, first_pause=0.001)
+        first = await binder.bind(POD, "n1", SENT)
+        assert isinstance(first, InDoubt)
+        second = await binder.again(first.binding)
 
-    assert waits == [3.0, LONGEST_PAUSE]
+    assert isinstance(second, InDoubt)
+    assert (first.pause, second.pause) == (3.0, LONGEST_PAUSE)
+    assert binder.resolved
 
 
 async def test_a_refusal_for_want_of_the_lease_is_explained() -> None:
@@ -260,3 +253,87 @@ async def test_a_refusal_for_want_of_the_lease_is_explained() -> None:
         assert await binder.bind(POD, "n1", SENT) == Refused(422, "explained", retryable=False)
         assert await binder.bind(POD, "n1", SENT) == Refused(422, "other", retryable=False)
     assert asked == [policy]
+
+
+HTML = "<html><title>404</title></html>"
+FOREIGN: dict[str, list[Answer]] = {
+    **{f"a page with {status}": [answer(HTML, status=status)] for status in (200, 201, 400, 401, 403, 404, 409, 413)},
+    "JSON that is no Status": [answer({"error": "not found"}, status=404)],
+    "a Status without a version": [answer({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)],
+    "a Status of another code": [
+        answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 200}, status=404)
+    ],
+    "success in a Status of failure": [
+        answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 201}, status=201)
+    ],
+    "no path for pods": [refuse(404, "NotFound", "the server could not find the requested resource"), stands()],
+    "another pod is gone": [refuse(404, "NotFound", kind="pods", name="q"), stands()],
+    "another object is gone": [refuse(404, "NotFound", kind="nodes", name="p"), stands()],
+    "a conflict, and a page when it is looked at": [TAKEN, answer(HTML)],
+    "a conflict, and a page with 404 when it is looked at": [TAKEN, answer(HTML, status=404)],
+    "a conflict, and another object when it is looked at": [TAKEN, answer({"kind": "Node", "metadata": {"name": "p"}})],
+    "a conflict, and a pod without a uid when it is looked at": [TAKEN, stands(uid="")],
+}
+
+
+@pytest.mark.parametrize("sentence", FOREIGN)
+async def test_what_is_not_the_api_servers_answer_leaves_the_outcome_in_doubt(sentence: str) -> None:
+    """A page of a proxy or of a captive portal settles nothing, whatever its status: the Binding is sent again."""
+    outcome, binder, _ = await bound(*FOREIGN[sentence])
+    assert isinstance(outcome, InDoubt)
+    assert (binder.in_flight, binder.resolved) == (1, False)
+    outcome, _, _ = await bound(*FOREIGN[sentence], TAKEN, OURS)
+    assert Bound() == outcome
+
+
+async def test_a_namespace_that_is_gone_is_read_back() -> None:
+    """The server looks for the namespace first; that the pod does not exist is known from a GET of it."""
+    outcome, _, _ = await bound(refuse(404, "NotFound", kind="namespaces", name="d"), GONE)
+    assert Gone() == outcome
+
+
+TOO_BIG = refuse(
+    409, "Conflict", 'Operation cannot be fulfilled on pods/binding "p": etcdserver: request is too large',
+    kind="pods/binding", name="p",
+)  # fmt: skip
+
+
+async def test_a_pod_that_cannot_take_annotations_is_refused_until_it_changes() -> None:
+    """etcd refuses it before it does anything, so that no try can have had an effect."""
+    outcome, binder, server = await bound(TOO_BIG)
+    assert outcome == Refused(413, TOO_LARGE, retryable=False, until_changed=True)
+    assert (len(server.seen), binder.resolved) == (1, True)
+
+
+async def test_a_pod_that_is_too_large_now_may_be_bound_by_an_earlier_try() -> None:
+    """What became of a try without an answer does not follow from a later refusal."""
+    outcome, binder, _ = await bound(reset, TOO_BIG)
+    assert isinstance(outcome, InDoubt)
+    assert "request is too large" in outcome.binding.problem
+    assert not binder.resolved
+
+
+async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_sent() -> None:
+    """Before that it is an error of the pod; in both cases it is reported, and never raised."""
+    told: list[str] = []
+
+    @attrs.define
+    class Breaking:
+        """A client with a defect."""
+
+        sends: bool
+
+        async def request(self, _method: str, _path: str, *, permit: Callable[[], bool], **_: Any) -> Any:
+            """Fail, after the first byte or before."""
+            assert not self.sends or permit()
+            raise RuntimeError("no idea")
+
+    for sends in (True, False):
+        binder = Binder(client=Breaking(sends), may_send=lambda: True, errors=UnexpectedErrors(told.append))  # type: ignore[arg-type]  # asked for a Binding only
+        outcome = await binder.bind(POD, "n1", SENT)
+        assert binder.resolved is not sends
+        if sends:
+            assert isinstance(outcome, InDoubt)
+        else:
+            assert outcome == Refused(0, "unexpected error in binding: RuntimeError: no idea", retryable=True)
+    assert told == ["binding", "binding"]

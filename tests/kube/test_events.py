@@ -14,6 +14,7 @@ from neuron_scheduler.model.pod import Pod
 from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", resource_version="7")
+WRITTEN = answer({"kind": "Event", "apiVersion": "events.k8s.io/v1"}, status=201)
 FAILED: dict[str, Any] = {"type": "Warning", "reason": "FailedScheduling", "action": "Scheduling"}
 START = 1_795_248_000_123_456_789
 
@@ -46,7 +47,7 @@ async def recording(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scri
 
 async def test_one_event() -> None:
     """All that the API demands is there, and no more."""
-    async with recording(answer(status=201)) as (server, recorder, dropped):
+    async with recording(WRITTEN) as (server, recorder, dropped):
         recorder.record(POD, type="Normal", reason="Scheduled", action="Binding", note="assigned")
         await recorder.drain(5)
 
@@ -77,7 +78,7 @@ async def test_one_event() -> None:
 
 async def test_the_pods_own_scheduler_reports() -> None:
     """Each profile speaks under its own name; of other schedulers' pods the first one does."""
-    async with recording(*[answer(status=201)] * 3, controllers=("one", "two")) as (server, recorder, _):
+    async with recording(*[WRITTEN] * 3, controllers=("one", "two")) as (server, recorder, _):
         for name in ("two", "one", "theirs"):
             recorder.record(attrs.evolve(POD, uid=name, scheduler_name=name), note="0/1", **FAILED)
         await recorder.drain(5)
@@ -89,7 +90,7 @@ async def test_the_pods_own_scheduler_reports() -> None:
 async def test_a_series() -> None:
     """The same again within six minutes, whatever the note says, is counted from 2 on in the same object."""
     clock = Clock()
-    async with recording(answer(status=201), answer(), answer(status=201), wall_clock=clock) as (server, recorder, _):
+    async with recording(WRITTEN, WRITTEN, WRITTEN, wall_clock=clock) as (server, recorder, _):
         recorder.record(POD, note="0/1", **FAILED)
         with anyio.fail_after(5):
             while len(server.seen) < 1:
@@ -114,7 +115,7 @@ async def test_a_series() -> None:
 
 async def test_a_changed_pod_starts_a_new_event() -> None:
     """The version is part of what an event regards."""
-    async with recording(answer(status=201), answer(status=201)) as (server, recorder, _):
+    async with recording(WRITTEN, WRITTEN) as (server, recorder, _):
         recorder.record(POD, note="0/1", **FAILED)
         recorder.record(attrs.evolve(POD, resource_version="8"), note="0/1", **FAILED)
         await recorder.drain(5)
@@ -125,7 +126,7 @@ async def test_a_changed_pod_starts_a_new_event() -> None:
 
 async def test_repeats_before_the_first_write_are_one_request() -> None:
     """What piles up while the server is slow leaves as one event with its count."""
-    async with scripted(answer(status=201)) as (server, client):
+    async with scripted(WRITTEN) as (server, client):
         recorder = EventRecorder(client=client, wall_clock=Clock(), writers=1)
         for _ in range(3):
             recorder.record(POD, note="0/1", **FAILED)
@@ -140,7 +141,7 @@ async def test_repeats_before_the_first_write_are_one_request() -> None:
 
 async def test_an_expired_series_is_told_anew() -> None:
     """Events live an hour; a count without its object helps nobody."""
-    async with recording(answer(status=201), refuse(404), answer(status=201)) as (server, recorder, _):
+    async with recording(WRITTEN, refuse(404, "NotFound", kind="events"), WRITTEN) as (server, recorder, _):
         recorder.record(POD, note="0/1", **FAILED)
         while len(server.seen) < 1 or len(recorder):
             await anyio.lowlevel.checkpoint()
@@ -161,11 +162,13 @@ async def test_a_full_queue_drops() -> None:
 @pytest.mark.parametrize(
     ("failures", "requests", "lost"),
     [
-        ([reset, refuse(500), refuse(429), answer(status=201)], 4, 0),
+        ([reset, refuse(500), refuse(429), WRITTEN], 4, 0),
         ([refuse(403, "Forbidden", "namespace is being terminated")], 1, 1),
         ([refuse(500)] * 12, 12, 1),
+        ([answer("<html/>"), answer("<html/>", status=403), WRITTEN], 3, 0),
+        ([reset, refuse(409, "AlreadyExists")], 2, 0),
     ],
-    ids=["in the end", "never allowed", "never up"],
+    ids=["in the end", "never allowed", "never up", "a proxy's pages", "written without an answer"],
 )
 async def test_failures(failures: list[Answer], requests: int, lost: int) -> None:
     """A lost event is tried again for a while, a refused one is not."""
@@ -174,6 +177,30 @@ async def test_failures(failures: list[Answer], requests: int, lost: int) -> Non
         await recorder.drain(5)
 
     assert (requests, lost) == (len(server.seen), len(dropped))
+
+
+async def test_events_that_cannot_be_written_hold_no_writer() -> None:
+    """They are tried again later; what can be written is written meanwhile, and a drain ends all the same."""
+    async with recording(refuse(500), refuse(500), WRITTEN, pause=3600.0) as (server, recorder, dropped):
+        for number in range(3):
+            recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)
+        with anyio.fail_after(5):
+            while len(server.seen) < 3:
+                await anyio.lowlevel.checkpoint()
+        assert len(recorder) == 2
+        await recorder.drain(0.0)
+    assert not dropped
+
+
+async def test_an_exception_that_nobody_expected_is_one_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer goes on with the next one."""
+    monkeypatch.setattr("neuron_scheduler.kube.events.confirms", lambda *_: 1 / 0)
+    async with recording(WRITTEN, WRITTEN, pause=3600.0) as (server, recorder, _):
+        for number in range(2):
+            recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)
+        with anyio.fail_after(5):
+            while len(server.seen) < 2:
+                await anyio.lowlevel.checkpoint()
 
 
 async def test_drain_has_a_deadline() -> None:

@@ -14,6 +14,10 @@ from neuron_scheduler.model.pod import Pod
 from tests.kube.scripted import Answer, Scripted, answer, refuse, reset, scripted
 
 VICTIM = Pod(uid="u1", namespace="d", name="v", observed_generation=4)
+DONE = answer({"kind": "Pod", "apiVersion": "v1"})
+GONE = refuse(404, "NotFound", kind="pods", name="v")
+TOO_BIG = refuse(500, "", "etcdserver: request is too large")
+IMMUTABLE = 'Pod "v" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
 OTHER_UID = "Precondition failed: UID in precondition: u1, UID in object meta: u2"
 
 
@@ -28,7 +32,7 @@ async def evicted(*script: Answer, may_send: bool = True) -> tuple[bool, Scripte
 
 async def test_the_requests() -> None:
     """The condition says why, in kube-scheduler's words; the DELETE leaves the grace period to the pod."""
-    done, server = await evicted(answer(), answer())
+    done, server = await evicted(DONE, DONE)
     assert done
     patch, delete = server.seen
     assert (patch.method, patch.path) == ("PATCH", "/api/v1/namespaces/d/pods/v/status")
@@ -55,17 +59,18 @@ async def test_the_requests() -> None:
 @pytest.mark.parametrize(
     ("script", "want", "requests"),
     [
-        pytest.param([refuse(404)], True, 1, id="gone before the condition"),
-        pytest.param([answer(), refuse(404)], True, 2, id="gone before the deletion"),
+        pytest.param([GONE], True, 1, id="gone before the condition"),
+        pytest.param([DONE, GONE], True, 2, id="gone before the deletion"),
         pytest.param([refuse(409, "Conflict", OTHER_UID)], True, 1, id="another pod of that name"),
-        pytest.param([answer(), refuse(409, "Conflict", OTHER_UID)], True, 2, id="made anew in between"),
-        pytest.param(
-            [refuse(409, "Conflict"), refuse(500), answer(), refuse(503), answer()], True, 5, id="tried again"
-        ),
-        pytest.param([reset, answer(), reset, answer()], True, 4, id="a broken connection"),
+        pytest.param([DONE, refuse(409, "Conflict", OTHER_UID)], True, 2, id="made anew in between"),
+        pytest.param([refuse(409, "Conflict"), refuse(500), DONE, refuse(503), DONE], True, 5, id="tried again"),
+        pytest.param([reset, DONE, reset, DONE], True, 4, id="a broken connection"),
         pytest.param([refuse(500)] * 4, False, 4, id="four tries and no more; nothing is deleted"),
-        pytest.param([answer(), *[refuse(503)] * 4], False, 5, id="four tries to delete"),
+        pytest.param([DONE, *[refuse(503)] * 4], False, 5, id="four tries to delete"),
         pytest.param([refuse(403)], False, 1, id="not allowed"),
+        pytest.param([refuse(422, "Invalid", IMMUTABLE)], True, 1, id="another pod, as the real server says it"),
+        pytest.param([TOO_BIG, DONE], True, 2, id="too large for a condition, but not for its end"),
+        pytest.param([answer("<html/>", status=404), DONE, answer("<html/>"), DONE], True, 4, id="a proxy's pages"),
     ],
 )
 async def test_what_may_go_wrong(script: list[Answer], want: bool, requests: int) -> None:
@@ -82,7 +87,7 @@ async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
         pauses.append(seconds)
 
     script = [refuse(429, headers={"Retry-After": after}) for after in ("2", "0", "3600")]
-    async with scripted(*script, answer(), answer()) as (_, client):
+    async with scripted(*script, DONE, DONE) as (_, client):
         evictor = Evictor(client=client, may_send=lambda: True, random=lambda: 0.0, sleep=sleep)
         assert await evictor.evict(VICTIM, scheduler_name="my-scheduler")
     assert pauses == [2.0, 0.05, 30.0]
@@ -115,7 +120,7 @@ class LosesTheLease:
         if permit is not None and pool is Pool.BIND and not permit():
             raise FencedError("held back")
         self.sent.append(method)
-        return Response(200, b"{}")
+        return Response(200, b'{"kind":"Pod","apiVersion":"v1"}')
 
 
 @pytest.mark.parametrize(("requests", "sent"), [(1, []), (2, ["PATCH"])])

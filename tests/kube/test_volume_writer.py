@@ -14,7 +14,14 @@ CLAIM = claim(class_name="c", resource_version="5")
 VOLUME = volume(class_name="c")
 GONE = "persistentvolume 'pv' no longer serves claim 'default/data'"
 CHANGED = "persistentvolumeclaim 'default/data' has changed since its node was selected"
-AFTER = answer({"metadata": {"name": "o", "resourceVersion": "9"}})
+
+
+def after(kind: str) -> Answer:
+    """Answer a write."""
+    return answer({"kind": kind, "apiVersion": "v1", "metadata": {"name": "o", "resourceVersion": "9"}})
+
+
+KEPT, SELECTED = after("PersistentVolume"), after("PersistentVolumeClaim")
 
 
 def stored_volume(
@@ -53,7 +60,7 @@ async def select(*script: Answer) -> tuple[WriteOutcome, Scripted]:
 
 async def test_a_volume_is_kept() -> None:
     """The object is written back as it was read, with the claim in it, as the volume controller would."""
-    outcome, server = await keep(answer(stored_volume()), AFTER)
+    outcome, server = await keep(answer(stored_volume()), KEPT)
     assert outcome == Written("9")
     read, written = server.seen
     assert (read.method, written.method, written.path) == ("GET", "PUT", "/api/v1/persistentvolumes/pv")
@@ -72,7 +79,7 @@ async def test_a_volume_is_kept() -> None:
 
 async def test_a_volume_that_its_owner_keeps_for_the_claim() -> None:
     """Whoever wrote the claim's name did it for good; only the uid is missing."""
-    outcome, server = await keep(answer(stored_volume(claim_ref={})), AFTER)
+    outcome, server = await keep(answer(stored_volume(claim_ref={})), KEPT)
     assert outcome == Written("9")
     assert server.seen[1].json["spec"]["claimRef"]["uid"] == "uid-data"
     assert "annotations" not in server.seen[1].json["metadata"]
@@ -80,7 +87,7 @@ async def test_a_volume_that_its_owner_keeps_for_the_claim() -> None:
 
 async def test_a_node_is_selected() -> None:
     """By an annotation beside those that are there."""
-    outcome, server = await select(answer(stored_claim()), AFTER)
+    outcome, server = await select(answer(stored_claim()), SELECTED)
     assert outcome == Written("9")
     assert server.seen[1].method == "PUT"
     assert server.seen[1].json == stored_claim(node="n")
@@ -126,9 +133,12 @@ async def test_a_claim_that_has_changed(found: Any) -> None:
     assert (await select(answer(found)))[0] == Failed(CHANGED)
 
 
-async def test_an_answer_that_is_lost() -> None:
+@pytest.mark.parametrize(
+    "lost", [reset, answer("<html/>"), answer({"items": []}), SELECTED], ids=["reset", "page", "other", "kind"]
+)
+async def test_an_answer_that_is_lost(lost: Answer) -> None:
     """It is not sent again here: the next attempt reads what became of it."""
-    outcome, _ = await keep(answer(stored_volume()), reset)
+    outcome, _ = await keep(answer(stored_volume()), lost)
     assert isinstance(outcome, Failed)
 
 

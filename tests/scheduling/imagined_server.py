@@ -16,7 +16,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
-from neuron_scheduler.kube.binder import BindOutcome, Bound, Refused
+from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Refused
 from neuron_scheduler.kube.codec import Decoded
 from neuron_scheduler.kube.reflection import Reflection, same_node, same_pod
 from neuron_scheduler.metrics import Metrics
@@ -132,8 +132,15 @@ class World:
     def failed(self, pod: Pod, message: str) -> None:
         """Tell nobody."""
 
-    async def withdraw(self, uid: str) -> None:
+    def withdraw(self, uid: str) -> None:
         """Withdraw nothing."""
+
+    def in_doubt(self, pod: Pod, message: str) -> None:
+        """Never happens."""
+
+    async def again(self, binding: Binding) -> BindOutcome:
+        """Never happens."""
+        raise AssertionError(binding)
 
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Tell nobody."""

@@ -1,0 +1,325 @@
+"""
+From an assumed decision to its outcome: the pod's volumes, its Binding, and what both mean for cluster and queue.
+
+Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`. Bindings are tried for the first time by many workers, in
+the order of the decisions. One without a definite outcome leaves them at once: it is sent again when it is due, by a
+few workers of its own, which serve the namespaces in turns. So it holds its pod's place, and no worker. Refuses to
+decide.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol
+
+import anyio
+import attrs
+from anyio.abc import TaskGroup
+
+from neuron_scheduler import extension_log, logs
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
+from neuron_scheduler.kube.delaying_queue import DelayingQueue
+from neuron_scheduler.kube.worklist import Worklist
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.decide import Decision
+from neuron_scheduler.scheduling.events import ClusterEvent
+from neuron_scheduler.scheduling.hints import Change
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.storage_events import taken_back
+from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.unexpected import UnexpectedErrors
+
+log = logs.logger(__name__)
+
+_RETRIES_AT_ONCE = 8  # of Bindings in doubt; with the first tries fewer than there are connections
+_RETRIES_OF_A_NAMESPACE = 4
+_MOST_DOUBTS = 16  # of a namespace; beyond, its Bindings are first tried by those who retry, and hold up no other's
+_TOLD_FROM = 4  # tries, then at 8, 16, ...
+_BINDER = "DefaultBinder"  # kube-scheduler's name of what refuses a pod that cannot be bound before it changes
+
+
+class Binder(Protocol):
+    """Commits one decision at the API server."""
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
+        """Send the Binding once."""
+
+    async def again(self, binding: Binding) -> BindOutcome | InDoubt:
+        """Send the identical Binding once more."""
+
+
+class Herald(Protocol):
+    """Tells the pod's owner what became of its Binding: Event and condition."""
+
+    def scheduled(self, pod: Pod, node_name: str) -> None:
+        """Tell that the pod is bound."""
+
+    def failed(self, pod: Pod, message: str) -> None:
+        """Tell that an attempt ended in an error."""
+
+    def in_doubt(self, pod: Pod, message: str) -> None:
+        """Tell that nobody knows whether the pod is bound."""
+
+    def withdraw(self, uid: str) -> None:
+        """Say nothing more of what was said before; the pod is about to be bound."""
+
+
+class VolumeBinder(Protocol):
+    """Binds a pod's volumes before the pod."""
+
+    def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
+        """Assume what the pod's volumes need on the node; None if they need nothing."""
+
+    def release(self, plan: VolumePlan) -> None:
+        """Take back what was assumed."""
+
+    async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
+        """Carry out the plan and wait; None if the pod can be bound now."""
+
+
+@attrs.frozen
+class Commitment:
+    """A decision that is assumed and waits to be sent."""
+
+    queued: QueuedPod
+    pod: Pod
+    annotations: Mapping[str, str]
+    decision: Decision
+    started: float
+    plan: VolumePlan | None = None
+
+
+@attrs.frozen
+class _Doubt:
+    """A commitment whose Binding has no definite outcome; None before its first try."""
+
+    commitment: Commitment
+    binding: Binding | None = None
+
+
+@attrs.define(eq=False, kw_only=True)
+class BindingCycle:
+    """
+    Commits what it is given, while it runs.
+
+    Attributes:
+        clock: seconds that never jump.
+        may_bind: False once the Lease may be lost.
+        wake: called when the scheduling loop may have something to do.
+        errors: told of exceptions that nobody expected.
+        concurrency: Bindings that are tried for the first time at once.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    binder: Binder
+    volumes: VolumeBinder
+    herald: Herald
+    metrics: Metrics
+    clock: Callable[[], float]
+    may_bind: Callable[[], bool]
+    wake: Callable[[], None]
+    errors: UnexpectedErrors
+    concurrency: int
+    _decided: Worklist[Commitment] = attrs.field(init=False)
+    _doubts: DelayingQueue[_Doubt] = attrs.field(init=False)
+    _doubtful: Counter[str] = attrs.field(factory=Counter, init=False)  # by namespace
+    _preparing: TaskGroup | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._decided = Worklist(self.concurrency)
+        self._doubts = DelayingQueue(clock=self.clock, share=_RETRIES_OF_A_NAMESPACE)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Commit what is given inside the block; after it, wait until every Binding has its outcome."""
+        async with anyio.create_task_group() as retries:
+            for _ in range(_RETRIES_AT_ONCE):
+                retries.start_soon(self._doubts.serve, self._resolve)
+            async with anyio.create_task_group() as binders:
+                for _ in range(self.concurrency):
+                    binders.start_soon(self._commit_each)
+                async with anyio.create_task_group() as self._preparing:
+                    yield
+                    self._preparing.cancel_scope.cancel()  # the next leader finds what was written of their volumes
+                self._decided.close()
+            self._doubts.close()
+
+    async def give(self, commitment: Commitment) -> None:
+        """Take a decision that is assumed; waits while many are on their way."""
+        if commitment.plan is None:
+            await self._decided.give(commitment)
+        elif self._preparing is None:
+            raise RuntimeError("a binding cycle that does not run cannot bind volumes")
+        else:
+            self._preparing.start_soon(self._prepare, commitment, commitment.plan)
+
+    async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
+        """Let a pod's volumes be bound, however long it takes, and then the pod; nobody else waits with it."""
+        try:
+            outcome = await self.volumes.prepare(commitment.pod, plan)
+        except Exception as error:  # noqa: BLE001 - one pod's; what was written of its volumes is found again
+            outcome = self._surprise(commitment, error, "binding volumes")
+        if outcome is None:
+            await self._decided.give(commitment)
+        else:
+            self._settle(commitment, outcome)
+
+    async def _commit_each(self) -> None:
+        while (commitment := await self._decided.next()) is not None:
+            if self._doubtful and self._doubtful[commitment.pod.namespace] >= _MOST_DOUBTS:
+                self._doubt(_Doubt(commitment), 0.0)
+            else:
+                self._conclude(commitment, await self._bind(commitment))
+
+    async def _resolve(self, doubt: _Doubt) -> None:
+        """Try a Binding in doubt once more."""
+        commitment, binding = doubt.commitment, doubt.binding
+        self._doubtful[commitment.pod.namespace] -= 1
+        if not self._doubtful[commitment.pod.namespace]:
+            del self._doubtful[commitment.pod.namespace]
+        if binding is None:
+            self._conclude(commitment, await self._bind(commitment))
+            return
+        self.metrics.retried("binding")
+        self._conclude(commitment, await self.binder.again(binding))
+
+    async def _bind(self, commitment: Commitment) -> BindOutcome | InDoubt:
+        try:
+            self.herald.withdraw(commitment.pod.uid)
+            return await self.binder.bind(commitment.pod, commitment.decision.node_name, commitment.annotations)
+        except Exception as error:  # noqa: BLE001 - nothing was sent: the binder tells of no exception after that
+            return self._surprise(commitment, error, "binding")
+
+    def _conclude(self, commitment: Commitment, outcome: BindOutcome | InDoubt) -> None:
+        if not isinstance(outcome, InDoubt):
+            self._settle(commitment, outcome)
+        elif self._doubts.closed and not self.may_bind():
+            log.warning("Binding is left unresolved; its pod stays assumed", pod=commitment.pod.key)
+        else:
+            self._tell_doubt(commitment, outcome.binding)
+            self._doubt(_Doubt(commitment, outcome.binding), outcome.pause)
+
+    def _doubt(self, doubt: _Doubt, pause: float) -> None:
+        """Let the pod's Binding be tried again after a pause, whose length is in seconds; the assumption stays."""
+        namespace = doubt.commitment.pod.namespace
+        self._doubtful[namespace] += 1
+        self._doubts.add(doubt, namespace, self.clock() + pause)
+
+    def _tell_doubt(self, commitment: Commitment, binding: Binding) -> None:
+        """Say after some tries, and then ever more seldom, that a Binding has no definite outcome."""
+        tries = binding.tries
+        if tries < _TOLD_FROM or tries & (tries - 1):
+            return
+        pod, node_name = commitment.pod, commitment.decision.node_name
+        log.warning(
+            "Binding has no definite outcome, sending it again",
+            pod=pod.key,
+            node=node_name,
+            tries=tries,
+            inDoubt=sum(self._doubtful.values()) + 1,
+            err=binding.problem,
+        )
+        self.herald.in_doubt(
+            pod,
+            f"Binding to {node_name} has no definite outcome after {tries} tries; it is sent again, and the pod keeps "
+            f"its place: {binding.problem}",
+        )
+
+    def _settle(self, commitment: Commitment, outcome: BindOutcome) -> None:
+        """Draw the consequences of a definite outcome; after an exception a pod that is not bound is tried again."""
+        try:
+            self._take(commitment, outcome)
+        except Exception as error:  # noqa: BLE001 - one pod's
+            self.crashed(commitment.queued, error)
+
+    def _take(self, commitment: Commitment, outcome: BindOutcome) -> None:
+        match outcome:
+            case Bound():
+                self._bound(commitment)
+            case Gone():
+                self.queue.remove(commitment.pod.uid)
+                self._forget(commitment)
+            case Refused(message=message, until_changed=until_changed):
+                self._forget(commitment)
+                self._failed(commitment, message, until_changed=until_changed)
+            case Fenced():
+                self._forget(commitment)
+                self.queue.failed(commitment.queued, self.clock())
+
+    def _surprise(self, commitment: Commitment, error: Exception, task: str) -> Refused:
+        return Refused(0, self.errors.report(error, task=task, pod=commitment.pod.key), retryable=True)
+
+    def crashed(self, queued: QueuedPod, error: Exception) -> None:
+        """
+        Take an exception in an attempt, or in settling it, as the pod's error.
+
+        What the attempt assumed is forgotten unless the pod has left the queue, which it does as soon as it is known to
+        be bound. A step that fails as well does not keep the others from being done.
+        """
+        pod, now = queued.pod, self.clock()
+        message = self.errors.report(error, task="scheduling", pod=pod.key)
+        if pod.uid not in self.queue:
+            return
+        for step in (
+            partial(self.cluster.forget, pod.uid),
+            partial(self.queue.failed, queued, now),
+            partial(self.metrics.attempted, "error", pod.scheduler_name, 0.0),
+            partial(self.herald.failed, pod, message),
+        ):
+            try:
+                step()
+            except Exception as another:  # noqa: BLE001 - as above
+                self.errors.report(another, task="scheduling", pod=pod.key)
+
+    def _bound(self, commitment: Commitment) -> None:
+        now, queued, decision = self.clock(), commitment.queued, commitment.decision
+        self.queue.remove(commitment.pod.uid)
+        self.metrics.attempted("scheduled", commitment.pod.scheduler_name, now - commitment.started)
+        first = queued.since if queued.first_active is None else queued.first_active
+        self.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
+        ids = {}
+        if decision.placement is not None and commitment.pod.neuron is not None:
+            ids = {f"{commitment.pod.neuron.unit}s": ",".join(map(str, decision.placement.ids))}
+        log.info(
+            "Successfully bound pod to node",
+            v=2,
+            pod=commitment.pod.key,
+            node=decision.node_name,
+            evaluatedNodes=decision.evaluated,
+            feasibleNodes=decision.feasible,
+            **ids,
+        )
+        extension_log.allocated(self.cluster, commitment.pod, decision)
+        self.herald.scheduled(commitment.pod, decision.node_name)
+
+    def _failed(self, commitment: Commitment, message: str, *, until_changed: bool) -> None:
+        now = self.clock()
+        self.metrics.attempted("error", commitment.pod.scheduler_name, now - commitment.started)
+        log.error("Error scheduling pod; retrying", pod=commitment.pod.key, err=message)
+        if commitment.pod.uid in self.queue:  # else it was bound by someone else, or deleted, meanwhile
+            if until_changed:
+                self.queue.unschedulable(commitment.queued, frozenset({_BINDER}), now)
+            else:
+                self.queue.failed(commitment.queued, now)
+            self.herald.failed(commitment.pod, message)
+
+    def _forget(self, commitment: Commitment) -> None:
+        """Free what was assumed; others may be waiting for it."""
+        self.cluster.forget(commitment.pod.uid)
+        if commitment.plan is not None:
+            self.volumes.release(commitment.plan)
+            for event in taken_back(commitment.plan):
+                self.queue.note_storage(event.event, event.claim)
+        note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)
+        self.wake()
+
+
+def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:
+    """Let those know who wait for space on a node that a pod does not take, or not any more."""
+    state = cluster.node(node_name)
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if state is None else Change(state))
