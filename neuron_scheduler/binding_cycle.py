@@ -27,7 +27,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.decide import Decision
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change
-from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue import BINDER, SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.storage_events import taken_back
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
@@ -39,7 +39,6 @@ _RETRIES_AT_ONCE = 8  # of Bindings in doubt; with the first tries fewer than th
 _RETRIES_OF_A_NAMESPACE = 4
 _MOST_DOUBTS = 16  # of a namespace; beyond, its Bindings are first tried by those who retry, and hold up no other's
 _TOLD_FROM = 4  # tries, then at 8, 16, ...
-_BINDER = "DefaultBinder"  # kube-scheduler's name of what refuses a pod that cannot be bound before it changes
 
 
 class Binder(Protocol):
@@ -303,7 +302,7 @@ class BindingCycle:
         log.error("Error scheduling pod; retrying", pod=commitment.pod.key, err=message)
         if commitment.pod.uid in self.queue:  # else it was bound by someone else, or deleted, meanwhile
             if until_changed:
-                self.queue.unschedulable(commitment.queued, frozenset({_BINDER}), now)
+                self.queue.unschedulable(commitment.queued, frozenset({BINDER}), now)
             else:
                 self.queue.failed(commitment.queued, now)
             self.herald.failed(commitment.pod, message)

@@ -108,6 +108,13 @@ class Noted:
                 yield Helped(event, group, self._claims[event])
 
     def _helped(self, event: ClusterEvent, groups: Collection[Group]) -> list[Group]:
+        """Return the groups that the event may help; all of them if a hint fails, as upstream does with an error."""
+        try:
+            return self._hinted(event, groups)
+        except Exception:  # noqa: BLE001 - a needless attempt is no harm, and it tells what is wrong with which pod
+            return list(groups)
+
+    def _hinted(self, event: ClusterEvent, groups: Collection[Group]) -> list[Group]:
         pods, changes = self._pods[event], self._changes[event]
         if changes is None or len(changes) * len(groups) > _MOST_CHECKS:
             return [group for group in groups if may_help(event, pods, group.plugins, group.interest)]

@@ -24,6 +24,8 @@ from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.noted import Group, Noted, group_of
 from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod, bears_on_scheduling
 
+BINDER = "DefaultBinder"
+"""kube-scheduler's name of what refuses a pod that cannot be bound; no event but a change of the pod helps it."""
 _FLUSH_PERIOD = 30.0
 
 
@@ -99,7 +101,7 @@ class SchedulingQueue:
         if queued.place is Place.GATED and not pod.gates:
             queued.since = now
             self._activate(queued, now, "SchedulingGatesEliminated")
-        elif queued.place is Place.UNSCHEDULABLE and bears_on_scheduling(before, pod):
+        elif queued.place is Place.UNSCHEDULABLE and (bears_on_scheduling(before, pod) or _shrunk(queued, before)):
             self._wake(queued, now, "PodUpdate")
         elif queued.place is Place.IN_FLIGHT:
             queued.missed |= bears_on_scheduling(before, pod)
@@ -308,3 +310,8 @@ class SchedulingQueue:
         *_, ticket, uid = entry
         queued = self._pods.get(uid)
         return queued if queued is not None and queued.ticket == ticket else None
+
+
+def _shrunk(queued: QueuedPod, before: Pod) -> bool:
+    """Tell whether a pod that was too large to be bound has lost annotations."""
+    return BINDER in queued.group.plugins and queued.pod.annotations_size < before.annotations_size

@@ -331,3 +331,22 @@ def test_what_if_without_any_index_yet() -> None:
     with cluster.what_if(0, with_tenant(cluster.view.row(0), Tenant(pod("p", cpu=2000, on="n")))):
         assert cluster.view.column(_cpu).value(0) == 190_000
     assert cluster.view.column(_cpu).value(0) == 192_000
+
+
+@pytest.mark.parametrize("where", ["cluster.cluster.with_tenant", "cluster.table.NodeTable._move_pod"])
+def test_an_assumption_that_fails_half_way_can_be_forgotten(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever raised, the pod holds nothing afterwards and can be assumed again."""
+    cluster = Cluster()
+    cluster.put_node(node("n", "trn1.32xlarge"))
+    free = cluster.node("n")
+    with monkeypatch.context() as broken:
+        broken.setattr(f"neuron_scheduler.{where}", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            cluster.assume(pod("p", devices=1, on="n"), 3)
+    cluster.forget("uid-p")
+    after = cluster.node("n")
+    assert free is not None
+    assert after is not None
+    assert (cluster.pod_count, cluster.assumed_count, after.free_cores) == (0, 0, free.free_cores)
+    cluster.assume(pod("p", devices=1, on="n"), 3)
+    assert cluster.is_assumed("uid-p")

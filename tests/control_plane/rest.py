@@ -5,6 +5,7 @@ Speaks JSON as the API server does and gives back plain dictionaries. Waits by w
 not built on `neuron_scheduler.kube`, so that a mistake there cannot hide itself.
 """
 
+import io
 import json
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -65,7 +66,7 @@ class RestClient:
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", **parameters: Any
     ) -> tuple[int, Object]:
         """Send one request; return status and body, whatever the status. `parameters` go into the query."""
-        data = None if body is None else json.dumps(body)
+        data = None if body is None else io.BytesIO(json.dumps(body).encode())  # aiohttp warns of large bytes
         headers = {} if body is None else {"Content-Type": content_type}
         async with self._session.request(method, self._url(path, parameters), data=data, headers=headers) as response:
             text = await response.text()

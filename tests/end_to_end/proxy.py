@@ -27,7 +27,8 @@ class Fault:
     Attributes:
         times: how many requests it still takes.
         lose_answer: let the request have its effect and cut the connection instead of answering.
-        refuse: answer with this status instead of passing the request on; 0 passes it on.
+        refuse: answer with this status instead of passing the request on, as an API server; 0 passes it on.
+        page: answer with this status instead of passing the request on, and a page of HTML, as a proxy; 0 passes it on.
         hold: pass the request on only after `release`, even if the client has long gone.
         taken: set when the first request has come.
         answers: the API server's statuses, as far as there are any yet.
@@ -37,6 +38,7 @@ class Fault:
     times: float = 1
     lose_answer: bool = False
     refuse: int = 0
+    page: int = 0
     hold: bool = False
     taken: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     answers: list[tuple[int, str]] = attrs.field(factory=list, init=False)
@@ -93,9 +95,10 @@ class Proxy:
 
     async def _fail(self, fault: Fault, request: web.Request, body: bytes) -> web.StreamResponse:
         if fault.refuse:
-            return web.json_response(
-                {"kind": "Status", "code": fault.refuse, "message": "refused"}, status=fault.refuse
-            )
+            said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": fault.refuse}
+            return web.json_response(said | {"message": "refused"}, status=fault.refuse)
+        if fault.page:
+            return web.Response(status=fault.page, text="<html>a proxy's page</html>", content_type="text/html")
         done = anyio.Event()
 
         async def pass_on() -> None:
@@ -121,9 +124,14 @@ class Proxy:
             yield answer
 
 
-def binding_of(name: str) -> Callable[[str, str], bool]:
-    """Return the condition on requests that bind this pod."""
-    return lambda method, path: method == "POST" and path.endswith(f"/pods/{name}/binding")
+def binding_of(prefix: str, *, namespace: str = "") -> Callable[[str, str], bool]:
+    """Return the condition on requests that bind the pods whose names begin so."""
+    return lambda method, path: method == "POST" and path.endswith("/binding") and f"{namespace}/pods/{prefix}" in path
+
+
+def status_of(prefix: str) -> Callable[[str, str], bool]:
+    """Return the condition on requests that patch the status of the pods whose names begin so."""
+    return lambda method, path: method == "PATCH" and path.endswith("/status") and f"/pods/{prefix}" in path
 
 
 @asynccontextmanager

@@ -299,7 +299,7 @@ TOO_BIG = refuse(
 
 
 async def test_a_pod_that_cannot_take_annotations_is_refused_until_it_changes() -> None:
-    """etcd refuses it before it does anything, so that no try can have had an effect."""
+    """Etcd refuses it before it does anything, so that no try can have had an effect."""
     outcome, binder, server = await bound(TOO_BIG)
     assert outcome == Refused(413, TOO_LARGE, retryable=False, until_changed=True)
     assert (len(server.seen), binder.resolved) == (1, True)

@@ -219,3 +219,12 @@ def test_a_paused_queue_gives_nothing_until_then() -> None:
     found = [queue.pop(5.0), queue.pop(5.0)]
     assert [queued.pod.name for queued in found if queued is not None] == ["waits", "comes"]
     assert queue.next_time() is None
+
+
+def test_a_hint_that_fails_wakes_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that a defect leaves asleep is worse than an attempt in vain, and the loop does not end."""
+    monkeypatch.setattr("neuron_scheduler.scheduling.noted.may_help", lambda *_, **__: 1 / 0)
+    queue = queue_of("a", "b")
+    refuse_all(queue, 0.0)
+    queue.note(GONE, pod("gone"))
+    assert drain(queue, 100.0) == ["a", "b"]

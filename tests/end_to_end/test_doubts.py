@@ -1,0 +1,146 @@
+"""What fails for some pods is retried for them, told to their owners, and delays nobody else's."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.control_plane.objects import create_all, create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.rest import RestClient
+from tests.control_plane.server import ControlPlane
+from tests.end_to_end.process import ACQUIRED, BOUND, run_scheduler
+from tests.end_to_end.proxy import Fault, Proxy, binding_of, run_proxy, status_of
+from tests.end_to_end.workload import LEASE, PODS, all_placed, condition_of, events_of, placed, remove
+
+WORKERS = 8
+MANY = 24
+SHORT_TRIES = ("--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=14s")  # 0.8 s for a Binding
+ALWAYS = float("inf")
+
+
+@pytest.fixture
+async def proxy(plane: ControlPlane, empty: RestClient) -> AsyncIterator[Proxy]:
+    """Run a proxy in front of a cluster with one machine."""
+    await create_node(empty, node_manifest("m5", "m5.large"))
+    async with run_proxy(plane) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("status", [200, 201, 400, 401, 403, 404, 409])
+async def test_a_proxys_page_loses_no_pod(account: Path, empty: RestClient, proxy: Proxy, status: int) -> None:
+    """Whatever its status, it does not say that the pod is gone, bound or refused: the Binding is sent again."""
+    page = proxy.add(Fault(binding_of("pod"), page=status, times=2))
+    async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
+        await placed(empty, "pod", requests={"cpu": "10m"})
+        await scheduler.line(BOUND, 'pod="default/pod"')
+        assert not page.times
+        assert await scheduler.stop() == 0
+    assert len(scheduler.said(BOUND)) == 1
+
+
+@pytest.mark.parametrize("fault", [{"refuse": 503}, {"refuse": 429}, {"page": 404}, {"hold": True}], ids=str)
+async def test_bindings_in_doubt_delay_no_other(
+    account: Path, empty: RestClient, proxy: Proxy, fault: dict[str, int]
+) -> None:
+    """More of them than there are workers hold their places, are counted and told, and are bound in the end."""
+    broken = proxy.add(Fault(binding_of("bad"), times=ALWAYS, **fault))  # type: ignore[arg-type]  # as given
+    names = [f"bad{number}" for number in range(MANY)]
+    flags = (f"--master={proxy.url}", f"--bind-concurrency={WORKERS}", *SHORT_TRIES)
+    async with run_scheduler(account, *flags) as scheduler:
+        await scheduler.line(ACQUIRED)
+        await create_all(partial(create_pod, empty), (pod_manifest(name, requests={"cpu": "10m"}) for name in names))
+        await scheduler.until(lambda metrics: metrics["neuron_scheduler_binds_in_flight"] > WORKERS)
+        for name in ("good", "fine"):
+            await placed(empty, name, requests={"cpu": "10m"})
+        (event, *_) = await events_of(empty, "bad0", "FailedBinding")
+        assert event["note"].startswith("Binding to m5 has no definite outcome after 4 tries")
+        assert scheduler.said("Binding has no definite outcome", 'pod="default/bad0"', "tries=4")
+        metrics = await scheduler.metrics()
+        assert metrics['neuron_scheduler_write_retries_total{write="binding"}'] >= 3
+        broken.times = 0
+        broken.release()
+        await all_placed(empty, names)
+        await scheduler.until(lambda metrics: metrics["neuron_scheduler_binds_in_flight"] == 0)
+        assert await scheduler.stop() == 0
+
+
+async def stored(api: RestClient, name: str, size: int) -> bool:
+    """Create a pod with so many bytes of environment; tell whether etcd took it."""
+    whole, rest = divmod(size, 100_000)
+    manifest = pod_manifest(name, requests={"cpu": "10m"})
+    manifest["spec"]["containers"][0]["env"] = [
+        {"name": f"E{number}", "value": "x" * length} for number, length in enumerate([100_000] * whole + [rest])
+    ]
+    status, answer = await api.request("POST", PODS, manifest)
+    assert status == 201 or "too large" in answer["message"]
+    return status == 201
+
+
+async def largest_size(api: RestClient, name: str) -> int:
+    """Return the size of environment with which etcd stores a pod of this name, and with hardly more does not."""
+    low, high = 1_400_000, 1_573_000
+    while high - low > 32:
+        size = (low + high) // 2
+        if await stored(api, name, size):
+            await remove(api, name)
+            low = size
+        else:
+            high = size
+    return low
+
+
+async def test_pods_that_can_take_no_annotations_delay_no_other(account: Path, empty: RestClient, proxy: Proxy) -> None:
+    """Their Bindings are refused for good and not repeated, and their owners are told what to do."""
+    size = await largest_size(empty, "big0")
+    bindings = proxy.add(Fault(binding_of("big"), times=ALWAYS))
+    async with run_scheduler(account, f"--master={proxy.url}", "--bind-concurrency=1") as scheduler:
+        await scheduler.line(ACQUIRED)
+        for number in range(3):
+            assert await stored(empty, f"big{number}", size)
+        (event, *_) = await events_of(empty, "big0", "FailedScheduling")
+        assert "the pod is too large" in event["note"]
+        assert "create it again with less" in event["note"]
+        await scheduler.until(lambda metrics: metrics['scheduler_pending_pods{queue="unschedulable"}'] == 3)
+        await placed(empty, "good", requests={"cpu": "10m"})
+        assert [(status, "request is too large" in text) for status, text in bindings.answers] == [(409, True)] * 3
+        assert (await scheduler.metrics())["neuron_scheduler_binds_in_flight"] == 0
+        assert await scheduler.stop() == 0
+    assert (await empty.get(LEASE))["spec"]["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize("fault", [{"refuse": 503}, {"page": 403}, {"hold": True}], ids=str)
+async def test_conditions_that_cannot_be_written_delay_nothing(
+    account: Path, empty: RestClient, proxy: Proxy, fault: dict[str, int]
+) -> None:
+    """Neither other conditions nor the Bindings of the very same pods, which end with the condition True."""
+    broken = proxy.add(Fault(status_of("bad"), times=ALWAYS, **fault))  # type: ignore[arg-type]  # as given
+    names = [f"bad{number}" for number in range(10)]
+    blue: dict[str, Any] = {"requests": {"cpu": "10m"}, "nodeSelector": {"team": "blue"}}
+    async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
+        await scheduler.line(ACQUIRED)
+        await create_all(partial(create_pod, empty), (pod_manifest(name, **blue) for name in names))
+        await broken.taken.wait()
+        await create_namespace(empty, "other")
+        other = pod_manifest("good", namespace="other", **blue)
+        await create_pod(empty, other)
+        await empty.wait_for("/api/v1/namespaces/other/pods/good", lambda pod: bool(condition_of(pod)))
+        await empty.patch("/api/v1/nodes/m5", {"metadata": {"labels": {"team": "blue"}}})
+        pods = await all_placed(empty, names)
+        broken.times = 0
+        broken.release()
+        late = await broken.answered() if "hold" in fault else (409, "")
+        assert late[0] == 409
+        assert await scheduler.stop() == 0
+    pods = {name: await empty.get(f"{PODS}/{name}") for name in names}
+    assert {condition_of(pod)["status"] for pod in pods.values()} == {"True"}
+    await empty.delete("/api/v1/namespaces/other/pods", gracePeriodSeconds=0)
+
+
+async def create_namespace(api: RestClient, name: str) -> None:
+    """Create a namespace with the account that its pods run under, if it is not there."""
+    for path, kind in (("/api/v1/namespaces", "Namespace"), (f"/api/v1/namespaces/{name}/serviceaccounts", "")):
+        metadata = {"metadata": {"name": name if kind else "default"}}
+        status, answer = await api.request("POST", path, metadata)
+        assert status in (201, 409), answer

@@ -1,0 +1,405 @@
+"""What becomes of a pod between its decision and its end in the cluster, the queue and the words to its owner."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.kube.backoff import Backoff
+from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.preemptor import PostFilter
+from neuron_scheduler.scheduler import Scheduler
+from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.unexpected import UnexpectedErrors
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of
+
+IN_DOUBT = "in doubt"
+HANG = "hang"
+WORKERS = 2
+
+
+@attrs.define(eq=False)
+class World:
+    """
+    A cluster, a queue, and everybody whom the scheduler talks to.
+
+    Attributes:
+        outcomes: of the Bindings of pods whose names begin so, by what the name begins with; others are bound.
+        breaks: what raises an exception, and for the pods whose names begin so.
+        tried: pods by the order of their Bindings' tries.
+    """
+
+    outcomes: dict[str, Any] = attrs.field(factory=dict)
+    breaks: dict[str, str] = attrs.field(factory=dict)
+    pause: float = 0.0
+    now: float = 0.0
+    leads: bool = True
+    tried: list[str] = attrs.field(factory=list)
+    told: list[tuple[str, str]] = attrs.field(factory=list)
+    surprises: Counter[str] = attrs.field(factory=Counter)
+    released: int = 0
+    cluster: Cluster = attrs.field(factory=lambda: cluster_of([node("n", "trn1.32xlarge", pods=1000)]))
+    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    scheduler: Scheduler = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        world: Any = self
+        self.scheduler = Scheduler(
+            cluster=self.cluster,
+            queue=self.queue,
+            profiles={"my-scheduler": default_profile("my-scheduler")},
+            binder=world,
+            volumes=world,
+            preemptor=world,
+            herald=world,
+            metrics=Metrics(),
+            clock=lambda: self.now,
+            wall_clock=lambda: 1,
+            may_bind=lambda: self.leads,
+            errors=UnexpectedErrors(self._surprised),
+            bind_concurrency=WORKERS,
+        )
+
+    def add(self, *names: str, namespace: str = "default", **wishes: Any) -> None:
+        """Let pods come."""
+        for name in names:
+            self.queue.add(pending(name, namespace=namespace, **wishes), self.now)
+        self.scheduler.wake()
+
+    def count(self, name: str) -> int:
+        """How often a pod's Binding was tried."""
+        return self.tried.count(name)
+
+    def _surprised(self, task: str) -> None:
+        self.surprises[task] += 1
+
+    def _break(self, part: str, about: Pod) -> None:
+        prefix = self.breaks.get(part)
+        if prefix is not None and about.name.startswith(prefix):
+            raise RuntimeError(part)
+
+    # the binder
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
+        """Try as the outcomes say."""
+        self._break("bind", pod)
+        binding = Binding(pod=pod, path="", body=b"", node_name=node_name, annotations=annotations,
+                          backoff=Backoff(lambda: 0.0))  # fmt: skip
+        return await self.again(binding)
+
+    async def again(self, binding: Binding) -> BindOutcome | InDoubt:
+        """Try again."""
+        name = binding.pod.name
+        self.tried.append(name)
+        binding.tries += 1
+        await anyio.lowlevel.checkpoint()
+        outcome = next((each for prefix, each in self.outcomes.items() if name.startswith(prefix)), Bound())
+        if outcome == HANG:
+            await anyio.sleep_forever()
+        if outcome == IN_DOUBT:
+            binding.problem = "503"
+            return InDoubt(binding, self.pause)
+        assert not isinstance(outcome, str)
+        result: BindOutcome = outcome
+        return result
+
+    # volumes
+
+    def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
+        """Assume a plan for pods with volumes."""
+        self._break("reserve", pod)
+        return VolumePlan(node_name) if pod.name.startswith("volume") else None
+
+    def release(self, plan: VolumePlan) -> None:
+        """Count it."""
+        assert plan.node_name
+        self.released += 1
+
+    async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
+        """Bind the volumes at once."""
+        assert plan.node_name
+        await anyio.lowlevel.checkpoint()
+        self._break("prepare", pod)
+        return None
+
+    # the preemptor
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Do nothing."""
+        task_status.started()
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+    def adopt(self, queued: Any, profile: Any) -> None:
+        """Adopt nothing."""
+        assert profile
+        self._break("adopt", queued.pod)
+
+    def recheck(self, node_name: str) -> None:
+        """Break for any pod: it comes after the assumption."""
+        assert node_name
+        if "recheck" in self.breaks:
+            raise RuntimeError("recheck")
+
+    async def post_filter(self, queued: Any, refused: Any, profile: Any) -> PostFilter:
+        """Preempt nobody."""
+        assert refused
+        assert profile
+        self._break("post_filter", queued.pod)
+        return PostFilter()
+
+    # the herald
+
+    def scheduled(self, pod: Pod, node_name: str) -> None:
+        """Remember it."""
+        self._break("scheduled", pod)
+        self.told.append((pod.name, node_name))
+
+    def unschedulable(self, pod: Pod, message: str, **_: Any) -> None:
+        """Remember it."""
+        self._break("unschedulable", pod)
+        self.told.append((pod.name, message))
+
+    def failed(self, pod: Pod, message: str) -> None:
+        """Remember it."""
+        self._break("failed", pod)
+        self.told.append((pod.name, message))
+
+    def in_doubt(self, pod: Pod, message: str) -> None:
+        """Remember it."""
+        self.told.append((pod.name, message))
+
+    def withdraw(self, uid: str) -> None:
+        """Withdraw nothing."""
+        assert uid
+
+
+def pending(name: str, **wishes: Any) -> Pod:
+    """Return a pod of ours."""
+    return pod(name, scheduler_name="my-scheduler", **wishes)
+
+
+async def until(met: Callable[[], bool]) -> None:
+    """Return when a condition holds."""
+    with anyio.fail_after(5):
+        while not met():
+            await anyio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    """Run the scheduler beside the block; it must still run at its end."""
+    ended = False
+
+    async def run() -> None:
+        nonlocal ended
+        await world.scheduler.run()
+        ended = True
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        yield
+        assert not ended
+        tasks.cancel_scope.cancel()
+
+
+async def test_pods_in_doubt_hold_no_worker() -> None:
+    """More of them than there are workers delay no other pod, and keep what they were given."""
+    world = World(outcomes={"bad": IN_DOUBT}, pause=3600.0)
+    async with running(world):
+        world.add(*(f"bad{number}" for number in range(10)), devices=1)
+        await until(lambda: len(world.tried) == 10)
+        world.add("good", devices=1)
+        await until(lambda: ("good", "n") in world.told)
+        assert (world.cluster.pod_count, world.cluster.assumed_count) == (11, 11)
+        state = world.cluster.node("n")
+        assert state is not None
+        assert state.free_cores.bit_count() == 32 - 11 * 2
+
+
+async def test_a_doubt_is_tried_until_it_is_definite() -> None:
+    """Then its consequences are drawn, and nothing is sent any more."""
+    world = World(outcomes={"bad": IN_DOUBT})
+    async with running(world):
+        world.add("bad")
+        await until(lambda: world.count("bad") > 20)
+        world.outcomes["bad"] = Bound()
+        await until(lambda: ("bad", "n") in world.told)
+        assert "uid-bad" not in world.queue
+        assert world.cluster.is_assumed("uid-bad")
+
+
+async def test_doubts_are_told_now_and_then() -> None:
+    """After four tries, and then ever more seldom, in words that say what happens."""
+    world = World(outcomes={"bad": IN_DOUBT})
+    async with running(world):
+        world.add("bad")
+        await until(lambda: world.count("bad") > 20)
+    assert [message.split(";")[0] for _, message in world.told] == [
+        f"Binding to n has no definite outcome after {tries} tries" for tries in (4, 8, 16)
+    ]
+    assert all(message.endswith(": 503") for _, message in world.told)
+
+
+async def test_namespaces_take_turns_with_their_doubts() -> None:
+    """One namespace's many doubts delay another's by a turn, not by a try of each of them."""
+    world = World(outcomes={"bad": IN_DOUBT, "poor": IN_DOUBT})
+    async with running(world):
+        world.add(*(f"bad{number}" for number in range(200)))
+        await until(lambda: world.queue.count(Place.ACTIVE) == 0)
+        world.add("poor", namespace="other")
+        await until(lambda: world.count("poor") == 1)
+        before = len(world.tried)
+        await until(lambda: world.count("poor") == 10)
+        assert len(world.tried) - before < 200
+
+
+async def test_a_namespace_whose_bindings_hang_is_served_by_those_who_retry() -> None:
+    """Once many of its Bindings are in doubt, its next ones hold none of the workers that all namespaces share."""
+    world = World(outcomes={"bad": IN_DOUBT}, pause=3600.0)
+    async with running(world):
+        world.add(*(f"bad{number}" for number in range(16)))
+        await until(lambda: len(world.tried) == 16)
+        world.outcomes["slow"] = HANG
+        world.add(*(f"slow{number}" for number in range(20)))
+        await until(lambda: len(world.tried) == 20)
+        world.add("good", namespace="other")
+        await until(lambda: ("good", "n") in world.told)
+
+
+@pytest.mark.parametrize("outcome", [Gone(), Fenced(), Refused(403, "no", retryable=False)], ids=str)
+async def test_what_is_not_bound_gives_its_place_back(outcome: BindOutcome) -> None:
+    """After a doubt as well as at once."""
+    world = World(outcomes={"p": IN_DOUBT})
+    async with running(world):
+        world.add("p", devices=4)
+        await until(lambda: world.count("p") > 2)
+        world.outcomes["p"] = outcome
+        await until(lambda: world.cluster.pod_count == 0)
+        assert ("uid-p" in world.queue) is not isinstance(outcome, Gone)
+
+
+async def test_a_pod_that_must_change_first_waits_for_that() -> None:
+    """It is told, tried again after five minutes or when its annotations get shorter, and not before."""
+    world = World(outcomes={"p": Refused(413, "too large", retryable=False, until_changed=True)})
+    async with running(world):
+        world.add("p")
+        await until(lambda: ("p", "too large") in world.told)
+        assert world.queue.count(Place.UNSCHEDULABLE) == 1
+        world.now += 200.0
+        world.add("other")
+        await until(lambda: ("other", "n") in world.told)
+        assert world.count("p") == 1
+        world.queue.update(pending("p", annotations_size=5), world.now)
+        assert world.count("p") == 1
+        world.queue.update(pending("p", annotations_size=4), world.now)
+        world.scheduler.wake()
+        await until(lambda: world.count("p") == 2)
+
+
+async def test_a_stop_waits_for_doubts() -> None:
+    """The loop ends when the last of them has a definite outcome."""
+    world = World(outcomes={"bad": IN_DOUBT})
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.scheduler.run)
+            world.add("bad")
+            await until(lambda: world.count("bad") > 2)
+            world.scheduler.stop()
+            await until(lambda: world.count("bad") > 10)
+            world.outcomes["bad"] = Bound()
+    assert ("bad", "n") in world.told
+
+
+async def test_without_the_lease_doubts_are_left() -> None:
+    """They stay assumed, and hold up the end of nothing."""
+    world = World(outcomes={"bad": IN_DOUBT})
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.scheduler.run)
+            world.add("bad")
+            await until(lambda: world.count("bad") > 2)
+            world.leads = False
+            world.scheduler.wake()
+    assert world.cluster.is_assumed("uid-bad")
+
+
+@pytest.mark.parametrize("part", ["adopt", "recheck", "reserve", "prepare", "bind", "post_filter", "unschedulable"])
+async def test_an_exception_in_an_attempt_is_that_pods_error(part: str) -> None:
+    """It is counted, told, backed off from, and leaves nothing assumed; the loop goes on."""
+    name = {"prepare": "volume"}.get(part, "p")
+    devices = 17 if part in ("post_filter", "unschedulable") else 1
+    world = World(breaks={part: name})
+    async with running(world):
+        world.add(name, devices=devices)
+        await until(lambda: bool(world.told))
+        assert world.told == [(name, world.told[0][1])]
+        assert world.told[0][1].startswith("unexpected error in ")
+        assert f"RuntimeError: {part}" in world.told[0][1]
+        assert world.surprises.total() == 1
+        assert (world.cluster.pod_count, world.cluster.assumed_count) == (0, 0)
+        assert world.queue.count(Place.BACKOFF) == 1
+        world.breaks.clear()
+        world.add("next", devices=16)
+        await until(lambda: ("next", "n") in world.told)
+        assert world.released == (part == "prepare")
+
+
+async def test_an_error_that_repeats_backs_off() -> None:
+    """The pauses grow to the longest backoff; nothing spins."""
+    world, times = World(breaks={"adopt": "p"}), list[float]()
+    async with running(world):
+        world.add("p")
+        for attempt in range(1, 7):
+            await until(lambda attempt=attempt: world.surprises["scheduling"] == attempt)  # type: ignore[misc]  # bound at once
+            upcoming = world.queue.next_time()
+            assert upcoming is not None
+            times.append(upcoming - world.now)
+            world.now = upcoming
+            world.scheduler.wake()
+    assert times == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize("part", ["scheduled", "failed"])
+async def test_an_exception_in_telling_ends_nothing(part: str) -> None:
+    """A bound pod stays bound; one whose failure cannot be told is tried again all the same."""
+    outcome = Bound() if part == "scheduled" else Refused(403, "no", retryable=False)
+    world = World(breaks={part: "p"}, outcomes={"p": outcome})
+    async with running(world):
+        world.add("p")
+        await until(lambda: bool(world.surprises))
+        assert ("uid-p" in world.queue) is (part == "failed")
+        assert world.cluster.is_assumed("uid-p") is (part == "scheduled")
+        assert world.queue.count(Place.IN_FLIGHT) == 0
+
+
+async def test_an_exception_in_the_warm_up_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pod is prepared for when it is tried."""
+    world = World()
+    monkeypatch.setattr("neuron_scheduler.scheduling.rehearsal.Rehearsal.of", lambda *_: 1 / 0)
+    world.add("p")
+    await world.scheduler.rehearse()
+    assert world.surprises["warm-up"] == 2
+
+
+async def test_cancellation_passes() -> None:
+    """A stop is no error of a pod."""
+    world = World(outcomes={"p": HANG})
+    async with running(world):
+        world.add("p")
+        await until(lambda: world.count("p") == 1)
+    assert not world.surprises
+    assert not world.told
