@@ -33,8 +33,8 @@ NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for m
 NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/admission_bindings.yaml
 READ_TIMEOUT: Final = 4.0
 TOO_LARGE: Final = (
-    "the pod is too large: etcd cannot store it with the annotations of its Binding; create it again with less in its "
-    "env, annotations, labels or status"
+    "the pod is too large: etcd cannot store it with the annotations of its Binding; remove annotations or labels from "
+    "it, or create it again with less in its spec"
 )
 
 _KEY: Final = re.compile(

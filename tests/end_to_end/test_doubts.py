@@ -67,9 +67,9 @@ async def test_bindings_in_doubt_delay_no_other(
 
 
 async def stored(api: RestClient, name: str, size: int) -> bool:
-    """Create a pod with so many bytes of environment; tell whether etcd took it."""
+    """Create a pod with so many bytes of environment, and with annotations; tell whether etcd took it."""
     whole, rest = divmod(size, 100_000)
-    manifest = pod_manifest(name, requests={"cpu": "10m"})
+    manifest = pod_manifest(name, requests={"cpu": "10m"}, annotations={"ballast": "x" * 2_000})
     manifest["spec"]["containers"][0]["env"] = [
         {"name": f"E{number}", "value": "x" * length} for number, length in enumerate([100_000] * whole + [rest])
     ]
@@ -78,12 +78,18 @@ async def stored(api: RestClient, name: str, size: int) -> bool:
     return status == 201
 
 
+async def lighten(api: RestClient, name: str) -> None:
+    """Take the annotations away: a pod that fills etcd's limit can otherwise not even be deleted."""
+    await api.patch(f"{PODS}/{name}", {"metadata": {"annotations": {"ballast": None}}})
+
+
 async def largest_size(api: RestClient, name: str) -> int:
     """Return the size of environment with which etcd stores a pod of this name, and with hardly more does not."""
     low, high = 1_400_000, 1_573_000
     while high - low > 32:
         size = (low + high) // 2
         if await stored(api, name, size):
+            await lighten(api, name)
             await remove(api, name)
             low = size
         else:
@@ -92,20 +98,25 @@ async def largest_size(api: RestClient, name: str) -> int:
 
 
 async def test_pods_that_can_take_no_annotations_delay_no_other(account: Path, empty: RestClient, proxy: Proxy) -> None:
-    """Their Bindings are refused for good and not repeated, and their owners are told what to do."""
-    size = await largest_size(empty, "big0")
-    bindings = proxy.add(Fault(binding_of("big"), times=ALWAYS))
+    """Their Bindings are refused and not repeated, their owners are told what to do, and it helps."""
+    size, names = await largest_size(empty, "big0"), ["big0", "big1", "big2"]
+    bindings = proxy.add(Fault(binding_of("big"), times=3))
     async with run_scheduler(account, f"--master={proxy.url}", "--bind-concurrency=1") as scheduler:
         await scheduler.line(ACQUIRED)
-        for number in range(3):
-            assert await stored(empty, f"big{number}", size)
-        (event, *_) = await events_of(empty, "big0", "FailedScheduling")
-        assert "the pod is too large" in event["note"]
-        assert "create it again with less" in event["note"]
-        await scheduler.until(lambda metrics: metrics['scheduler_pending_pods{queue="unschedulable"}'] == 3)
-        await placed(empty, "good", requests={"cpu": "10m"})
-        assert [(status, "request is too large" in text) for status, text in bindings.answers] == [(409, True)] * 3
-        assert (await scheduler.metrics())["neuron_scheduler_binds_in_flight"] == 0
+        for name in names:
+            assert await stored(empty, name, size)
+        try:
+            (event, *_) = await events_of(empty, "big0", "FailedScheduling")
+            assert "the pod is too large" in event["note"]
+            await scheduler.until(lambda metrics: metrics['scheduler_pending_pods{queue="unschedulable"}'] == 3)
+            await placed(empty, "good", requests={"cpu": "10m"})
+            assert [(code, "request is too large" in text) for code, text in bindings.answers] == [(409, True)] * 3
+            assert (await scheduler.metrics())["neuron_scheduler_binds_in_flight"] == 0
+            assert scheduler.said("PodScheduled condition was refused", "etcdserver: request is too large")
+        finally:
+            for name in names:
+                await lighten(empty, name)
+        await all_placed(empty, names)
         assert await scheduler.stop() == 0
     assert (await empty.get(LEASE))["spec"]["holderIdentity"] == ""
 
