@@ -200,11 +200,14 @@ class BindingCycle:
         elif self._doubts.closed and not self.may_bind():
             log.warning("Binding is left unresolved; its pod stays assumed", pod=commitment.pod.key)
         else:
-            self._tell_doubt(commitment, outcome.binding)
             self._doubt(_Doubt(commitment, outcome.binding), outcome.pause)
+            try:
+                self._tell_doubt(commitment, outcome.binding)
+            except Exception as error:  # noqa: BLE001 - one pod's, which is tried again all the same
+                self.errors.report(error, task="binding", pod=commitment.pod.key)
 
     def _doubt(self, doubt: _Doubt, pause: float) -> None:
-        """Let the pod's Binding be tried again after a pause, whose length is in seconds; the assumption stays."""
+        """Let the pod's Binding be tried again after a pause in seconds; the assumption stays."""
         namespace = doubt.commitment.pod.namespace
         self._doubtful[namespace] += 1
         self._doubts.add(doubt, namespace, self.clock() + pause)
@@ -220,7 +223,7 @@ class BindingCycle:
             pod=pod.key,
             node=node_name,
             tries=tries,
-            inDoubt=sum(self._doubtful.values()) + 1,
+            inDoubt=len(self._doubts),
             err=binding.problem,
         )
         self.herald.in_doubt(

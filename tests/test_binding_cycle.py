@@ -180,6 +180,7 @@ class World:
 
     def in_doubt(self, pod: Pod, message: str) -> None:
         """Remember it."""
+        self._break("in_doubt", pod)
         self.told.append((pod.name, message))
 
     def withdraw(self, uid: str) -> None:
@@ -371,6 +372,16 @@ async def test_an_error_that_repeats_backs_off() -> None:
             world.now = upcoming
             world.scheduler.wake()
     assert times == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+async def test_an_exception_in_telling_a_doubt_keeps_the_doubt() -> None:
+    """The Binding is sent again as before."""
+    world = World(breaks={"in_doubt": "p"}, outcomes={"p": IN_DOUBT})
+    async with running(world):
+        world.add("p")
+        await until(lambda: world.count("p") > 10)
+        assert world.surprises["binding"] == 2
+        assert world.cluster.is_assumed("uid-p")
 
 
 @pytest.mark.parametrize("part", ["scheduled", "failed"])

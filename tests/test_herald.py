@@ -138,3 +138,10 @@ def test_an_unknown_allocation_is_told_by_the_leader(told: Told, herald: Herald,
         " set schedulerName"
     )
     assert told.events == ([("p: NeuronAllocationUnknown", note)] if speaks else [])
+
+
+def test_a_binding_in_doubt_is_told_by_an_event_alone(herald: Herald, told: Told) -> None:
+    """The pod may be bound, and its condition may be True."""
+    herald.in_doubt(pod("p"), "no definite outcome")
+    assert told.events == [("p: FailedBinding", "no definite outcome")]
+    assert not told.conditions

@@ -57,11 +57,15 @@ def test_the_rest_of_what_is_counted() -> None:
     metrics.requested("POST", "201")
     metrics.malformed("pods")
     metrics.event_dropped()
+    metrics.retried("binding")
+    metrics.unexpected("scheduling")
     seen = samples(metrics)
     assert seen['scheduler_queue_incoming_pods_total{event="PodAdd",queue="active"}'] == 1
     assert seen['rest_client_requests_total{code="201",host="127.0.0.1:6443",method="POST"}'] == 2
     assert seen['neuron_scheduler_malformed_objects_total{resource="pods"}'] == 1
     assert seen["neuron_scheduler_events_dropped_total"] == 1
+    assert seen['neuron_scheduler_write_retries_total{write="binding"}'] == 1
+    assert seen['neuron_scheduler_unexpected_errors_total{task="scheduling"}'] == 1
 
 
 def test_the_state_is_asked_for_at_every_scrape() -> None:
