@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 import anyio
 import attrs
 
+from neuron_scheduler.kube.worklist import Waiting, turn, wake_one
+
 T = TypeVar("T")
 
 
@@ -34,7 +36,7 @@ class DelayingQueue(Generic[T]):
     _due: dict[str, deque[T]] = attrs.field(factory=dict, init=False)  # by namespace, in the order of their turns
     _busy: Counter[str] = attrs.field(factory=Counter, init=False)
     _tickets: int = attrs.field(default=0, init=False)
-    _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _idle: Waiting = attrs.field(factory=deque, init=False)  # workers
     closed: bool = attrs.field(default=False, init=False)
 
     def __len__(self) -> int:
@@ -44,24 +46,27 @@ class DelayingQueue(Generic[T]):
         """Let the item be worked on at this time, or as soon as possible after it."""
         self._tickets += 1
         heapq.heappush(self._later, (due, self._tickets, namespace, item))
-        self._tell()
+        wake_one(self._idle)
 
     def close(self) -> None:
         """Let `serve` end once nothing is left; what is worked on may still be put back."""
         self.closed = True
-        self._tell()
+        self._wake_all()
 
     async def serve(self, work: Callable[[T], Awaitable[object]]) -> None:
         """Work on one item after the other, until the queue is closed and empty; `work` may put its item back."""
-        while (turn := await self._next()) is not None:
-            namespace, item = turn
+        while (taken := await self._next()) is not None:
+            namespace, item = taken
             try:
                 await work(item)
             finally:
                 self._busy[namespace] -= 1
                 if not self._busy[namespace]:
                     del self._busy[namespace]
-                self._tell()
+                if self._due:
+                    wake_one(self._idle)  # for one that waited for its namespace's share
+                elif self.closed:
+                    self._wake_all()
 
     async def _next(self) -> tuple[str, T] | None:
         while True:
@@ -71,9 +76,8 @@ class DelayingQueue(Generic[T]):
                     return namespace, self._take(namespace)
             if self.closed and not self:
                 return None
-            changed = self._changed
             with anyio.move_on_after(self._later[0][0] - self.clock() if self._later else None):
-                await changed.wait()
+                await turn(self._idle)
 
     def _look_at_the_clock(self) -> None:
         now = self.clock()
@@ -88,8 +92,10 @@ class DelayingQueue(Generic[T]):
         if items:
             self._due[namespace] = items
         self._busy[namespace] += 1
+        if self._due or self._later:
+            wake_one(self._idle)  # what comes next is another's, as is the alarm for what comes later
         return item
 
-    def _tell(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+    def _wake_all(self) -> None:
+        while self._idle:
+            wake_one(self._idle)

@@ -20,7 +20,7 @@ import msgspec
 
 from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.client import JSON, LONGEST_PAUSE, MERGE_PATCH, Response
+from neuron_scheduler.kube.client import LONGEST_PAUSE, MERGE_PATCH, Response
 from neuron_scheduler.kube.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.status import confirms
 from neuron_scheduler.kube.wire import Wire
@@ -274,7 +274,10 @@ class EventRecorder:
         if series.written:
             body = msgspec.json.encode({"series": repeated})
             try:
-                await self._request("PATCH", f"{path}/{meta.name}", body, MERGE_PATCH)
+                answer = await self.client.request(
+                    "PATCH", f"{path}/{meta.name}", body=body, content_type=MERGE_PATCH, timeout=TIMEOUT
+                )
+                _check(answer)
             except ApiError as error:
                 if not error.gone("events", meta.name):
                     raise
@@ -282,17 +285,18 @@ class EventRecorder:
         if not series.written:
             event = series.event if repeated is None else msgspec.structs.replace(series.event, series=repeated)
             try:
-                await self._request("POST", path, msgspec.json.encode(event), JSON)
+                answer = await self.client.request("POST", path, body=msgspec.json.encode(event), timeout=TIMEOUT)
+                _check(answer)
             except ApiError as error:
                 if not (error.refused and error.reason == "AlreadyExists"):
                     raise
                 count = 1  # an earlier try was written without an answer; what has been counted since is still new
         series.written = count
 
-    async def _request(self, method: str, path: str, body: bytes, content_type: str) -> None:
-        answer = await self.client.request(method, path, body=body, content_type=content_type, timeout=TIMEOUT)
-        if not confirms(answer.body, "Event"):
-            raise UnreachableError(f"{answer.status}, and not from an API server")
+
+def _check(answer: Response) -> None:
+    if not confirms(answer.body, "Event"):
+        raise UnreachableError(f"{answer.status}, and not from an API server")
 
 
 def _reference(pod: Pod) -> _Reference:

@@ -7,7 +7,7 @@ from typing import Generic, TypeAlias, TypeVar
 import attrs
 
 T = TypeVar("T")
-_Waiting: TypeAlias = deque[asyncio.Future[None]]  # an anyio.Event costs as much as a decision
+Waiting: TypeAlias = deque[asyncio.Future[None]]  # an anyio.Event costs as much as a decision
 
 
 @attrs.define(eq=False)
@@ -22,8 +22,8 @@ class Worklist(Generic[T]):
     capacity: int
     _items: deque[T] = attrs.field(factory=deque, init=False)
     _closed: bool = attrs.field(default=False, init=False)
-    _takers: _Waiting = attrs.field(factory=deque, init=False)
-    _givers: _Waiting = attrs.field(factory=deque, init=False)
+    _takers: Waiting = attrs.field(factory=deque, init=False)
+    _givers: Waiting = attrs.field(factory=deque, init=False)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -34,50 +34,51 @@ class Worklist(Generic[T]):
             return False
         self._items.append(item)
         if self._takers:
-            _wake_one(self._takers)
+            wake_one(self._takers)
         return True
 
     async def give(self, item: T) -> None:
         """Append the item to a list that is not closed, waiting while it is full."""
         while len(self._items) >= self.capacity:
-            await _turn(self._givers)
+            await turn(self._givers)
         self.put(item)
 
     def close(self) -> None:
         """Take nothing more; `next` gives what is left, then None."""
         self._closed = True
         while self._takers:
-            _wake_one(self._takers)
+            wake_one(self._takers)
 
     async def next(self) -> T | None:
         """Return the next item, waiting for it; None when the list is closed and empty."""
         while not self._items:
             if self._closed:
                 return None
-            await _turn(self._takers)
+            await turn(self._takers)
         item = self._items.popleft()
         if self._givers:
-            _wake_one(self._givers)
+            wake_one(self._givers)
         return item
 
 
-def _wake_one(waiting: _Waiting) -> None:
+def wake_one(waiting: Waiting) -> None:
+    """Wake the one that waits longest, if any does."""
     while waiting:
-        turn = waiting.popleft()
-        if not turn.done():  # else it was cancelled in this very moment
-            turn.set_result(None)
+        woken = waiting.popleft()
+        if not woken.done():  # else it was cancelled in this very moment
+            woken.set_result(None)
             return
 
 
-async def _turn(waiting: _Waiting) -> None:
+async def turn(waiting: Waiting) -> None:
     """Wait to be woken; one that is cancelled then passes it on."""
-    turn = asyncio.get_running_loop().create_future()
-    waiting.append(turn)
+    woken = asyncio.get_running_loop().create_future()
+    waiting.append(woken)
     try:
-        await turn
+        await woken
     except BaseException:
-        if not turn.cancelled():
-            _wake_one(waiting)
-        elif turn in waiting:
-            waiting.remove(turn)
+        if not woken.cancelled():
+            wake_one(waiting)
+        elif woken in waiting:
+            waiting.remove(woken)
         raise
