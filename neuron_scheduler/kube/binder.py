@@ -268,7 +268,7 @@ class Binder:
             outcome = _judge(_READ_BACK.decode(answer.body), binding, conflict)
         except ApiError as error:
             outcome = Gone() if error.gone("pods", binding.pod.name, binding.pod.uid) else None
-        except (UnreachableError, TimeoutError, msgspec.MsgspecError, RecursionError):
+        except (UnreachableError, TimeoutError, msgspec.MsgspecError, ValueError, RecursionError):
             pass
         if outcome is not None:
             return outcome

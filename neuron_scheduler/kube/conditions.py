@@ -303,7 +303,7 @@ def _decoded(body: bytes) -> wire.PlacedPod | None:
         found = _PLACED.decode(body)
     except RecursionError:
         return None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError) as error:  # ValueError: not UTF-8
         raise UnreachableError(f"the answer cannot be read: {error}") from error
     if found.kind != "Pod":
         raise UnreachableError("the answer is not from an API server")

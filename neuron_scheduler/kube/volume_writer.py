@@ -149,7 +149,7 @@ class VolumeWriter:
             return HeldBack()
         except ApiError as error:
             return Failed(error.message or str(error))
-        except (UnreachableError, msgspec.MsgspecError, RecursionError) as error:
+        except (UnreachableError, msgspec.MsgspecError, ValueError, RecursionError) as error:
             return Failed(str(error))
 
 

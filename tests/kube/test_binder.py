@@ -7,6 +7,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 import pytest
+from aiohttp import web
 
 from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.binder import (
@@ -256,6 +257,13 @@ async def test_a_refusal_for_want_of_the_lease_is_explained() -> None:
 
 
 HTML = "<html><title>404</title></html>"
+
+
+async def not_utf8(_: web.Request) -> web.StreamResponse:
+    """Answer with bytes that are no text."""
+    return web.Response(body=b'{"kind":"Pod","metadata":{"name":"p\xff"}}')
+
+
 FOREIGN: dict[str, list[Answer]] = {
     **{f"a page with {status}": [answer(HTML, status=status)] for status in (200, 201, 400, 401, 403, 404, 409, 413)},
     "JSON that is no Status": [answer({"error": "not found"}, status=404)],
@@ -271,6 +279,8 @@ FOREIGN: dict[str, list[Answer]] = {
     "another object is gone": [refuse(404, "NotFound", kind="nodes", name="p"), stands()],
     "a conflict, and a page when it is looked at": [TAKEN, answer(HTML)],
     "a conflict, and a page with 404 when it is looked at": [TAKEN, answer(HTML, status=404)],
+    "a conflict, and no text when it is looked at": [TAKEN, not_utf8],
+    "no text": [not_utf8],
     "a conflict, and another object when it is looked at": [TAKEN, answer({"kind": "Node", "metadata": {"name": "p"}})],
     "a conflict, and a pod without a uid when it is looked at": [TAKEN, stands(uid="")],
 }

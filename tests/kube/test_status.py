@@ -49,7 +49,17 @@ def test_what_is_not_gone(changed: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html/>", b"[]", b"{}", b"null", b'{"kind": 1}', b'{"a":' * 3000 + b"1" + b"}" * 3000]
+    "body",
+    [
+        b"",
+        b"<html/>",
+        b'{"kind":"Pod","apiVersion":"v1\xff"}',
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"kind": 1}',
+        b'{"a":' * 3000 + b"1" + b"}" * 3000,
+    ],
 )
 def test_a_foreign_answer_is_no_refusal(body: bytes) -> None:
     """Whatever is in it."""
