@@ -326,7 +326,7 @@ async def test_a_stop_waits_for_doubts() -> None:
 
 
 async def test_without_the_lease_doubts_are_left() -> None:
-    """They stay assumed, and hold up the end of nothing."""
+    """At a stop; they stay assumed, and hold up the end of nothing."""
     world = World(outcomes={"bad": IN_DOUBT})
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -334,7 +334,7 @@ async def test_without_the_lease_doubts_are_left() -> None:
             world.add("bad")
             await until(lambda: world.count("bad") > 2)
             world.leads = False
-            world.scheduler.wake()
+            world.scheduler.stop()
     assert world.cluster.is_assumed("uid-bad")
 
 
