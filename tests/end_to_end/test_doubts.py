@@ -56,7 +56,7 @@ async def test_bindings_in_doubt_delay_no_other(
             await placed(empty, name, requests={"cpu": "10m"})
         (event, *_) = await events_of(empty, "bad0", "FailedBinding")
         assert event["note"].startswith("Binding to m5 has no definite outcome after 4 tries")
-        assert scheduler.said("Binding has no definite outcome", 'pod="default/bad0"', "tries=4")
+        await scheduler.line("Binding has no definite outcome", 'pod="default/bad0"', "tries=4")
         metrics = await scheduler.metrics()
         assert metrics['neuron_scheduler_write_retries_total{write="binding"}'] >= 3
         broken.times = 0
@@ -112,7 +112,7 @@ async def test_pods_that_can_take_no_annotations_delay_no_other(account: Path, e
             await placed(empty, "good", requests={"cpu": "10m"})
             assert [(code, "request is too large" in text) for code, text in bindings.answers] == [(409, True)] * 3
             assert (await scheduler.metrics())["neuron_scheduler_binds_in_flight"] == 0
-            assert scheduler.said("PodScheduled condition was refused", "etcdserver: request is too large")
+            await scheduler.line("PodScheduled condition was refused", "etcdserver: request is too large")
         finally:
             for name in names:
                 await lighten(empty, name)
