@@ -108,7 +108,16 @@ class CredentialsError(UnreachableError):
 
 
 class OversizedLineError(UnreachableError):
-    """The API server sent one watch event that is larger than any object in etcd."""
+    """
+    The API server sent one line that is larger than any object may be.
+
+    Attributes:
+        beginning: its first bytes, where the name of the object stands.
+    """
+
+    def __init__(self, message: str, beginning: bytes = b"") -> None:
+        super().__init__(message)
+        self.beginning = beginning
 
 
 class OversizedAnswerError(UnreachableError):

@@ -21,7 +21,7 @@ import pytest
 
 from neuron_scheduler.cluster import indexes, pods
 from neuron_scheduler.config import Config
-from neuron_scheduler.kube import informer, pod_codec
+from neuron_scheduler.kube import informer, pod_codec, watch_line
 from neuron_scheduler.kube.client import Client, Response
 from neuron_scheduler.kube.transport import Pool
 from neuron_scheduler.metrics import Metrics
@@ -119,9 +119,9 @@ async def test_a_watch_event_is_decoded_once() -> None:
         return mock.Mock(decode=decode)
 
     with (
-        mock.patch.object(informer, "_EVENT", counting(informer._EVENT)),
-        mock.patch.object(pod_codec, "_EVENT", counting(pod_codec._EVENT)),
-        mock.patch.object(pod_codec, "_POD", counting(pod_codec._POD)),
+        mock.patch.object(watch_line, "_EVENT", counting(watch_line._EVENT)),
+        mock.patch.object(pod_codec.POD, "_change", counting(pod_codec.POD._change)),
+        mock.patch.object(pod_codec.POD, "_object", counting(pod_codec.POD._object)),
         mock.patch.object(pod_codec, "_DECISIVE", counting(pod_codec._DECISIVE)),
     ):
         world.parts.pods._take(line)

@@ -10,7 +10,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.kube.node_codec import decode_node
+from neuron_scheduler.kube.node_codec import NODE
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.selectors import (
@@ -107,7 +107,7 @@ def test_a_heartbeat_wakes_nobody(world: World) -> None:
             "images": [{"names": [name], "sizeBytes": 5} for name in images],
         }
         metadata = {"name": "b", "uid": "b", "resourceVersion": at, "creationTimestamp": "2026-11-21T08:00:00Z"}
-        found = decode_node(msgspec.Raw(msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status})))
+        found = NODE.decode(msgspec.Raw(msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status})))
         assert isinstance(found.value, Node)
         return found.value
 

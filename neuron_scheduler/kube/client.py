@@ -26,6 +26,7 @@ from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.http1 import Connections
 from neuron_scheduler.kube.rate import TokenBucket
 from neuron_scheduler.kube.status import LONGEST_PAUSE as LONGEST_PAUSE, api_error  # noqa: PLC0414 - writers import it from here
+from neuron_scheduler.kube.stream import Stream
 from neuron_scheduler.kube.tls import Tls
 from neuron_scheduler.kube.transport import (
     CONNECT_TIMEOUT,
@@ -56,26 +57,6 @@ class Response(msgspec.Struct, frozen=True):
 
     status: int
     body: bytes
-
-
-@attrs.frozen
-class Lines:
-    """The lines of a streamed answer."""
-
-    _content: aiohttp.StreamReader
-    _target: str
-
-    async def next(self) -> bytes:
-        """
-        Return the next line with its newline; a last line without one was cut off; empty at the end.
-
-        Raises:
-            ApiTimeoutError: nothing came within the read timeout.
-            OversizedLineError: the line is longer than any object may be.
-            UnreachableError: the connection broke.
-        """
-        with translated(self._target):
-            return await self._content.readline()
 
 
 def _nobody_counts(_code: str, _method: str) -> None:
@@ -190,19 +171,19 @@ class Client:
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, *, params: Mapping[str, str], read_timeout: float, pool: Pool = Pool.API
-    ) -> AsyncIterator[Lines]:
+    ) -> AsyncIterator[Stream]:
         """
-        Open a watch and give its lines; the status has been checked, `read_timeout` is the longest silence in seconds.
+        Open a streamed answer; the status has been checked, `read_timeout` is the longest silence in seconds.
 
         Raises:
-            ApiError, UnreachableError: as `request`, also from `Lines.next`.
+            ApiError, UnreachableError: as `request`, also while it is read.
         """
         asked = _Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
         with translated(str(asked)):
             async with asyncio.timeout(OPEN_TIMEOUT):
                 answer = await self._authorized(asked, self._open)
         async with answer:
-            yield Lines(answer.content, f"watch {path}")
+            yield Stream(answer.content, f"GET {path}")
 
     async def _authorized(self, asked: "_Request", send: Callable[["_Request", str | None], Awaitable[T]]) -> T:
         """Send, and once more with new credentials after a 401."""

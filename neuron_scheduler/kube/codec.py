@@ -2,18 +2,20 @@
 What every API object is read into, one at a time, and what those of all kinds have in common.
 
 What cannot be read becomes a `Malformed` value with as much of its identity as can be read, so that it is counted,
-logged once, and held against its node. Nothing unreadable ever becomes something free. Knows neither sockets nor what
-the values are used for; `pod_codec`, `node_codec` and `storage_codec` read one kind each.
+logged once, and held against its node. Nothing unreadable ever becomes something free. `Codec` is the one place where
+reading can fail, and it does not raise; `pod_codec`, `node_codec`, `storage_codec` and others say what a kind means.
 """
 
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Final, Generic, TypeVar
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import msgspec
 
 from neuron_scheduler.kube import wire
+from neuron_scheduler.kube.remembered import remembered
+from neuron_scheduler.kube.scanner import ScanError, Steps, finish, strings, without
 from neuron_scheduler.model.pod import NO_LABELS
 from neuron_scheduler.model.quantity import milli, whole
 from neuron_scheduler.model.resources import CPU, NOTHING, Resources
@@ -21,9 +23,9 @@ from neuron_scheduler.model.resources import CPU, NOTHING, Resources
 T = TypeVar("T")
 Encoded = bytes | msgspec.Raw
 
-_IDENTIFIED: Final = msgspec.json.Decoder(wire.Identified)
+LONGEST_REASON: Final = 300
 
-interned = lru_cache(maxsize=1 << 16)(str)
+interned = remembered(most=16 << 20, longest=512)(str)
 """Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
 
 
@@ -33,7 +35,7 @@ class Malformed:
     An object that cannot be read.
 
     Attributes:
-        kind: `Pod` or `Node`.
+        kind: such as `Pod`.
         key: `namespace/name` or `name`; empty if not even that can be read.
         node_name: where a pod is bound, if that can be read; it is an unknown holder there.
         reason: in words, with the path of the field.
@@ -62,12 +64,87 @@ class Decoded(Generic[T]):
     value: T | Malformed | None
 
 
-def identity_of(encoded: Encoded) -> wire.Identity:
-    """Return what can be read of an object's identity, which may be nothing."""
-    try:
-        return _IDENTIFIED.decode(encoded).metadata
-    except msgspec.MsgspecError:
-        return wire.Identity()
+def _set_aside(found: Malformed) -> Malformed:
+    """Let what cannot be read stand for itself."""
+    return found
+
+
+@attrs.define(eq=False)
+class Codec(Generic[T]):
+    """
+    Reads objects of one kind. Nothing that the bytes hold makes it raise: any exception makes the object malformed.
+
+    Attributes:
+        kind: such as `Pod`.
+        shape: what the bytes are decoded into.
+        read: what that means; it may raise.
+        unread: what stands for an object that cannot be read.
+    """
+
+    kind: str
+    shape: type[Any]
+    read: Callable[[Any], Decoded[T]]
+    unread: Callable[[Malformed], T | Malformed] = _set_aside
+    _object: "msgspec.json.Decoder[Any]" = attrs.field(init=False)
+    _change: "msgspec.json.Decoder[Any]" = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._object = msgspec.json.Decoder(self.shape)
+        self._change = msgspec.json.Decoder(wire.Change[self.shape])  # type: ignore[name-defined]  # a type at run time
+
+    def change(self, line: bytes) -> tuple[str, Decoded[T]] | None:
+        """Return what a line of a watch says happened to which object; None if it must be looked at step by step."""
+        try:
+            found = self._change.decode(line)
+            return found.type, self.read(found.object)
+        except Exception:  # noqa: BLE001 - RecursionError, UnicodeDecodeError, OverflowError, or an error of ours
+            return None
+
+    def glance(self, encoded: Encoded) -> Decoded[T] | None:
+        """Return the object; None if it must be looked at step by step."""
+        try:
+            return self.read(self._object.decode(encoded))
+        except Exception:  # noqa: BLE001 - as above
+            return None
+
+    def decode(self, encoded: Encoded) -> Decoded[T]:
+        """Return the object, or that it is malformed, however long that takes."""
+        return self.glance(encoded) or finish(self.salvage(encoded))
+
+    def salvage(self, encoded: Encoded) -> Steps[Decoded[T]]:
+        """
+        Return an object that could not be read at a glance, in steps.
+
+        `managedFields` alone may nest as deep as a user likes; without them most objects can be read.
+        """
+        text = bytes(encoded)
+        with contextlib.suppress(ScanError):  # the decoder says it in better words
+            text = yield from without(text, b'"metadata"', b'"managedFields"')
+        try:
+            return self.read(self._object.decode(text))
+        except Exception as error:  # noqa: BLE001 - as above
+            return (yield from self.set_aside(text, error))
+
+    def set_aside(self, text: bytes, error: Exception) -> Steps[Decoded[T]]:
+        """Return the malformed object, whose text may be cut off, with as much of its identity as can be read."""
+        known = yield from strings(text, b'"metadata"')
+        name, namespace = known.get(b'"name"', ""), known.get(b'"namespace"', "")
+        key = key_of(namespace, name) if name else ""
+        uid, version = known.get(b'"uid"', ""), known.get(b'"resourceVersion"', "")
+        placed = yield from strings(text, b'"spec"')
+        found = Malformed(self.kind, key, _reason(error), uid, interned(placed.get(b'"nodeName"', "")))
+        return Decoded(key, uid, version, self.unread(found))
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Return `namespace/name`, or `name` of what is in no namespace."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _reason(error: Exception) -> str:
+    """Return why an object cannot be read; the type of an error that neither msgspec nor we raise on purpose too."""
+    said = str(error) if isinstance(error, ValueError | RecursionError) else f"{type(error).__name__}: {error}"
+    return said[:LONGEST_REASON]
 
 
 def amounts(quantities: Mapping[str, str | int] | None) -> Resources:
@@ -94,7 +171,7 @@ def labels(found: Mapping[str, str] | None) -> Mapping[str, str]:
     return {interned(key): interned(value) for key, value in found.items()} if found else NO_LABELS
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered()
 def shared(found: tuple[tuple[str, int], ...]) -> Resources:
     """Return the one mapping of these amounts."""
     return dict(found)

@@ -7,13 +7,13 @@ is marked unreadable and matches nothing, as upstream has it (`component-helpers
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from operator import attrgetter
 from typing import Final
 
 from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.codec import interned, labels
 from neuron_scheduler.kube.in_tree import in_tree_disk
+from neuron_scheduler.kube.remembered import remembered
 from neuron_scheduler.kube.wire import NodeTerm, Selector
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, NO_LABELS, Constraints, HostPort
 from neuron_scheduler.model.selectors import (
@@ -115,7 +115,7 @@ def _required_features(spec: wire.PodSpec) -> tuple[str, ...]:
 
 def tolerations(found: Iterable[wire.Toleration] | None) -> tuple[Toleration, ...]:
     """Return tolerations; an absent operator is Equal, and one that no release has enabled makes it unreadable."""
-    return _same(tuple(_toleration(t.key or "", t.operator or "Equal", t.value or "", t.effect) for t in found or ()))
+    return _same(tuple(_toleration((t.key or "", t.operator or "Equal", t.value or "", t.effect)) for t in found or ()))
 
 
 def host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
@@ -126,7 +126,7 @@ def host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
         for port in container.ports or ():
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number > 0:
-                ports.append(_host_port(port.protocol or "TCP", number, port.host_ip or "0.0.0.0"))  # noqa: S104
+                ports.append(_host_port((port.protocol or "TCP", number, port.host_ip or "0.0.0.0")))  # noqa: S104
     return tuple(ports)
 
 
@@ -137,7 +137,7 @@ def images(spec: wire.PodSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return _same_images(tuple(image_name(container.image or "") for container in containers)), mounted
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered()
 def image_name(reference: str) -> str:
     """Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`)."""
     return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"
@@ -148,18 +148,19 @@ def effect(text: str) -> Effect | None:
     return _EFFECTS.get(text)
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered()
 def _same_images(found: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-@lru_cache(maxsize=1 << 12)
+@remembered()
 def _same(found: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
     return found
 
 
-@lru_cache(maxsize=1 << 12)
-def _toleration(key: str, operator: str, value: str, name: str | None) -> Toleration:
+@remembered()
+def _toleration(found: tuple[str, str, str, str | None]) -> Toleration:
+    key, operator, value, name = found
     return Toleration(
         key=key,
         exists=operator == "Exists",
@@ -169,22 +170,25 @@ def _toleration(key: str, operator: str, value: str, name: str | None) -> Tolera
     )
 
 
-@lru_cache(maxsize=1 << 12)
-def _host_port(protocol: str, port: int, ip: str) -> HostPort:
-    return HostPort(protocol=protocol, port=port, ip=ip)
+@remembered()
+def _host_port(found: tuple[str, int, str]) -> HostPort:
+    return HostPort(*found)
 
 
 def node_term(term: NodeTerm) -> NodeSelectorTerm:
     """Return the term; what of it cannot be read makes it match nothing."""
-    expressions = tuple(_requirement(e.key, e.operator, tuple(e.values or ())) for e in term.match_expressions or ())
+    expressions = tuple(_requirement((e.key, e.operator, tuple(e.values or ()))) for e in term.match_expressions or ())
     fields = tuple(_field(e.key, e.operator, tuple(e.values or ())) for e in term.match_fields or ())
     read = tuple(e for e in expressions if e is not None), tuple(f for f in fields if f is not None)
     return NodeSelectorTerm(*read, unreadable=None in expressions or None in fields)
 
 
-@lru_cache(maxsize=1 << 14)
-def _requirement(key: str, name: str, values: tuple[str, ...]) -> Requirement | None:
-    """Return the requirement, None where `labels.NewRequirement` gives an error."""
+@remembered()
+def _requirement(found: tuple[str, str, tuple[str, ...]]) -> Requirement | None:
+    """Return the requirement of key, operator and values, None where `labels.NewRequirement` gives an error."""
+    key, name, values = found
+    if not all(map(_LABEL_VALUE.fullmatch, values)):
+        return None
     operator = _OPERATORS.get(name)
     match operator:
         case None:
@@ -195,7 +199,7 @@ def _requirement(key: str, name: str, values: tuple[str, ...]) -> Requirement | 
             good = not values
         case Operator.GT | Operator.LT:
             good = len(values) == 1 and parse_int64(values[0]) is not None
-    if not good or not all(map(_LABEL_VALUE.fullmatch, values)):
+    if not good:
         return None
     return Requirement(interned(key), operator, tuple(map(interned, values)))
 
@@ -213,7 +217,7 @@ def _spread(found: wire.Spread, pod_labels: Mapping[str, str]) -> SpreadConstrai
         raise ValueError(f"maxSkew of a topology spread constraint is {found.max_skew}")
     selector = label_selector(found.label_selector)
     if selector is not None and found.match_label_keys:
-        keyed = (_requirement(key, "In", (pod_labels[key],)) for key in found.match_label_keys if key in pod_labels)
+        keyed = (_requirement((key, "In", (pod_labels[key],))) for key in found.match_label_keys if key in pod_labels)
         merged = dict.fromkeys((*selector.requirements, *(one for one in keyed if one is not None)))
         selector = LabelSelector(tuple(merged))
     return SpreadConstraint(
@@ -244,7 +248,7 @@ def _pod_term(term: wire.PodTerm, namespace: str, *, weight: int = 0) -> PodAffi
     )
 
 
-@lru_cache(maxsize=1 << 14)
+@remembered()
 def _same_term(found: PodAffinityTerm) -> PodAffinityTerm:
     return found
 
@@ -258,9 +262,9 @@ def label_selector(selector: Selector | None) -> LabelSelector | None:
     """
     if selector is None:
         return None
-    requirements = [_requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items()]
+    requirements = [_requirement((key, "In", (value,))) for key, value in (selector.match_labels or {}).items()]
     expressions = selector.match_expressions or ()
-    requirements.extend(_requirement(one.key, one.operator, tuple(one.values or ())) for one in expressions)
+    requirements.extend(_requirement((one.key, one.operator, tuple(one.values or ()))) for one in expressions)
     read = tuple(r for r in requirements if r is not None and r.operator in _SELECTOR_OPERATORS)
     if len(read) < len(requirements):
         raise ValueError("a label selector has an operator or a value that cannot be read")

@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 
 from neuron_scheduler.kube import wire
-from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, identity_of, interned
+from neuron_scheduler.kube.codec import Codec, Decoded, interned
 from neuron_scheduler.kube.constraints import label_selector
-from neuron_scheduler.kube.informer import Resource
+from neuron_scheduler.kube.resource import Resource
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.selectors import LabelSelector
 
@@ -34,18 +34,7 @@ class _Budget(wire.Wire):
     status: _Status | None = None
 
 
-_BUDGET: Final = msgspec.json.Decoder(_Budget)
-
-
-def decode_budget(encoded: Encoded) -> Decoded[DisruptionBudget]:
-    """Return the budget; never raises."""
-    try:
-        found = _BUDGET.decode(encoded)
-    except (msgspec.MsgspecError, ValueError) as error:
-        known = identity_of(encoded)
-        key = f"{known.namespace}/{known.name}" if known.name else ""
-        unread = Malformed("PodDisruptionBudget", key, str(error), known.uid)
-        return Decoded(key, known.uid, known.resource_version, unread)
+def _budget(found: _Budget) -> Decoded[DisruptionBudget]:
     meta, status = found.metadata, found.status or _Status()
     budget = DisruptionBudget(
         uid=meta.uid,
@@ -68,7 +57,7 @@ def _selector(found: wire.Selector | None) -> LabelSelector | None:
 
 BUDGETS: Final[Resource[DisruptionBudget]] = Resource(
     path="/apis/policy/v1/poddisruptionbudgets",
-    decode=decode_budget,
+    codec=Codec("PodDisruptionBudget", _Budget, _budget),
     same=eq,
     order=attrgetter("namespace", "name", "uid"),
 )

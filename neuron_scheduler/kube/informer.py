@@ -3,104 +3,63 @@ List and watch one resource for as long as the process lives, and tell a handler
 
 client-go's reflector (`tools/cache/reflector.go`) without its machinery: one task, plain synchronous callbacks, no
 queue in between. Survives closed, cut, silent and half-open connections, expired versions and tokens, overload (429),
-and objects that cannot be read. Refuses to interpret objects: `codec` reads them, `reflection` compares them.
+lines and objects that cannot be read, and a version that only ever leads to errors. Refuses to interpret objects:
+`codec` reads them, `pager` lists them, `reflection` compares them.
 """
 
 import heapq
 import random as randomness
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
-from typing import Any, Final, Generic, Protocol
+from typing import Any, Final, Generic
 
 import anyio
 import attrs
-import msgspec
 from anyio.lowlevel import checkpoint
 
 from neuron_scheduler import logs
-from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
-from neuron_scheduler.kube import wire
+from neuron_scheduler.errors import ApiError, ApiTimeoutError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube.backoff import Backoff
-from neuron_scheduler.kube.client import LONGEST_PAUSE, Lines, Response
-from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed
-from neuron_scheduler.kube.node_codec import decode_node
-from neuron_scheduler.kube.pod_codec import decode_pod, decode_pod_event
+from neuron_scheduler.kube.client import LONGEST_PAUSE
+from neuron_scheduler.kube.codec import Decoded, Malformed
+from neuron_scheduler.kube.node_codec import NODE
+from neuron_scheduler.kube.pager import Api, Pager
+from neuron_scheduler.kube.pod_codec import POD
 from neuron_scheduler.kube.reflection import Handler, Reflection, T, same_node, same_pod
-from neuron_scheduler.kube.status import status_error
+from neuron_scheduler.kube.resource import Resource
+from neuron_scheduler.kube.stream import Stream
+from neuron_scheduler.kube.watch_line import BOOKMARK, DeadEndError, look_at_beginning, look_closely
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 
-PAGE: Final = 500
 BATCH: Final = 25  # objects handled before the event loop may turn to others
-PAGE_TIMEOUT: Final = 60.0
-LIST_TIMEOUT: Final = 300.0  # without limit: one body for 30,000 pods is 255 MB
-WATCH_SECONDS: Final = 300  # and up to as much again, so that replicas do not reconnect together
-WATCH_SLACK: Final = 15.0
+LINE_BYTES: Final = 16 << 10  # of a line that count as one object
+WATCH_SECONDS: Final = 30  # and up to a third more, so that replicas do not reconnect together
+WATCH_SLACK: Final = 5.0  # for a server that closes a watch a little late
 HEALTHY: Final = 5.0  # a watch that lived so long may be opened again at once
-
-_LIST: Final = msgspec.json.Decoder(wire.List)
-_EVENT: Final = msgspec.json.Decoder(wire.Event)
-_BOOKMARK: Final = msgspec.json.Decoder(wire.Bookmark)
-_STATUS: Final = msgspec.json.Decoder(wire.Status)
+TRIES: Final = 3  # failures in a row from one version before the resource is listed
+SETTLED: Final = 120.0  # seconds after a list in which the next one waits, as client-go's backoff manager has it
+STALE: Final = 120.0  # seconds without a sign that what we hold is current, after which it is not to be relied on
 
 log = logs.logger(__name__)
 
 
-class Api(Protocol):
-    """What an informer asks of the client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = ...,
-        timeout: float = ...,  # noqa: ASYNC109 - as in the client
-    ) -> Response:
-        """Send one request."""
-
-    def stream(
-        self, path: str, *, params: Mapping[str, str], read_timeout: float
-    ) -> AbstractAsyncContextManager[Lines]:
-        """Open a watch."""
-
-
-def _step_by_step(_line: bytes) -> None:
-    """Read no line at one go."""
-
-
-@attrs.frozen
-class Resource(Generic[T]):
-    """
-    What is listed and watched.
-
-    Attributes:
-        params: of list and watch alike.
-        order: key by which the objects of a list are handed over, so that every replica and restart sees one order.
-        decode_event: reads a whole line of a watch at one go; None of a line that is to be read step by step.
-    """
-
-    path: str
-    decode: Callable[[Encoded], Decoded[T]]
-    same: Callable[[T, T], bool]
-    order: Callable[[T], Any]
-    params: Mapping[str, str] = attrs.field(factory=dict)
-    decode_event: Callable[[bytes], tuple[str, Decoded[T]] | None] = _step_by_step
-
-
 PODS: Final[Resource[Pod]] = Resource(
     path="/api/v1/pods",
-    decode=decode_pod,
+    codec=POD,
     same=same_pod,
     order=attrgetter("created", "namespace", "name", "uid"),
     params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
-    decode_event=decode_pod_event,
 )
 NODES: Final[Resource[Node]] = Resource(
-    path="/api/v1/nodes", decode=decode_node, same=same_node, order=attrgetter("created", "name", "uid")
+    path="/api/v1/nodes", codec=NODE, same=same_node, order=attrgetter("created", "name", "uid")
 )
+
+
+def _nobody_counts(_resource: str) -> None:
+    """Count nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -108,7 +67,12 @@ class Informer(Generic[T]):
     """
     Keeps a handler informed of one resource.
 
+    A watch lasts half a minute: nothing then depends on whether a connection that is silent is alive, and a healthy
+    server sends a bookmark before the end. It is opened again at the last version, which costs the server little.
+
     Attributes:
+        on_failure: called with the resource's name when a list or watch has failed.
+        on_unhandled: called with it when the handler has failed on an object.
         synced: set when the first list has been handled.
         lists, watches, events: counters of what was done.
     """
@@ -116,6 +80,8 @@ class Informer(Generic[T]):
     client: Api
     resource: Resource[T]
     handler: Handler[T]
+    on_failure: Callable[[str], None] = _nobody_counts
+    on_unhandled: Callable[[str], None] = _nobody_counts
     clock: Callable[[], float] = time.monotonic
     random: Callable[[], float] = randomness.random
     backoff: Backoff = attrs.field(factory=lambda: Backoff(randomness.random))
@@ -123,20 +89,38 @@ class Informer(Generic[T]):
     lists: int = attrs.field(default=0, init=False)
     watches: int = attrs.field(default=0, init=False)
     events: int = attrs.field(default=0, init=False)
+    _pager: Pager[T] = attrs.field(init=False)
     _reflection: Reflection[T] = attrs.field(init=False)
+    _relisting: Backoff = attrs.field(init=False)
     _resource_version: str = attrs.field(default="", init=False)
     _opened_at: float | None = attrs.field(default=None, init=False)
+    _listed_at: float | None = attrs.field(default=None, init=False)
+    _current_at: float | None = attrs.field(default=None, init=False)
+    _opened_from: str = attrs.field(default="", init=False)
+    _heard: bool = attrs.field(default=False, init=False)
+    _failures: int = attrs.field(default=0, init=False)
     _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
     _resyncs: int = attrs.field(default=0, init=False)
     _resynced: int = attrs.field(default=0, init=False)  # how many of them a list has answered
     _listed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._reflection = Reflection(handler=self.handler, same=self.resource.same)
+        self._pager = Pager(self.client, self.resource)
+        self._relisting = attrs.evolve(self.backoff)
+        self._reflection = Reflection(
+            handler=self.handler,
+            same=self.resource.same,
+            failed=partial(self.on_unhandled, self.resource.name),
+        )
 
     def __len__(self) -> int:
         """Number of objects that are known and readable."""
         return len(self._reflection)
+
+    @property
+    def stale(self) -> bool:
+        """Whether what was listed once may be out of date: lists and watches have failed for minutes."""
+        return self._current_at is not None and self.clock() - self._current_at > STALE
 
     async def run(self) -> None:
         """List and watch until cancelled; nothing that the API server does ends it."""
@@ -160,61 +144,84 @@ class Informer(Generic[T]):
     async def _cycle(self) -> float:
         """List if need be, watch until that ends, and return how many seconds to wait before the next cycle."""
         self._opened_at = None
+        self._heard = False
         asked: float | None = None
         try:
             if not self._resource_version or self._resynced < self._resyncs:
                 await self._list()
+            self._opened_from = self._resource_version
             await self._watch()
-        except ApiError as error:
-            asked = min(error.retry_after or 0.0, LONGEST_PAUSE)
-            if _outdated(error):
-                self._resource_version = ""
-            log.warning("Watch was refused", resource=self.resource.path, exc=error)
-        except OversizedLineError as error:
-            self._resource_version = ""
-            log.warning("Watch sent a line without end, listing anew", resource=self.resource.path, exc=error)
-        except (UnreachableError, msgspec.MsgspecError) as error:
-            log.v(2).info("Watch broke off", resource=self.resource.path, err=error)
+        except (ApiError, UnreachableError) as error:
+            asked = self._failed(error)
+        else:
+            self._progressed()
+        if not self._resource_version:
+            return max(self._pause(asked), self._pause_before_list())
+        return self._pause(asked)
+
+    def _pause(self, asked: float | None) -> float:
+        """Return the seconds to wait: none after a watch that lived for a while, unless the server asks for more."""
         if self._opened_at is not None and self.clock() - self._opened_at >= HEALTHY:
             self.backoff.reset()
             return asked or 0.0
         return self.backoff.next(at_least=asked)
 
+    def _pause_before_list(self) -> float:
+        """Return the seconds to wait before another list: none after a while, so that a bad line is no storm."""
+        if self._listed_at is None or self.clock() - self._listed_at >= SETTLED:
+            self._relisting.reset()
+            return 0.0
+        return self._relisting.next()
+
+    def _progressed(self) -> None:
+        """Take that what we hold is as the server has it."""
+        self._current_at = self.clock()
+        self._failures = 0
+        self.backoff.reset()
+
+    def _failed(self, error: ApiError | UnreachableError) -> float | None:
+        """Take a failure: list anew where the version may be what is wrong; return how long the server asks to wait."""
+        if self._resource_version != self._opened_from:
+            self._progressed()
+        self._failures += 1
+        self.on_failure(self.resource.name)
+        if _outdated(error) or self._failures % TRIES == 0:
+            self._resource_version = ""
+        if isinstance(error, ApiError | DeadEndError) or self._failures >= TRIES:
+            log.warning("Watch failed", resource=self.resource.path, failures=self._failures, exc=error)
+        else:
+            log.v(2).info("Watch broke off", resource=self.resource.path, err=error)
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        return None if retry_after is None else min(retry_after, LONGEST_PAUSE)
+
     async def _list(self) -> None:
-        """List in pages, or in one piece when the continue token has expired, and hand over the differences."""
+        """List, once more from the start when the continue token has expired, and hand over the differences."""
         asked = self._resyncs  # later ones need a later list
-        pages: list[list[Decoded[T]]] = []
-        params = {**self.resource.params, "limit": str(PAGE)}
-        while True:
-            timeout = PAGE_TIMEOUT if "limit" in params else LIST_TIMEOUT
-            try:
-                answer = await self.client.request("GET", self.resource.path, params=params, timeout=timeout)
-            except ApiError as error:
-                if error.status != 410 or "limit" not in params:
-                    raise
-                pages.clear()
-                params = dict(self.resource.params)
-                continue
-            page = _LIST.decode(answer.body)
-            pages.append([])
-            for number, item in enumerate(page.items or (), start=1):
-                pages[-1].append(self.resource.decode(item))
-                if number % BATCH == 0:
-                    await checkpoint()
-            pages[-1].sort(key=self._place)
-            if not page.metadata.continue_:
-                break
-            params["continue"] = page.metadata.continue_
-            await checkpoint()
+        try:
+            pages, version = await self._pages()
+        except ApiError as error:
+            if error.status != 410:
+                raise
+            pages, version = await self._pages()
         await self._replace(pages)
-        self._resource_version = page.metadata.resource_version
-        self._resynced = asked
+        self._resource_version = version
         self.lists += 1
+        self._listed_at = self.clock()
+        self._progressed()
+        self._resynced = asked
         self.synced.set()
         self._listed.set()
         self._listed = anyio.Event()
 
-    async def _replace(self, pages: list[list[Decoded[T]]]) -> None:
+    async def _pages(self) -> tuple[Sequence[Sequence[Decoded[T]]], str]:
+        """Return all objects, page by page, each in order, and the version of the list."""
+        pages, version = [], ""
+        async for page in self._pager.pages():
+            pages.append(sorted(page.objects, key=self._place))
+            version = page.version
+        return pages, version
+
+    async def _replace(self, pages: Sequence[Sequence[Decoded[T]]]) -> None:
         """
         Hand over what is new or different, then what is gone: nothing looks free in between.
 
@@ -232,8 +239,8 @@ class Informer(Generic[T]):
         return (1, ()) if value is None or isinstance(value, Malformed) else (0, self.resource.order(value))
 
     async def _watch(self) -> None:
-        """Follow the changes since the last known version until the server closes the watch."""
-        seconds = WATCH_SECONDS + int(WATCH_SECONDS * self.random())
+        """Follow the changes since the last known version until the watch has had its time."""
+        seconds = WATCH_SECONDS + int(WATCH_SECONDS * self.random() / 3)
         params = {
             **self.resource.params,
             "watch": "1",
@@ -241,52 +248,79 @@ class Informer(Generic[T]):
             "resourceVersion": self._resource_version,
             "timeoutSeconds": str(seconds),
         }
-        heard = 0
-        try:
-            async with self.client.stream(
-                self.resource.path, params=params, read_timeout=seconds + WATCH_SLACK
-            ) as lines:
+        most = seconds + WATCH_SLACK
+        with anyio.move_on_after(most) as scope:
+            async with self.client.stream(self.resource.path, params=params, read_timeout=most) as stream:
                 self.watches += 1
                 self._opened_at = self.clock()
-                while line := await lines.next():
-                    self._take(line)
-                    heard += 1
-                    if heard % BATCH == 0:
-                        await checkpoint()
-        finally:
-            # a version from the future is answered with silence, without a bookmark; a healthy watch has one a minute
-            if not heard and self._opened_at is not None and self.clock() - self._opened_at >= 0.9 * seconds:
-                self._resource_version = ""
-
-    def _take(self, line: bytes) -> None:
-        """Handle one line; raises MsgspecError if it was cut off, ApiError if it is an error."""
-        found = self.resource.decode_event(line) or self._read(line)
-        self.backoff.reset()
-        if found is None:
+                await self._follow(stream)
+        if self._heard:
             return
-        kind, decoded = found
-        self.events += 1
-        if kind == "DELETED":
-            if not decoded.key:
-                raise ApiError(410, message="a deletion cannot be read: which object is gone?")
-            self._reflection.remove(decoded.key)
+        if scope.cancelled_caught:
+            raise ApiTimeoutError(f"watch of {self.resource.path} was silent for {most:g} s and not closed in time")
+        if self._opened_at is not None and self.clock() - self._opened_at >= HEALTHY:
+            await self._check_version()
         else:
+            raise UnreachableError(f"watch of {self.resource.path} was closed at once, without an event")
+
+    async def _follow(self, stream: Stream) -> None:
+        """Take all lines until the server closes the watch."""
+        taken = 0
+        while True:
+            change = None
+            try:
+                line = await stream.next()
+                if not line:
+                    return
+                if not self._take(line):
+                    change = await look_closely(self.resource.codec, line)
+            except OversizedLineError as error:
+                line, change = error.beginning, await look_at_beginning(self.resource.codec, error)
+            if change is not None:
+                self._handle(*change)
+            self._heard = True
+            taken += 1 + len(line) // LINE_BYTES
+            if taken >= BATCH:
+                taken = 0
+                await checkpoint()
+
+    async def _check_version(self) -> None:
+        """
+        Find out whether silence means that nothing happened: a version from the future is answered with silence too.
+
+        A bookmark would tell, but a server whose resource did not change since our list has none to send.
+        """
+        now = await self._pager.version()
+        if now.isdigit() and self._resource_version.isdigit() and int(now) < int(self._resource_version):
+            raise DeadEndError(f"version {self._resource_version} is from the future: the server is at {now}")
+
+    def _take(self, line: bytes) -> bool:
+        """Handle a line that says at a glance what happened to which object; False for any other."""
+        change = self.resource.codec.change(line)
+        if change is None:
+            return False
+        self._handle(*change)
+        return True
+
+    def _handle(self, kind: str, decoded: Decoded[T]) -> None:
+        """Hand over what happened."""
+        if kind == "DELETED":
+            self.events += 1
+            self._reflection.remove(decoded.key)
+        elif kind != BOOKMARK:
+            self.events += 1
             self._reflection.put(decoded)
         self._resource_version = decoded.resource_version or self._resource_version
 
-    def _read(self, line: bytes) -> tuple[str, Decoded[T]] | None:
-        """Read a line whose object may be malformed, or none of ours: None for a bookmark, which is heeded."""
-        event = _EVENT.decode(line)
-        if event.type == "ERROR":
-            raise status_error(_STATUS.decode(event.object))
-        if event.type == "BOOKMARK":
-            self._resource_version = _BOOKMARK.decode(event.object).metadata.resource_version
-            return None
-        return event.type, self.resource.decode(event.object)
 
+def _outdated(error: ApiError | UnreachableError) -> bool:
+    """
+    Tell whether only a list helps: the version is too old, from the future, or leads to what cannot be read.
 
-def _outdated(error: ApiError) -> bool:
-    """Tell whether only a new list helps: the version is too old, from the future, or not understood."""
+    client-go lists after any refusal but 429. A list is what costs an ailing server most, so it comes a little later.
+    """
+    if isinstance(error, UnreachableError):
+        return isinstance(error, DeadEndError)
     if error.status == 504:
         return "too large resource version" in error.message.lower()
     return 400 <= error.status < 500 and error.status not in (401, 403, 429)

@@ -15,8 +15,9 @@ import msgspec
 
 from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube import wire
-from neuron_scheduler.kube.client import Lines, Response
+from neuron_scheduler.kube.client import Response
 from neuron_scheduler.kube.status import status_error
+from neuron_scheduler.kube.stream import Stream
 from neuron_scheduler.kube.transport import Pool
 
 MOST_SECONDS: Final = (1 << 31) - 1
@@ -80,7 +81,7 @@ class Api(Protocol):
 
     def stream(
         self, path: str, *, params: Mapping[str, str], read_timeout: float, pool: Pool = ...
-    ) -> AbstractAsyncContextManager[Lines]:
+    ) -> AbstractAsyncContextManager[Stream]:
         """Open a watch."""
 
 

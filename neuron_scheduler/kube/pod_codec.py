@@ -1,11 +1,10 @@
 """
 Pods as bytes -> `model.Pod`. What restricts where a pod may go is read by `constraints`.
 
-A pod of which only identity and node can be read is `Malformed`; one whose phase is terminal counts as gone.
+A pod whose phase is terminal counts as gone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -13,9 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from neuron_scheduler.kube import pod_wire as wire
-from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, amounts, identity_of, interned, labels, shared
+from neuron_scheduler.kube.codec import Codec, Decoded, amounts, interned, labels, shared
 from neuron_scheduler.kube.constraints import constraints, host_ports, images, is_individual, tolerations
 from neuron_scheduler.kube.pod_limits import fewer_labels, too_much, without_restrictions
+from neuron_scheduler.kube.remembered import remembered
 from neuron_scheduler.kube.wire import Condition, ObjectMeta, OwnerReference, Quantities
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
@@ -55,33 +55,9 @@ TERMINAL: Final = ("Succeeded", "Failed")
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 RESIZE_PENDING: Final = "PodResizePending"
 
-_POD: Final = msgspec.json.Decoder(wire.Pod)
-_EVENT: Final = msgspec.json.Decoder(wire.Event)
-_PLACED: Final = msgspec.json.Decoder(wire.Placed)
 _DECISIVE: Final = msgspec.msgpack.Decoder(tuple[wire.PodSpec, wire.PodStatus | None])
 _encode: Final = msgspec.msgpack.Encoder().encode
 _NO_IMAGES: Final[tuple[str, ...]] = ()
-
-
-def decode_pod(encoded: Encoded) -> Decoded[Pod]:
-    """Return the pod; never raises."""
-    try:
-        return _decoded(_POD.decode(encoded))
-    except (msgspec.MsgspecError, ValueError) as error:
-        return _malformed_pod(encoded, str(error))
-
-
-def decode_pod_event(line: bytes) -> tuple[str, Decoded[Pod]] | None:
-    """
-    Return what happened to which pod, without a second look at any byte.
-
-    None if the line is about no pod, or one that is to be set aside: that is found out step by step.
-    """
-    try:
-        event = _EVENT.decode(line)
-        return event.type, _decoded(event.object)
-    except (msgspec.MsgspecError, ValueError):
-        return None
 
 
 def _decoded(found: wire.Pod) -> Decoded[Pod]:
@@ -91,22 +67,11 @@ def _decoded(found: wire.Pod) -> Decoded[Pod]:
     return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, value)
 
 
-def _malformed_pod(encoded: Encoded, reason: str) -> Decoded[Pod]:
-    meta = identity_of(encoded)
-    key = f"{meta.namespace}/{meta.name}" if meta.name else ""
-    try:
-        node_name = _PLACED.decode(encoded).spec.node_name or ""
-    except msgspec.MsgspecError:
-        node_name = ""
-    value = Malformed("Pod", key, reason, meta.uid, interned(node_name))
-    return Decoded(key, meta.uid, meta.resource_version, value)
-
-
 def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
     refusal = too_much(spec, meta.labels or NO_LABELS)
     if refusal:
         spec = without_restrictions(spec)
-    told = _told(_decisive(spec, status), meta.namespace)
+    told = _told((_decisive(spec, status), meta.namespace))
     constrained, volume_images = told.constraints, _NO_IMAGES
     if is_individual(spec):
         constrained = constraints(spec, pod=meta.name, namespace=meta.namespace, pod_labels=meta.labels or NO_LABELS)
@@ -178,14 +143,15 @@ def _decisive(spec: wire.PodSpec, status: wire.PodStatus) -> bytes:
     return _encode((replace(spec, node_name="bound", volumes=None), given))
 
 
-@lru_cache(maxsize=1 << 12)
-def _told(decisive: bytes, namespace: str) -> _Told:
+@remembered(most=8 << 20)
+def _told(spec_of: tuple[bytes, str]) -> _Told:
     """
-    Return what a spec says, read once for all that are alike: it is most of the work of reading a pod.
+    Return what a spec says in a namespace, read once for all that are alike: it is most of the work of reading a pod.
 
     Raises:
         ValueError: an amount is no quantity, or negative; or as `constraints`.
     """
+    decisive, namespace = spec_of
     spec, given = _DECISIVE.decode(decisive)
     status = given or wire.PodStatus()
     containers, init_containers = _containers(spec, status)
@@ -288,12 +254,12 @@ def _requests(resources: wire.Resources | None) -> Resources:
 
 
 def _owner(references: Iterable[OwnerReference]) -> Owner | None:
-    return next((_controller(one.api_version, one.kind, one.name) for one in references if one.controller), None)
+    return next((_controller((one.api_version, one.kind, one.name)) for one in references if one.controller), None)
 
 
-@lru_cache(maxsize=1 << 14)
-def _controller(api_version: str, kind: str, name: str) -> Owner:
-    return Owner(api_version, kind, name)
+@remembered(most=8 << 20)
+def _controller(found: tuple[str, str, str]) -> Owner:
+    return Owner(*found)
 
 
 def _allocation(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -310,7 +276,7 @@ def annotations_size(annotations: Mapping[str, str]) -> int:
 def _scheduled(conditions: Iterable[Condition]) -> PodCondition | None:
     for condition in conditions:
         if condition.type == "PodScheduled":
-            return _condition(interned(condition.status), interned(condition.reason or ""), condition.message or "")
+            return _condition((interned(condition.status), interned(condition.reason or ""), condition.message or ""))
     return None
 
 
@@ -318,6 +284,9 @@ def _is_preemption(condition: Condition) -> bool:
     return (condition.type, condition.status, condition.reason) == ("DisruptionTarget", "True", PREEMPTION_BY_SCHEDULER)
 
 
-@lru_cache(maxsize=1 << 10)
-def _condition(status: str, reason: str, message: str) -> PodCondition:
-    return PodCondition(status, reason, message)
+@remembered()
+def _condition(found: tuple[str, str, str]) -> PodCondition:
+    return PodCondition(*found)
+
+
+POD: Final = Codec("Pod", wire.Pod, _decoded)

@@ -1,7 +1,6 @@
 """The fields of pods that we need, as they are spelled on the wire. Holds no logic: `pod_codec` gives them meaning."""
 
 import datetime as dt
-from typing import Literal
 
 import msgspec
 
@@ -149,12 +148,6 @@ class PlacedSpec(Wire):
     scheduling_gates: list[Named] | None = None
 
 
-class Placed(Wire):
-    """A malformed pod, as far as its node."""
-
-    spec: PlacedSpec
-
-
 class PodSpec(Wire):
     """`spec` of a pod."""
 
@@ -204,13 +197,6 @@ class Pod(Wire):
     metadata: ObjectMeta
     spec: PodSpec
     status: PodStatus | None = None
-
-
-class Event(Wire):
-    """One line of a watch of pods, if it is about a pod."""
-
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
-    object: Pod
 
 
 class PlacedPod(Wire):

@@ -2,15 +2,18 @@
 What has been seen of one resource, and what a new sight of it means: added, updated, deleted, malformed.
 
 The part of the informer without I/O. Keeps the last good object of every key, so that a deletion that was missed, or
-that arrives unreadable, still hands out what is given back.
+that arrives unreadable, still hands out what is given back. A handler that raises ends nothing: the object is taken
+from it and reported as malformed in the same step, so that a pod on a node becomes an unknown holder there.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 
+from neuron_scheduler import logs
 from neuron_scheduler.kube.codec import Decoded, Malformed
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -53,6 +56,8 @@ class Handler(Protocol[T_contra]):
         """Let go of a malformed object."""
 
 
+log = logs.logger(__name__)
+
 _COMPARED: Final = attrgetter(
     *(field.name for field in attrs.fields(Pod) if field.name not in ("resource_version", "observed_generation"))
 )
@@ -68,6 +73,10 @@ def same_node(old: Node, new: Node) -> bool:
     return old == new
 
 
+def _count_nothing() -> None:
+    """Count nothing."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class Reflection(Generic[T]):
     """
@@ -75,12 +84,16 @@ class Reflection(Generic[T]):
 
     Attributes:
         same: whether a change is none that the handler needs to hear of.
+        failed: called whenever the handler has raised.
     """
 
     handler: Handler[T]
     same: Callable[[T, T], bool]
+    failed: Callable[[], None] = _count_nothing
+    _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
     _objects: dict[str, T] = attrs.field(factory=dict, init=False)
     _malformed: dict[str, Malformed] = attrs.field(factory=dict, init=False)
+    _doubtful: set[str] = attrs.field(factory=set, init=False)  # the handler may hold them, in whole or in part
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -90,17 +103,24 @@ class Reflection(Generic[T]):
         value = decoded.value
         if value is None:
             self.remove(decoded.key)
-        elif isinstance(value, Malformed):
-            self._set_aside(value)
-        else:
-            self._keep(decoded.key, value)
+            return
+        try:
+            if isinstance(value, Malformed):
+                self._set_aside(value)
+            else:
+                self._keep(decoded.key, value)
+        except Exception as error:  # noqa: BLE001 - an error of ours about one object costs that object
+            self._give_up(decoded, error)
 
     def remove(self, key: str) -> None:
-        """Let go of an object, readable or not."""
-        old = self._objects.pop(key, None)
-        if old is not None:
-            self.handler.deleted(old)
-        self._mend(key)
+        """Let go of an object, readable or not; one that the handler fails to let go of is tried with the next list."""
+        old = self._objects.get(key)
+        try:
+            if old is not None:
+                self._let_go(key, old)
+            self._mend(key)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._tell(key, error)
 
     def missing(self, seen: set[str]) -> Iterable[str]:
         """Return the keys that are here and not among those seen."""
@@ -108,11 +128,10 @@ class Reflection(Generic[T]):
 
     def _keep(self, key: str, value: T) -> None:
         old = self._objects.get(key)
+        if old is not None and (old.uid != value.uid or key in self._doubtful):
+            self._let_go(key, old)
+            old = None
         if old is None:
-            self._objects[key] = value
-            self.handler.added(value)
-        elif old.uid != value.uid:
-            self.handler.deleted(old)
             self._objects[key] = value
             self.handler.added(value)
         elif not self.same(old, value):
@@ -123,10 +142,11 @@ class Reflection(Generic[T]):
     def _set_aside(self, found: Malformed) -> None:
         old = self._objects.get(found.key)
         if old is not None and found.uid and old.uid != found.uid:
-            del self._objects[found.key]
-            self.handler.deleted(old)
-        if found.key and self._malformed.get(found.key) == found:
-            return
+            self._let_go(found.key, old)
+        if not found.key or self._malformed.get(found.key) != found:
+            self._report(found)
+
+    def _report(self, found: Malformed) -> None:
         if found.key:
             self._malformed[found.key] = found
         self.handler.malformed(found)
@@ -136,3 +156,30 @@ class Reflection(Generic[T]):
             found: Any = self._malformed.pop(key, None)
             if found is not None:
                 self.handler.mended(found)
+
+    def _let_go(self, key: str, old: T) -> None:
+        self.handler.deleted(old)
+        del self._objects[key]
+        self._doubtful.discard(key)
+
+    def _give_up(self, decoded: Decoded[T], error: Exception) -> None:
+        """Take from the handler what it may have taken in half, and report it as what cannot be read."""
+        value, key = decoded.value, decoded.key
+        self._tell(key, error)
+        if value is None or isinstance(value, Malformed):
+            self._malformed.pop(key, None)  # so that it is told again with the next sight
+            return
+        self._doubtful.add(key)
+        old = self._objects.setdefault(key, value)
+        reason = f"{type(error).__name__}: {error}"
+        found = Malformed(type(value).__name__, key, reason, value.uid, getattr(value, "node_name", ""))
+        for tell in (partial(self._let_go, key, old), partial(self._report, found)):
+            try:
+                tell()
+            except Exception as again:  # noqa: BLE001 - as above
+                self._tell(key, again)
+
+    def _tell(self, key: str, error: Exception) -> None:
+        self.failed()
+        if self._warned((key, type(error))):
+            log.error("Object cannot be handled; it is set aside", key=key, exc=error, traceback=True)

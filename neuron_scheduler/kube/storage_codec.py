@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from neuron_scheduler.kube import storage_wire as wire
-from neuron_scheduler.kube.codec import Decoded, Encoded, Malformed, identity_of, interned, labels
+from neuron_scheduler.kube.codec import Codec, Decoded, interned, key_of, labels
 from neuron_scheduler.kube.constraints import label_selector, node_term
 from neuron_scheduler.kube.in_tree import csi_terms, in_tree_disk
-from neuron_scheduler.kube.informer import Resource
+from neuron_scheduler.kube.resource import Resource
 from neuron_scheduler.kube.wire import NodeTerms
 from neuron_scheduler.model.quantity import whole
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
@@ -40,25 +40,14 @@ W = TypeVar("W", bound=msgspec.Struct)
 Terms = tuple[NodeSelectorTerm, ...]
 
 
-def _decoder(kind: str, shape: type[W], read: Callable[[wire.Meta, W], M]) -> Callable[[Encoded], Decoded[M]]:
-    """Return the function that decodes one object of a kind; it never raises."""
-    decoder = msgspec.json.Decoder(shape)
+def _codec(kind: str, shape: type[W], read: Callable[[wire.Meta, W], M]) -> Codec[M]:
+    """Return the codec of a kind."""
 
-    def decode(encoded: Encoded) -> Decoded[M]:
-        try:
-            found = decoder.decode(encoded)
-            meta: wire.Meta = found.metadata  # type: ignore[attr-defined]  # each shape has one
-            return Decoded(_key(meta.namespace, meta.name), meta.uid, meta.resource_version, read(meta, found))
-        except (msgspec.MsgspecError, ValueError) as error:
-            known = identity_of(encoded)
-            key = _key(known.namespace, known.name) if known.name else ""
-            return Decoded(key, known.uid, known.resource_version, Malformed(kind, key, str(error), known.uid))
+    def decoded(found: W) -> Decoded[M]:
+        meta: wire.Meta = found.metadata  # type: ignore[attr-defined]  # each shape has one
+        return Decoded(key_of(meta.namespace, meta.name), meta.uid, meta.resource_version, read(meta, found))
 
-    return decode
-
-
-def _key(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
+    return Codec(kind, shape, decoded)
 
 
 def _claim(meta: wire.Meta, found: wire.Claim) -> PersistentVolumeClaim:
@@ -179,7 +168,7 @@ def _capacity(meta: wire.Meta, found: wire.Capacity) -> CSIStorageCapacity:
     largest = found.capacity if found.maximum_volume_size is None else found.maximum_volume_size
     return CSIStorageCapacity(
         uid=meta.uid,
-        key=_key(meta.namespace, meta.name),
+        key=key_of(meta.namespace, meta.name),
         class_name=interned(found.storage_class_name),
         topology=label_selector(found.node_topology),
         largest=None if largest is None else whole(str(largest)),
@@ -196,28 +185,28 @@ def _attachment(meta: wire.Meta, found: wire.Attachment) -> VolumeAttachment:
     )
 
 
-decode_claim: Final = _decoder("PersistentVolumeClaim", wire.Claim, _claim)
-decode_volume: Final = _decoder("PersistentVolume", wire.Volume, _volume)
+CLAIM: Final = _codec("PersistentVolumeClaim", wire.Claim, _claim)
+VOLUME: Final = _codec("PersistentVolume", wire.Volume, _volume)
 
 _STORAGE: Final = "/apis/storage.k8s.io/v1"
 # Versions are compared too: what waits for a write of ours must see each.
-CLAIMS: Final = Resource("/api/v1/persistentvolumeclaims", decode_claim, eq, attrgetter("key"))
-VOLUMES: Final = Resource("/api/v1/persistentvolumes", decode_volume, eq, attrgetter("name"))
+CLAIMS: Final = Resource("/api/v1/persistentvolumeclaims", CLAIM, eq, attrgetter("key"))
+VOLUMES: Final = Resource("/api/v1/persistentvolumes", VOLUME, eq, attrgetter("name"))
 CLASSES: Final = Resource(
-    f"{_STORAGE}/storageclasses", _decoder("StorageClass", wire.Class, _class), eq, attrgetter("name")
+    f"{_STORAGE}/storageclasses", _codec("StorageClass", wire.Class, _class), eq, attrgetter("name")
 )
-CSI_NODES: Final = Resource(f"{_STORAGE}/csinodes", _decoder("CSINode", wire.Node, _csi_node), eq, attrgetter("name"))
+CSI_NODES: Final = Resource(f"{_STORAGE}/csinodes", _codec("CSINode", wire.Node, _csi_node), eq, attrgetter("name"))
 CSI_DRIVERS: Final = Resource(
-    f"{_STORAGE}/csidrivers", _decoder("CSIDriver", wire.Driver, _csi_driver), eq, attrgetter("name")
+    f"{_STORAGE}/csidrivers", _codec("CSIDriver", wire.Driver, _csi_driver), eq, attrgetter("name")
 )
 CAPACITIES: Final = Resource(
     f"{_STORAGE}/csistoragecapacities",
-    _decoder("CSIStorageCapacity", wire.Capacity, _capacity),
+    _codec("CSIStorageCapacity", wire.Capacity, _capacity),
     eq,
     attrgetter("key"),
 )
 ATTACHMENTS: Final = Resource(
-    f"{_STORAGE}/volumeattachments", _decoder("VolumeAttachment", wire.Attachment, _attachment), eq, attrgetter("name")
+    f"{_STORAGE}/volumeattachments", _codec("VolumeAttachment", wire.Attachment, _attachment), eq, attrgetter("name")
 )
 STORAGE: Final[tuple[Resource[Any], ...]] = (
     CLASSES,

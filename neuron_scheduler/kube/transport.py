@@ -28,7 +28,7 @@ from neuron_scheduler.errors import (
 )
 
 BIND_TIMEOUT: Final = 4.0  # renew deadline 10 s + 4 s < lease duration 15 s
-READ_BUFFER: Final = 2 << 20  # readline() stops at twice this; an object in etcd has at most about 1.5 MiB
+READ_BUFFER: Final = 2 << 20  # twice as much of an answer may wait to be read; then the server is held up
 KEEPALIVE: Final = 75.0  # the API server keeps idle connections for 90 s
 CONNECT_TIMEOUT: Final = 10.0
 MOST_BYTES: Final = 16 << 20  # of one object: 1.5 MiB in etcd, and JSON may escape each byte as six

@@ -17,7 +17,7 @@ from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube import wire
 from neuron_scheduler.kube.client import Response
 from neuron_scheduler.kube.status import confirms
-from neuron_scheduler.kube.storage_codec import decode_claim, decode_volume
+from neuron_scheduler.kube.storage_codec import CLAIM, VOLUME
 from neuron_scheduler.kube.transport import BIND_TIMEOUT, Pool
 from neuron_scheduler.model.volumes import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 
@@ -83,7 +83,7 @@ class VolumeWriter:
         """Let a volume be kept for a claim, which its controller then binds to it."""
 
         def change(body: bytes) -> dict[str, Any] | Written | Failed:
-            found = decode_volume(body).value
+            found = VOLUME.decode(body).value
             if not isinstance(found, PersistentVolume) or found.uid != volume.uid or not found.may_serve(claim):
                 return Failed(f"persistentvolume {volume.name!r} no longer serves claim {claim.key!r}")
             if found.claim is not None and found.claim.uid:
@@ -108,7 +108,7 @@ class VolumeWriter:
         """Ask the claim's provisioner for a volume on a node."""
 
         def change(body: bytes) -> dict[str, Any] | Written | Failed:
-            found = decode_claim(body).value
+            found = CLAIM.decode(body).value
             if (
                 not isinstance(found, PersistentVolumeClaim)
                 or found.uid != claim.uid

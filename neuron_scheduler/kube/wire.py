@@ -8,8 +8,11 @@ the fields of one kind.
 """
 
 import datetime as dt
+from typing import Generic, Literal, TypeVar
 
 import msgspec
+
+W = TypeVar("W")
 
 Quantities = dict[str, str | int]
 
@@ -29,7 +32,7 @@ class List(msgspec.Struct):
     """A list whose items are decoded one by one, so that a malformed one costs only itself."""
 
     metadata: ListMeta
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | None
 
 
 class Bookmark(Wire):
@@ -43,6 +46,13 @@ class Event(msgspec.Struct):
 
     type: str
     object: msgspec.Raw
+
+
+class Change(msgspec.Struct, Generic[W]):
+    """One line of a watch that is about an object, with the object."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: W
 
 
 class StatusDetails(Wire):
@@ -88,21 +98,6 @@ class ObjectMeta(Wire):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
-
-
-class Identity(Wire):
-    """What must be readable for a malformed object to be told from others."""
-
-    name: str = ""
-    uid: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-
-
-class Identified(Wire):
-    """A malformed object, as far as its identity."""
-
-    metadata: Identity
 
 
 class Expression(Wire):

@@ -16,9 +16,9 @@ from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.kube.codec import Decoded, Malformed
-from neuron_scheduler.kube.informer import Resource
-from neuron_scheduler.kube.node_codec import decode_node
-from neuron_scheduler.kube.pod_codec import decode_pod
+from neuron_scheduler.kube.node_codec import NODE
+from neuron_scheduler.kube.pod_codec import POD
+from neuron_scheduler.kube.resource import Resource
 from neuron_scheduler.kube.storage_codec import (
     ATTACHMENTS,
     CAPACITIES,
@@ -66,16 +66,16 @@ def cluster_of(world: World) -> Cluster:
     for manifest in world.beside:
         _put_beside(cluster, manifest)
     for manifest in world.nodes:
-        node = decode_node(_bytes(manifest)).value
+        node = NODE.decode(_bytes(manifest)).value
         if node is None or isinstance(node, Malformed):
             raise AssertionError(f"cannot read {manifest}: {node}")
         cluster.put_node(node)
     for manifest in world.bound:
-        pod = _read(decode_pod(_bytes(manifest)))
+        pod = _read(POD.decode(_bytes(manifest)))
         if pod is not None:  # None has ended
             cluster.put_pod(pod)
     for manifest in world.nominated:
-        pod = _read(decode_pod(_bytes(manifest)))
+        pod = _read(POD.decode(_bytes(manifest)))
         if pod is not None:
             cluster.nominate(pod.nominated_node_name, Nomination(pod))
     return cluster
@@ -83,7 +83,7 @@ def cluster_of(world: World) -> Cluster:
 
 def answer(cluster: Cluster, manifest: Object) -> Answer:
     """Return what our filters say of a stored pending pod."""
-    pod = _read(decode_pod(_bytes(manifest)))
+    pod = _read(POD.decode(_bytes(manifest)))
     if pod is None:
         raise AssertionError("a pending pod has not ended")
     extender = Extender()
@@ -97,7 +97,7 @@ def answer(cluster: Cluster, manifest: Object) -> Answer:
 
 def refusal(cluster: Cluster, manifest: Object, node_name: str) -> str:
     """Return the first reason for which our filters refuse a node to a pod; empty if they do not."""
-    pod = _read(decode_pod(_bytes(manifest)))
+    pod = _read(POD.decode(_bytes(manifest)))
     return "" if pod is None else explain(cluster, pod, PROFILE)[1].get(node_name, "")
 
 
@@ -106,7 +106,7 @@ def _put_beside(cluster: Cluster, manifest: Object) -> None:
     if manifest["kind"] == "Namespace":
         cluster.namespaces.put(Namespace(uid=metadata["name"], name=metadata["name"], labels=metadata["labels"]))
         return
-    found = _STORAGE[manifest["kind"]].decode(_bytes(manifest)).value
+    found = _STORAGE[manifest["kind"]].codec.decode(_bytes(manifest)).value
     if found is None or isinstance(found, Malformed):
         raise AssertionError(f"cannot read {manifest}: {found}")
     cluster.put_storage(found)

@@ -342,18 +342,6 @@ async def test_an_untrusted_server_is_told_as_such() -> None:
     await runner.cleanup()
 
 
-async def test_a_line_of_four_mebibytes_is_too_long_and_one_of_three_is_not() -> None:
-    """Objects as large as etcd allows pass with room to spare."""
-    three, five = b"x" * (3 << 20) + b"\n", b"x" * (5 << 20) + b"\n"
-    async with scripted(watching(three), watching(five)) as (_, client):
-        async with client.stream("/x", params={}, read_timeout=5) as lines:
-            assert three == await lines.next()
-            assert await lines.next() == b""
-        async with client.stream("/x", params={}, read_timeout=5) as lines:
-            with pytest.raises(UnreachableError, match="line without end"):
-                await lines.next()
-
-
 async def test_a_silent_stream_times_out() -> None:
     """A half-open connection is noticed."""
     async with (

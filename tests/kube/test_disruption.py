@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.kube.disruption import decode_budget
+from neuron_scheduler.kube.disruption import BUDGETS
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 
@@ -16,7 +16,7 @@ WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 
 def read(**parts: Any) -> DisruptionBudget | Malformed | None:
     """Return what is made of a budget with these parts."""
-    return decode_budget(json.dumps({"metadata": METADATA, **parts}).encode()).value
+    return BUDGETS.codec.decode(json.dumps({"metadata": METADATA, **parts}).encode()).value
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,13 @@ import anyio
 import anyio.lowlevel
 import attrs
 import pytest
+from aiohttp import web
 
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.kube.informer import NODES, PODS, Informer
+from neuron_scheduler.kube.informer import NODES, PODS, STALE, WATCH_SECONDS, WATCH_SLACK, Informer
+from neuron_scheduler.kube.stream import LONGEST
+from neuron_scheduler.kube.transport import CONNECT_TIMEOUT
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from tests.kube.objects import node, pod
@@ -100,7 +103,7 @@ async def test_list_and_watch() -> None:
         "watch": "1",
         "allowWatchBookmarks": "true",
         "resourceVersion": "10",
-        "timeoutSeconds": "450",
+        "timeoutSeconds": "35",
     } == watch.query
     assert again.query["resourceVersion"] == "20"
 
@@ -116,13 +119,12 @@ async def test_pages_in_the_order_of_creation() -> None:
 
 
 async def test_an_expired_continue_token() -> None:
-    """The rest of the list is lost, so it is read in one piece."""
+    """The rest of the list is lost, so it is begun again."""
     async with informed(listing(at("1", "a"), token="t"), refuse(410, "Expired"), listing(at("1", "b"))) as found:
         server, told, _ = found
         assert told.lines == ["+b"]
 
-    assert "limit" not in server.seen[2].query
-    assert "continue" not in server.seen[2].query
+    assert [seen.query.get("continue") for seen in server.seen[:3]] == [None, "t", None]
 
 
 async def test_one_big_page() -> None:
@@ -150,7 +152,8 @@ UNHARMED: dict[str, Answer] = {
     "502 in text": answer("bad\ngateway", status=502),
     "429": refuse(429, "TooManyRequests"),
     "500": refuse(500),
-    "an ERROR event that is no 410": watching(error_event(500, "etcd")),
+    "an ERROR event that asks for patience": watching(error_event(429, "later")),
+    "a blank line": watching(b"\n"),
     "unauthorised for a moment": refuse(401),
 }
 
@@ -166,20 +169,144 @@ async def test_a_broken_watch_goes_on_from_the_last_version(sentence: str) -> No
     assert server.seen[2].query["resourceVersion"] == "10"
 
 
-async def test_a_line_without_end_is_listed_anew() -> None:
-    """An event that cannot be read would come again from the same version."""
-    huge = b'{"type": "ADDED", "object": "' + b"x" * (5 << 20)
-    async with informed(listing(), watching(huge + b'"}\n'), listing(at("1", "a"))) as (_, told, informer):
-        assert told.lines == ["+a"]
+DEAD_ENDS: dict[str, bytes] = {
+    "500": error_event(500, "etcdserver: internal error"),
+    "403": error_event(403),
+    "an error that is no Status": event("ERROR", [1]),
+    "no JSON": b"<html>bad gateway</html>\n",
+    "JSON that is no event": b"[1, 2]\n",
+    "an unknown type": event("SIGHTED", {}),
+    "invalid UTF-8": b'{"type": "ADDED", "object": {"metadata": \xff}}\n',
+    "a nameless line without end": b'{"type": "ADDED", "object": "' + b"x" * (LONGEST + 1) + b'"}\n',
+    "half a line in the middle": event("ADDED", pod("x"))[:-30] + b"\n",
+}
+
+
+@pytest.mark.parametrize("sentence", DEAD_ENDS)
+async def test_a_line_that_leads_nowhere_is_listed_anew(sentence: str) -> None:
+    """It would come again from the same version; what it was about is found by comparing."""
+    failed: list[str] = []
+    script = listing(at("1", "a")), watching(DEAD_ENDS[sentence]), listing(at("1", "a"), at("2", "b"))
+    async with informed(*script, on_failure=failed.append) as (server, told, informer):
+        assert told.lines == ["+a", "+b"]
         assert informer.lists == 2
+
+    assert "watch" not in server.seen[2].query
+    assert failed[0] == "pods"
+
+
+TROUBLE: dict[str, Answer] = {
+    "a truncated line": watching(event("ADDED", at("11", "x"))[:-20]),
+    "cut": watching(then="abort"),
+    "closed at once": watching(),
+    "500": refuse(500),
+    "403": refuse(403),
+    "an event from before, and then half a line": watching(
+        event("MODIFIED", at("10", "a")), event("ADDED", at("11", "x"))[:-20]
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", TROUBLE)
+async def test_trouble_that_stays_is_listed_anew(sentence: str) -> None:
+    """A version from which three watches in a row came to nothing is given up."""
+    script = [listing(at("1", "a")), *[TROUBLE[sentence]] * 3, listing(at("1", "a"), at("2", "b"))]
+    async with informed(*script) as (server, told, informer):
+        assert told.lines == ["+a", "+b"]
+        assert informer.lists == 2
+
+    assert [seen.query.get("resourceVersion") for seen in server.seen[:5]] == [None, "10", "10", "10", None]
+
+
+async def test_dead_ends_are_no_storm_of_lists() -> None:
+    """A watch that is bad after every list makes the lists rare, although each of them is progress."""
+    waits: list[float] = []
+
+    @attrs.define(eq=False)
+    class Counting(Backoff):
+        """Remembers its waits, and waits for nothing."""
+
+        def next(self, *, at_least: float | None = None) -> float:
+            """Remember."""
+            waits.append(super().next(at_least=at_least))
+            return 0.0
+
+    script = [step for _ in range(6) for step in (listing(), watching(error_event(500)))]
+    backoff = Counting(lambda: 0.0)
+    async with scripted(*script) as (server, client):
+        informer = Informer(client=client, resource=PODS, handler=Told(), backoff=backoff)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                await server.ended.wait()
+            tasks.cancel_scope.cancel()
+
+    assert {1.6, 3.2, 6.4, 12.8} <= set(waits)
 
 
 async def test_a_version_from_the_future_is_listed_anew() -> None:
-    """A watch that lived its whole time without even a bookmark was never going to say anything."""
-    times = iter([0.0, *[10_000.0 * step for step in range(1, 100)]])
-    script = listing(), watching(), listing(at("1", "a"))
-    async with informed(*script, clock=lambda: next(times)) as (_, told, _informer):
-        assert told.lines == ["+a"]
+    """The server answers it with silence; what its version is now tells."""
+    times = iter([10_000.0 * step for step in range(100)])
+    script = listing(at("0", "x")), watching(), listing(version="5"), listing(at("1", "a"), version="5")
+    async with informed(*script, clock=lambda: next(times)) as (server, told, _informer):
+        assert told.lines == ["+x", "+a", "-x"]
+
+    assert server.seen[2].query["limit"] == "1"
+
+
+async def test_silence_where_nothing_happens_is_not_listed_anew() -> None:
+    """A server has no bookmark to send for a resource that did not change since it was listed."""
+    times = iter([10_000.0 * step for step in range(100)])
+    script = listing(at("1", "a")), watching(), listing(at("1", "a"), version="11"), watching()
+    async with informed(*script, clock=lambda: next(times)) as (server, _told, informer):
+        assert informer.lists == 1
+
+    assert server.seen[3].query["resourceVersion"] == "10"
+
+
+async def test_a_silent_watch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing depends on the server to close a watch: a proxy may have forgotten it, and keep the connection."""
+    monkeypatch.setattr("neuron_scheduler.kube.informer.WATCH_SECONDS", 0)
+    monkeypatch.setattr("neuron_scheduler.kube.informer.WATCH_SLACK", 0.05)
+    silent = watching(event("ADDED", at("11", "b")), then="silent")
+    async with informed(listing(), silent, watching(then="silent"), watching(event("ADDED", at("12", "c")))) as found:
+        server, told, informer = found
+        assert told.lines == ["+b", "+c"]
+        assert informer.lists == 1
+
+    assert [seen.query.get("resourceVersion") for seen in server.seen[:4]] == [None, "10", "11", "11"]
+
+
+def test_a_silent_watch_is_given_up_within_a_minute() -> None:
+    """The longest watch, the slack, the wait before the next and the time to connect."""
+    longest = WATCH_SECONDS + WATCH_SECONDS // 3 + WATCH_SLACK
+    assert longest + 2 * Backoff(lambda: 0.0).first + CONNECT_TIMEOUT < 60
+
+
+async def test_what_failed_for_minutes_is_stale() -> None:
+    """A replica says that it is not ready; a list that succeeds is enough to be ready again."""
+    now = 0.0
+    failing = [watching(error_event(500)), refuse(500), refuse(500), refuse(500)]
+    reached = anyio.Event()
+
+    async def pause(request: web.Request) -> web.StreamResponse:
+        reached.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with scripted(listing(), *failing, pause) as (_, client):
+        backoff = Backoff(lambda: 0.0, first=0.001, most=0.002)
+        informer = Informer(client=client, resource=PODS, handler=Told(), backoff=backoff, clock=lambda: now)
+        assert not informer.stale
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                await reached.wait()
+            now = STALE
+            assert not informer.stale
+            now += 1
+            assert informer.stale
+            tasks.cancel_scope.cancel()
 
 
 async def test_a_too_large_version_is_listed_anew() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube.codec import Decoded, Malformed
-from neuron_scheduler.kube.pod_codec import _told, decode_pod
+from neuron_scheduler.kube.pod_codec import POD
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import HostPort, Owner, Pod, PodCondition
 from tests.kube.objects import container, encoded, pod
@@ -16,14 +16,14 @@ DEVICE, CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
 
 def read(**changes: Any) -> Pod:
     """The pod as it is decoded."""
-    decoded = decode_pod(encoded(pod(**changes)))
+    decoded = POD.decode(encoded(pod(**changes)))
     assert isinstance(decoded.value, Pod)
     return decoded.value
 
 
 def test_a_plain_pod() -> None:
     """Identity, times and the fields a decision reads are taken over."""
-    decoded = decode_pod(encoded(pod("a", metadata={"generation": 3, "labels": {"app": "x"}}, spec={"priority": 7})))
+    decoded = POD.decode(encoded(pod("a", metadata={"generation": 3, "labels": {"app": "x"}}, spec={"priority": 7})))
 
     assert (decoded.key, decoded.uid, decoded.resource_version) == ("default/a", "uid-a", "5")
     assert isinstance(decoded.value, Pod)
@@ -232,7 +232,7 @@ def test_waiting_and_leaving() -> None:
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_terminal_pod_counts_as_gone(phase: str) -> None:
     """A pod that has ended holds nothing, also where no field selector kept it away."""
-    assert Decoded("default/p", "uid-p", "5", None) == decode_pod(encoded(pod(status={"phase": phase})))
+    assert Decoded("default/p", "uid-p", "5", None) == POD.decode(encoded(pod(status={"phase": phase})))
 
 
 def test_nulls_cost_nothing() -> None:
@@ -243,7 +243,7 @@ def test_nulls_cost_nothing() -> None:
     found = pod(metadata={"labels": None, "annotations": None, "deletionTimestamp": None}, spec=spec)
     found["status"] = None
 
-    assert isinstance(decode_pod(encoded(found)).value, Pod)
+    assert isinstance(POD.decode(encoded(found)).value, Pod)
 
 
 MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
@@ -273,7 +273,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 def test_malformed_pods_keep_their_identity_and_node(sentence: str) -> None:
     """What cannot be read is told with its name, uid, node and reason."""
     spec, reason = MALFORMED[sentence]
-    decoded = decode_pod(encoded(pod("bad", spec={**spec, "nodeName": "n1"})))
+    decoded = POD.decode(encoded(pod("bad", spec={**spec, "nodeName": "n1"})))
 
     assert isinstance(decoded.value, Malformed)
     assert (decoded.key, decoded.uid, decoded.resource_version) == ("default/bad", "uid-bad", "5")
@@ -289,7 +289,7 @@ def test_malformed_pods_keep_their_identity_and_node(sentence: str) -> None:
 @given(st.binary())
 def test_noise_never_raises(noise: bytes) -> None:
     """Whatever the bytes are, the answer is a value."""
-    assert isinstance(decode_pod(noise).value, Malformed)
+    assert isinstance(POD.decode(noise).value, Malformed)
 
 
 def test_equal_strings_are_one_object() -> None:
@@ -306,13 +306,12 @@ def test_containers_that_are_alike_are_read_once() -> None:
     """Pods of one workload, and all sights of one pod, need the same: reading that is most of the work."""
     containers = [container("alike", requests={"cpu": "1", DEVICE: "4"})]
     read(spec={"containers": containers})
-    before = _told.cache_info().misses
     pending = read(name="other", spec={"containers": containers})
     bound = read(name="other", spec={"containers": containers, "nodeName": "n1"}, metadata={"labels": {"a": "b"}})
 
-    assert _told.cache_info().misses == before
     assert pending.requests is bound.requests
     assert pending.neuron is bound.neuron
+    assert pending.neuron_containers is bound.neuron_containers
 
 
 def test_a_resize_is_read_for_the_pod_that_is_resized() -> None:

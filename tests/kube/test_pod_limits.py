@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.hostile import SHAPES, object_of
-from neuron_scheduler.kube.pod_codec import decode_pod
+from neuron_scheduler.kube.pod_codec import POD
 from neuron_scheduler.kube.pod_limits import MOST
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU
@@ -40,7 +40,7 @@ BOUNDED = {
 
 def read(shape: str, count: int, **rest: Any) -> Pod:
     """The pod of a shape as it is decoded."""
-    found = decode_pod(encoded(object_of(SHAPES[shape], count, **rest))).value
+    found = POD.decode(encoded(object_of(SHAPES[shape], count, **rest))).value
     assert isinstance(found, Pod)
     return found
 
@@ -83,7 +83,7 @@ def test_what_it_holds_still_counts() -> None:
             )
         ],
     }
-    found = decode_pod(json.dumps(pod(spec=spec)).encode()).value
+    found = POD.decode(json.dumps(pod(spec=spec)).encode()).value
     assert isinstance(found, Pod)
     assert found.refusal
     assert dict(found.requests) == {CPU: 2000, "aws.amazon.com/neuron": 4}

@@ -1,5 +1,6 @@
 """What a new sight of an object means, without any I/O."""
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -168,3 +169,95 @@ def test_the_handler_always_holds_what_is_there(sights: list[Decoded[Pod] | str]
         reflection.remove(key)
 
     assert (log.pods, log.bad) == ({}, {})
+
+
+@attrs.define(eq=False)
+class Clumsy:
+    """
+    A handler that fails on some calls, before or after it has done what it was asked to.
+
+    Attributes:
+        plan: what happens with each call: done, `before` or `after` a failure; all is well beyond its end.
+    """
+
+    plan: list[str]
+    pods: dict[str, Pod] = attrs.field(factory=dict)
+    bad: dict[str, Malformed] = attrs.field(factory=dict)
+
+    def _do(self, action: Callable[[], object]) -> None:
+        step = self.plan.pop(0) if self.plan else "done"
+        if step == "before":
+            raise RuntimeError(step)
+        action()
+        if step == "after":
+            raise KeyError(step)
+
+    def added(self, new: Pod) -> None:
+        """Take in a pod."""
+        self._do(lambda: self.pods.update({new.key: new}))
+
+    def updated(self, old: Pod, new: Pod) -> None:
+        """Take in a change."""
+        assert old.key == new.key
+        self._do(lambda: self.pods.update({new.key: new}))
+
+    def deleted(self, old: Pod) -> None:
+        """Let go of a pod."""
+        self._do(lambda: self.pods.pop(old.key, None))
+
+    def malformed(self, found: Malformed) -> None:
+        """Take in a malformed object."""
+        self._do(lambda: self.bad.update({found.key: found}))
+
+    def mended(self, found: Malformed) -> None:
+        """Let go of it."""
+        self._do(lambda: self.bad.pop(found.key, None))
+
+
+def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
+    """It may have been taken in by half, so it is taken out, and told as what cannot be read, with its node."""
+    handler, failures = Clumsy(["after"]), list[int]()
+    reflection: Reflection[Pod] = Reflection(handler=handler, same=same_pod, failed=lambda: failures.append(1))
+    reflection.put(seen(node_name="n1"))
+
+    assert handler.pods == {}
+    assert handler.bad == {"d/a": Malformed("Pod", "d/a", "KeyError: 'after'", "u1", "n1")}
+    assert failures == [1]
+
+    reflection.put(seen(node_name="n1"))  # the same sight again is another chance
+
+    assert (set(handler.pods), handler.bad) == ({"d/a"}, {})
+
+
+def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
+    """What the handler still holds counts as held, and must not do so for ever."""
+    handler = Clumsy(["done", "before"])
+    reflection: Reflection[Pod] = Reflection(handler=handler, same=same_pod)
+    reflection.put(seen())
+    reflection.remove("d/a")
+    assert handler.pods
+
+    for key in reflection.missing(set()):
+        reflection.remove(key)
+
+    assert handler.pods == {}
+
+
+@given(SIGHTS, st.lists(st.sampled_from(["done", "before", "after"])))
+def test_a_clumsy_handler_ends_nothing(sights: list[Decoded[Pod] | str], plan: list[str]) -> None:
+    """Whatever it fails on, nothing is raised, and the next list puts it right."""
+    handler = Clumsy(plan)
+    reflection: Reflection[Pod] = Reflection(handler=handler, same=same_pod)
+    for sight in sights:
+        if isinstance(sight, str):
+            reflection.remove(sight)
+        else:
+            reflection.put(sight)
+    plan.clear()
+    now = [seen("u3", name="a", node_name="n1"), seen("u4", name="c")]
+    for pod in now:
+        reflection.put(pod)
+    for key in reflection.missing({pod.key for pod in now}):
+        reflection.remove(key)
+
+    assert handler.pods == {pod.key: pod.value for pod in now}

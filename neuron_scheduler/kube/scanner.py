@@ -1,0 +1,186 @@
+"""
+Find the parts of JSON text without recursion and without decoding it, for objects that the decoder refuses.
+
+msgspec gives up about a thousand levels deep, also where it only skips; `managedFields` of a pod may be ten times as
+deep. Every function is a generator that pauses after a few thousand tokens, so that megabytes do not hold the event
+loop: `finish` runs one to its end, `at_leisure` lets others run in between. Refuses to check what it passes over: only
+strings and brackets are told apart.
+"""
+
+import re
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+import attrs
+import msgspec
+from anyio.lowlevel import checkpoint
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+
+TOKENS: Final = 10_000  # between two pauses: about 3 ms
+
+_TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_STRING: Final = re.compile(_TEXT, re.DOTALL)
+_SCALAR: Final = re.compile(rb"[^\s,\]}]+")
+_BLANK: Final = re.compile(rb"\s*")
+_BRACKET: Final = re.compile(rb'(?:[^{}\[\]"]++|' + _TEXT + rb'|\{\}|\[\])*+([{\[]|[}\]]|"|\Z)', re.DOTALL)
+_PAIR: Final = re.compile(rb'[\s,]*("\w+")\s*:\s*(' + _TEXT + rb"|[-+.\w]+)", re.DOTALL)
+
+
+class ScanError(ValueError):
+    """The text is no JSON, or was cut off."""
+
+
+@attrs.frozen
+class Member:
+    """
+    A member of an object, or an element of an array.
+
+    Attributes:
+        name: as it is spelled, with its quotes; empty in an array.
+        start, end: where the value is.
+    """
+
+    name: bytes
+    start: int
+    end: int
+
+
+def finish(steps: Steps[T]) -> T:
+    """Return the result at one go."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: T = done.value
+            return found
+
+
+async def at_leisure(steps: Steps[T]) -> T:
+    """Return the result, and let others run in between."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: T = done.value
+            return found
+        await checkpoint()
+
+
+def members(text: bytes, start: int = 0) -> Steps[list[Member]]:
+    """
+    Return the members of the object, or the elements of the array, that begins at or after `start`.
+
+    Raises:
+        ScanError: there is none, or it has no end.
+    """
+    position = _skip(text, start)
+    opening = text[position : position + 1]
+    if opening not in (b"{", b"["):
+        raise ScanError(f"neither an object nor an array at byte {position}")
+    found: list[Member] = []
+    position = _skip(text, position + 1)
+    while text[position : position + 1] not in (b"}", b"]"):
+        if found:
+            position = _after(text, position, b",")
+        name = b""
+        if opening == b"{":
+            name = _matched(_STRING, text, position)
+            position = _after(text, _skip(text, position + len(name)), b":")
+        end = yield from _end(text, position)
+        found.append(Member(name, position, end))
+        if len(found) % TOKENS == 0:
+            yield
+        position = _skip(text, end)
+    return found
+
+
+def without(text: bytes, outer: bytes, inner: bytes) -> Steps[bytes]:
+    """
+    Return the text of an object with null in place of `outer.inner`, wherever these names stand.
+
+    Raises:
+        ScanError: the text is no object.
+    """
+    parts, position = [], 0
+    for member in (yield from members(text)):
+        if member.name == outer and text[member.start] == ord("{"):
+            for dropped in (yield from members(text, member.start)):
+                if dropped.name == inner:
+                    parts.append(text[position : dropped.start])
+                    position = dropped.end
+    return b"null".join((*parts, text[position:]))
+
+
+def strings(text: bytes, outer: bytes) -> Steps[dict[bytes, str]]:
+    """
+    Return the members of `outer` that are strings, of an object that may be cut off: of that as far as its beginning.
+
+    Strings that cannot be read are left out; what is no UTF-8 in them is replaced, as Go does.
+    """
+    found: dict[bytes, bytes] = {}
+    try:
+        for member in (yield from members(text)):
+            if member.name == outer:
+                for inner in (yield from members(text, member.start)):
+                    found[inner.name] = text[inner.start : inner.end]
+    except ScanError:
+        found |= _first_pairs(text, text.find(outer))
+    read = {name: _string(value) for name, value in found.items()}
+    return {name: value for name, value in read.items() if value is not None}
+
+
+def _first_pairs(text: bytes, start: int) -> dict[bytes, bytes]:
+    """Return the members before the first container in the object that begins after `start`."""
+    found: dict[bytes, bytes] = {}
+    position = text.find(b"{", start) + 1 if start >= 0 else 0
+    while position and (pair := _PAIR.match(text, position)):
+        found[pair[1]] = pair[2]
+        position = pair.end()
+    return found
+
+
+def _string(value: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(value.decode(errors="replace"), type=str)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _end(text: bytes, start: int) -> Steps[int]:
+    """Return where the value that begins at `start` ends."""
+    if text[start : start + 1] not in (b"{", b"["):
+        return start + len(_matched(_STRING if text[start : start + 1] == b'"' else _SCALAR, text, start))
+    depth = 1
+    for number, token in enumerate(_BRACKET.finditer(text, start + 1), start=1):
+        bracket = token[1]
+        if bracket in (b"{", b"["):
+            depth += 1
+        elif bracket in (b"}", b"]"):
+            depth -= 1
+            if not depth:
+                return token.end()
+        else:
+            break
+        if number % TOKENS == 0:
+            yield
+    raise ScanError(f"the value at byte {start} has no end")
+
+
+def _skip(text: bytes, position: int) -> int:
+    blank = _BLANK.match(text, position)
+    return position if blank is None else blank.end()
+
+
+def _after(text: bytes, position: int, mark: bytes) -> int:
+    if text[position : position + 1] != mark:
+        raise ScanError(f"no {mark.decode()} at byte {position}")
+    return _skip(text, position + 1)
+
+
+def _matched(pattern: re.Pattern[bytes], text: bytes, position: int) -> bytes:
+    found = pattern.match(text, position)
+    if found is None:
+        raise ScanError(f"no value at byte {position}")
+    return found[0]
