@@ -25,6 +25,7 @@ from neuron_scheduler.endpoints.access import Access
 from neuron_scheduler.errors import StalledError
 from neuron_scheduler.kube import auth, rights
 from neuron_scheduler.kube.client import Client
+from neuron_scheduler.kube.informer import STALE
 from neuron_scheduler.kube.reviews import Reviews
 from neuron_scheduler.metrics import Metrics, State
 from neuron_scheduler.scheduling.queued_pod import Place
@@ -217,7 +218,7 @@ class App:
             live["leaderElection"] = lease_watchdog(
                 renewed_at=lambda: election.renewed_at, clock=election.clock, lease_duration=election.lease_duration
             )
-        ready = {"informer-sync": self._unsynced}
+        ready = {"informer-sync": self._unsynced, "watches": self._stale}
         async with serving(endpoints, live=live, ready=ready, metrics=self.metrics, access=self._access()):
             yield
 
@@ -229,6 +230,10 @@ class App:
     def _unsynced(self) -> str | None:
         missing = [i.resource.path for i in self.parts.informers if not i.synced.is_set()]
         return f"not listed yet: {', '.join(missing)}" if missing else None
+
+    def _stale(self) -> str | None:
+        stale = [i.resource.path for i in self.parts.informers if i.stale]
+        return f"neither listed nor watched for {STALE:g} s: {', '.join(stale)}" if stale else None
 
     def _rights(self) -> tuple[rights.Right, ...]:
         config, needed = self.config, rights.SCHEDULING

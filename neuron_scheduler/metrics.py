@@ -97,6 +97,8 @@ class Metrics:
     _preemption_attempts: Counter = attrs.field(init=False)
     _preemption_victims: Histogram = attrs.field(init=False)
     _malformed: Callable[[str], Counter] = attrs.field(init=False)
+    _watch_failures: Callable[[str], Counter] = attrs.field(init=False)
+    _unhandled: Callable[[str], Counter] = attrs.field(init=False)
     _events_dropped: Counter = attrs.field(init=False)
     _stale_fence: Counter = attrs.field(init=False)
     _connections_dropped: Callable[[str], Counter] = attrs.field(init=False)
@@ -200,6 +202,20 @@ class Metrics:
             registry=self._registry,
         )
         self._malformed = cache(malformed.labels)
+        watch_failures = Counter(
+            "neuron_scheduler_watch_failures",
+            "Lists and watches that failed, by resource: a few an hour are usual, a few a minute are not.",
+            ("resource",),
+            registry=self._registry,
+        )
+        self._watch_failures = cache(watch_failures.labels)
+        unhandled = Counter(
+            "neuron_scheduler_unhandled_objects",
+            "Objects that were set aside because the scheduler failed on them, by resource: a bug of the scheduler.",
+            ("resource",),
+            registry=self._registry,
+        )
+        self._unhandled = cache(unhandled.labels)
         self._events_dropped = Counter(
             "neuron_scheduler_events_dropped",
             "Events not sent because their queue was full.",
@@ -281,6 +297,14 @@ class Metrics:
     def malformed(self, resource: str) -> None:
         """Count an object of this resource (`pods`, `nodes`) that could not be read."""
         self._malformed(resource).inc()
+
+    def watch_failed(self, resource: str) -> None:
+        """Count a list or watch of this resource that failed."""
+        self._watch_failures(resource).inc()
+
+    def unhandled(self, resource: str) -> None:
+        """Count an object of this resource that the scheduler failed on."""
+        self._unhandled(resource).inc()
 
     def event_dropped(self) -> None:
         """Count an Event that was not sent."""

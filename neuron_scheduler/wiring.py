@@ -28,6 +28,8 @@ from neuron_scheduler.kube.evictor import Evictor
 from neuron_scheduler.kube.informer import NODES, PODS, Informer
 from neuron_scheduler.kube.lease import LeaseClient
 from neuron_scheduler.kube.namespaces import NAMESPACES
+from neuron_scheduler.kube.reflection import Handler, T
+from neuron_scheduler.kube.resource import Resource
 from neuron_scheduler.kube.storage_codec import STORAGE
 from neuron_scheduler.kube.volume_writer import VolumeWriter
 from neuron_scheduler.kube.workloads import WORKLOADS
@@ -149,10 +151,11 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         volumes=volumes,
         recorder=recorder,
         conditions=conditions,
-        nodes=Informer(
-            client=client,
-            resource=NODES,
-            handler=NodeHandler(
+        nodes=_informer(
+            client,
+            metrics,
+            NODES,
+            NodeHandler(
                 cluster=cluster,
                 queue=queue,
                 metrics=metrics,
@@ -162,14 +165,24 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
             ),
         ),
         others=(
-            Informer(client=client, resource=BUDGETS, handler=budgets),
+            _informer(client, metrics, BUDGETS, budgets),
             _namespaces(client, scheduler),
             *_workloads(client, scheduler),
             *_storage(client, scheduler, volumes),
         ),
-        pods=Informer(client=client, resource=PODS, handler=pod_handler),
+        pods=_informer(client, metrics, PODS, pod_handler),
         pod_handler=pod_handler,
         election=election,
+    )
+
+
+def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: Handler[T]) -> Informer[T]:
+    return Informer(
+        client=client,
+        resource=resource,
+        handler=handler,
+        on_failure=metrics.watch_failed,
+        on_unhandled=metrics.unhandled,
     )
 
 
@@ -199,16 +212,17 @@ def _namespaces(client: Client, scheduler: Scheduler) -> Informer[Any]:
         metrics=scheduler.metrics,
         wake=scheduler.wake,
     )
-    return Informer(client=client, resource=NAMESPACES, handler=handler)
+    return _informer(client, scheduler.metrics, NAMESPACES, handler)
 
 
 def _workloads(client: Client, scheduler: Scheduler) -> tuple[Informer[Any], ...]:
     workloads, metrics = scheduler.cluster.workloads, scheduler.metrics
     return tuple(
-        Informer(
-            client=client,
-            resource=resource,
-            handler=WorkloadHandler(workloads=workloads, metrics=metrics, resource=resource.path.rpartition("/")[2]),
+        _informer(
+            client,
+            metrics,
+            resource,
+            WorkloadHandler(workloads=workloads, metrics=metrics, resource=resource.name),
         )
         for resource in WORKLOADS
     )
@@ -222,7 +236,7 @@ def _storage(client: Client, scheduler: Scheduler, volumes: VolumeBinder) -> tup
         wake=scheduler.wake,
         noticed=volumes.noticed,
     )
-    return tuple(Informer(client=client, resource=resource, handler=handler) for resource in STORAGE)
+    return tuple(_informer(client, scheduler.metrics, resource, handler) for resource in STORAGE)
 
 
 def _profiles(config: Config) -> dict[str, Profile]:

@@ -132,3 +132,14 @@ def test_the_reader_chooses_the_format(accept: str, want: str) -> None:
     body, content_type = Metrics().exposition(accept)
     assert content_type.startswith(want)
     assert body.endswith(b"# EOF\n") == ("openmetrics" in want)
+
+
+def test_what_fails_again_and_again_is_counted_by_resource() -> None:
+    """Watches that break, and objects that the scheduler itself fails on."""
+    metrics = Metrics()
+    metrics.watch_failed("pods")
+    metrics.watch_failed("pods")
+    metrics.unhandled("nodes")
+    seen = samples(metrics)
+    assert seen['neuron_scheduler_watch_failures_total{resource="pods"}'] == 2
+    assert seen['neuron_scheduler_unhandled_objects_total{resource="nodes"}'] == 1

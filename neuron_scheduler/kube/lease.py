@@ -16,9 +16,10 @@ import msgspec
 from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube import wire
 from neuron_scheduler.kube.client import Response
-from neuron_scheduler.kube.status import status_error
+from neuron_scheduler.kube.codec import Codec, Decoded, key_of
 from neuron_scheduler.kube.stream import Stream
 from neuron_scheduler.kube.transport import Pool
+from neuron_scheduler.kube.watch_line import BOOKMARK, look_closely
 
 MOST_SECONDS: Final = (1 << 31) - 1
 
@@ -38,11 +39,6 @@ class _Lease(wire.Wire):
 
     metadata: wire.ObjectMeta
     spec: _Spec | None = None
-
-
-_LEASE: Final = msgspec.json.Decoder(_Lease)
-_EVENT: Final = msgspec.json.Decoder(wire.Event)
-_STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 
 @attrs.frozen
@@ -132,15 +128,10 @@ class LeaseClient:
         stream = self.client.stream(self._collection, params=params, read_timeout=seconds + 5.0, pool=Pool.LEASE)
         async with stream as lines:
             while line := await lines.next():
-                try:
-                    event = _EVENT.decode(line)
-                    if event.type == "ERROR":
-                        raise status_error(_STATUS.decode(event.object))
-                except msgspec.MsgspecError as error:
-                    raise UnreachableError(f"cut line in the watch of Lease {self.key}") from error
-                if event.type in ("ADDED", "MODIFIED", "DELETED"):
-                    record = None if event.type == "DELETED" else _read(event.object)
-                    if seen(record):
+                change = _CODEC.change(line) or await look_closely(_CODEC, line)
+                if change is not None and change[0] != BOOKMARK:
+                    kind, found = change
+                    if seen(None if kind == "DELETED" else _record(found)):
                         return
 
     async def _write(self, method: str, path: str, body: bytes, within: float) -> Response:
@@ -166,27 +157,37 @@ def encode(record: Record, *, namespace: str, name: str) -> bytes:
     )
 
 
-def _read(body: bytes | msgspec.Raw) -> Record:
+def _decoded(found: _Lease) -> Decoded[Record]:
     """
     Return the record; without a version it is not an API server's.
 
     A proxy's answer must not be taken for a free Lease: a write without a version replaces any holder's.
     """
-    try:
-        found = _LEASE.decode(body)
-    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, those of UTF-8 too
-        raise UnreachableError(f"the Lease cannot be read: {error}") from error
-    if not found.metadata.resource_version:
-        raise UnreachableError("the Lease cannot be read: the answer has no resourceVersion; is it a proxy's?")
-    spec = found.spec or _Spec()
-    return Record(
+    meta, spec = found.metadata, found.spec or _Spec()
+    if not meta.resource_version:
+        raise ValueError("the answer has no resourceVersion; is it a proxy's?")
+    record = Record(
         holder=spec.holder_identity or "",
         duration=min(max(spec.lease_duration_seconds or 0, 0), MOST_SECONDS),
         acquired=parse_micro_time(spec.acquire_time),
         renewed=parse_micro_time(spec.renew_time),
         transitions=spec.lease_transitions or 0,
-        resource_version=found.metadata.resource_version,
+        resource_version=meta.resource_version,
     )
+    return Decoded(key_of(meta.namespace, meta.name), meta.uid, meta.resource_version, record)
+
+
+_CODEC: Final = Codec("Lease", _Lease, _decoded)
+
+
+def _read(body: bytes) -> Record:
+    return _record(_CODEC.decode(body))
+
+
+def _record(found: Decoded[Record]) -> Record:
+    if not isinstance(found.value, Record):
+        raise UnreachableError(f"the Lease cannot be read: {found.value.reason if found.value else 'it is gone'}")
+    return found.value
 
 
 def format_micro_time(moment: dt.datetime) -> str:

@@ -1,6 +1,7 @@
 """The Lease on the wire, and its times in every form that others write."""
 
 import datetime as dt
+import json
 
 import anyio
 import pytest
@@ -95,12 +96,27 @@ async def test_watching_ends() -> None:
     async with scripted(watching(), watching(error_event(410)), refuse(403), watching(b'{"ty')) as (_, client):
         lease = LeaseClient(client=client)
         await lease.watch("1", lambda _record: False, seconds=60)
-        with pytest.raises(ApiError, match="410"):
+        with pytest.raises(UnreachableError, match="410"):
             await lease.watch("1", lambda _record: False, seconds=60)
         with pytest.raises(ApiError, match="403"):
             await lease.watch("1", lambda _record: False, seconds=60)
-        with pytest.raises(UnreachableError, match="cut line"):
+        with pytest.raises(UnreachableError, match="cut off"):
             await lease.watch("1", lambda _record: False, seconds=60)
+
+
+async def test_a_lease_with_deep_managed_fields() -> None:
+    """What cannot be skipped at a glance ends no election, in an answer or in a watch."""
+    deep = json.dumps(ON_WIRE).replace('"metadata": {', '"metadata": {"managedFields": [' + '{"f:a":' * 5000, 1)
+    deep = deep.replace('{"f:a":' * 5000, '{"f:a":' * 5000 + "{}" + "}" * 5000 + "], ", 1)
+    seen: list[Record | None] = []
+    line = f'{{"type": "MODIFIED", "object": {deep}}}\n'.encode()
+    async with scripted(answer(deep), watching(line, b'{"type": "MODIFIED", "object": 3}\n')) as (_, client):
+        lease = LeaseClient(client=client)
+        assert await lease.get(within=5) == HELD
+        with pytest.raises(UnreachableError):
+            await lease.watch("1", lambda record: bool(seen.append(record)), seconds=60)
+
+    assert seen == [HELD]
 
 
 @pytest.mark.parametrize(
