@@ -42,6 +42,8 @@ _INLINE_VOLUMES: Final = (
 )
 """In-tree sources tied to a node or zone, or that two pods of one node cannot share."""
 
+MOST_REQUIREMENTS: Final = 5000  # of one label selector: about 10 ms to read
+LONGEST_IMAGE_NAME: Final = 1024  # a registry's own limits add up to less than half of it
 _OPERATORS: Final = {operator.value: operator for operator in Operator}
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
@@ -139,7 +141,12 @@ def images(spec: wire.PodSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @remembered()
 def image_name(reference: str) -> str:
-    """Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`)."""
+    """
+    Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`).
+
+    No image has a name as long as the API server accepts; of such a one only the beginning is kept.
+    """
+    reference = reference[:LONGEST_IMAGE_NAME]
     return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"
 
 
@@ -258,10 +265,12 @@ def label_selector(selector: Selector | None) -> LabelSelector | None:
     Return the label selector, None if there is none.
 
     Raises:
-        ValueError: an operator or a value cannot be read.
+        ValueError: an operator or a value cannot be read, or there are too many.
     """
     if selector is None:
         return None
+    if len(selector.match_labels or ()) + len(selector.match_expressions or ()) > MOST_REQUIREMENTS:
+        raise ValueError(f"a label selector has more than {MOST_REQUIREMENTS} requirements")
     requirements = [_requirement((key, "In", (value,))) for key, value in (selector.match_labels or {}).items()]
     expressions = selector.match_expressions or ()
     requirements.extend(_requirement((one.key, one.operator, tuple(one.values or ()))) for one in expressions)

@@ -104,7 +104,7 @@ class Pager(Generic[T]):
             except ApiError as error:
                 if error.status != 429:
                     raise
-                await anyio.sleep(min(error.retry_after or 1.0, LONGEST_PAUSE))
+                await anyio.sleep(min(1.0 if error.retry_after is None else error.retry_after, LONGEST_PAUSE))
         return await self._read(params, most)
 
     async def _read(self, params: Mapping[str, str], most: int) -> bytes:

@@ -19,6 +19,7 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 
 TOKENS: Final = 10_000  # between two pauses: about 3 ms
+LONG: Final = 64 << 10  # bytes of a value that deserve a pause: a string of 9 MB that is all escapes takes 75 ms
 
 _TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _STRING: Final = re.compile(_TEXT, re.DOTALL)
@@ -90,7 +91,7 @@ def members(text: bytes, start: int = 0) -> Steps[list[Member]]:
             position = _after(text, _skip(text, position + len(name)), b":")
         end = yield from _end(text, position)
         found.append(Member(name, position, end))
-        if len(found) % TOKENS == 0:
+        if len(found) % TOKENS == 0 or end - position > LONG:
             yield
         position = _skip(text, end)
     return found

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from neuron_scheduler.kube import pod_wire as wire
-from neuron_scheduler.kube.constraints import constraints, image_name, images, tolerations
+from neuron_scheduler.kube.constraints import constraints, image_name, images, label_selector, tolerations
+from neuron_scheduler.kube.wire import Selector
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -241,6 +242,17 @@ def test_preferred_pod_terms() -> None:
 def test_image_names(reference: str, name: str) -> None:
     """A name without tag means `latest`, as kubelets report it."""
     assert image_name(reference) == name
+
+
+def test_a_name_longer_than_any_image_has_is_cut() -> None:
+    """The API server accepts a megabyte, and every pod would keep it."""
+    assert len(image_name("x" * 1_000_000)) < 2000
+
+
+def test_a_selector_of_more_requirements_than_anybody_needs() -> None:
+    """Reading it would hold the event loop."""
+    with pytest.raises(ValueError, match="more than 5000 requirements"):
+        label_selector(Selector(match_labels={f"k{number}": "v" for number in range(6000)}))
 
 
 def test_images() -> None:
