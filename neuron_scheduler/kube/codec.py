@@ -127,12 +127,11 @@ class Codec(Generic[T]):
 
     def set_aside(self, text: bytes, error: Exception) -> Steps[Decoded[T]]:
         """Return the malformed object, whose text may be cut off, with as much of its identity as can be read."""
-        known = yield from strings(text, b'"metadata"')
+        known = yield from strings(text, b'"metadata"', b'"spec"')
         name, namespace = known.get(b'"name"', ""), known.get(b'"namespace"', "")
         key = key_of(namespace, name) if name else ""
         uid, version = known.get(b'"uid"', ""), known.get(b'"resourceVersion"', "")
-        placed = yield from strings(text, b'"spec"')
-        found = Malformed(self.kind, key, _reason(error), uid, interned(placed.get(b'"nodeName"', "")))
+        found = Malformed(self.kind, key, _reason(error), uid, interned(known.get(b'"nodeName"', "")))
         return Decoded(key, uid, version, self.unread(found))
 
 

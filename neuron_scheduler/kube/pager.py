@@ -152,9 +152,9 @@ class Pager(Generic[T]):
 
     async def _items(self, body: bytes) -> Sequence[Encoded]:
         try:
-            for member in await at_leisure(members(body)):
+            for member in await at_leisure(members(body, b'"items"')):
                 if member.name == b'"items"':
-                    return [body[item.start : item.end] for item in await at_leisure(members(body, member.start))]
+                    return [body[item.start : item.end] for item in member.members]
         except ScanError as error:
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {error}") from error
         raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")

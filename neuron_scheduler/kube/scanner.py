@@ -8,7 +8,7 @@ strings and brackets are told apart.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Sequence
 from typing import Final, TypeVar
 
 import attrs
@@ -25,7 +25,12 @@ _TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _STRING: Final = re.compile(_TEXT, re.DOTALL)
 _SCALAR: Final = re.compile(rb"[^\s,\]}]+")
 _BLANK: Final = re.compile(rb"\s*")
-_BRACKET: Final = re.compile(rb'(?:[^{}\[\]"]++|' + _TEXT + rb'|\{\}|\[\])*+([{\[]|[}\]]|"|\Z)', re.DOTALL)
+_FLAT: Final = rb'[^{}\[\]"]++|' + _TEXT + rb"|\{\}|\[\]"
+_BRACKETS: Final = re.compile(
+    rb"(?:" + _FLAT + rb"|\{(?:" + _FLAT + rb")*+\})*+"  # what is flat, or nearly so
+    rb'(?:((?:[{\[](?:"[^"\\{}\[\]]*+":)?+)++)|([}\]]++)|.|\Z)',  # a run of openings, or of ends
+    re.DOTALL,
+)
 _PAIR: Final = re.compile(rb'[\s,]*("\w+")\s*:\s*(' + _TEXT + rb"|[-+.\w]+)", re.DOTALL)
 
 
@@ -41,11 +46,13 @@ class Member:
     Attributes:
         name: as it is spelled, with its quotes; empty in an array.
         start, end: where the value is.
+        members: of the value, where they were asked for.
     """
 
     name: bytes
     start: int
     end: int
+    members: Sequence["Member"] = ()
 
 
 def finish(steps: Steps[T]) -> T:
@@ -69,32 +76,14 @@ async def at_leisure(steps: Steps[T]) -> T:
         await checkpoint()
 
 
-def members(text: bytes, start: int = 0) -> Steps[list[Member]]:
+def members(text: bytes, *within: bytes) -> Steps[Sequence[Member]]:
     """
-    Return the members of the object, or the elements of the array, that begins at or after `start`.
+    Return the members of an object, and the members of those that have one of the names `within`.
 
     Raises:
-        ScanError: there is none, or it has no end.
+        ScanError: the text is no object or array, or has no end.
     """
-    position = _skip(text, start)
-    opening = text[position : position + 1]
-    if opening not in (b"{", b"["):
-        raise ScanError(f"neither an object nor an array at byte {position}")
-    found: list[Member] = []
-    position = _skip(text, position + 1)
-    while text[position : position + 1] not in (b"}", b"]"):
-        if found:
-            position = _after(text, position, b",")
-        name = b""
-        if opening == b"{":
-            name = _matched(_STRING, text, position)
-            position = _after(text, _skip(text, position + len(name)), b":")
-        end = yield from _end(text, position)
-        found.append(Member(name, position, end))
-        if len(found) % TOKENS == 0 or end - position > LONG:
-            yield
-        position = _skip(text, end)
-    return found
+    return (yield from _container(text, _skip(text, 0), b"", within)).members
 
 
 def without(text: bytes, outer: bytes, inner: bytes) -> Steps[bytes]:
@@ -105,30 +94,29 @@ def without(text: bytes, outer: bytes, inner: bytes) -> Steps[bytes]:
         ScanError: the text is no object.
     """
     parts, position = [], 0
-    for member in (yield from members(text)):
-        if member.name == outer and text[member.start] == ord("{"):
-            for dropped in (yield from members(text, member.start)):
-                if dropped.name == inner:
-                    parts.append(text[position : dropped.start])
-                    position = dropped.end
+    for member in (yield from members(text, outer)):
+        for dropped in member.members:
+            if dropped.name == inner:
+                parts.append(text[position : dropped.start])
+                position = dropped.end
     return b"null".join((*parts, text[position:]))
 
 
-def strings(text: bytes, outer: bytes) -> Steps[dict[bytes, str]]:
+def strings(text: bytes, *within: bytes) -> Steps[dict[bytes, str]]:
     """
-    Return the members of `outer` that are strings, of an object that may be cut off: of that as far as its beginning.
+    Return the strings in some members of an object, by name; of one that is cut off, those with which they begin.
+    Where two have the same name the first counts.
 
     Strings that cannot be read are left out; what is no UTF-8 in them is replaced, as Go does.
     """
     found: dict[bytes, bytes] = {}
     try:
-        for member in (yield from members(text)):
-            if member.name == outer:
-                for inner in (yield from members(text, member.start)):
-                    found[inner.name] = text[inner.start : inner.end]
+        for member in (yield from members(text, *within)):
+            found = {inner.name: text[inner.start : inner.end] for inner in member.members} | found
     except ScanError:
-        found |= _first_pairs(text, text.find(outer))
-    read = {name: _string(value) for name, value in found.items()}
+        for name in within:
+            found = _first_pairs(text, text.find(name)) | found
+    read = {name: _string(value) for name, value in found.items() if value.startswith(b'"')}
     return {name: value for name, value in read.items() if value is not None}
 
 
@@ -149,19 +137,42 @@ def _string(value: bytes) -> str | None:
         return None
 
 
+def _container(text: bytes, start: int, name: bytes, within: Collection[bytes]) -> Steps[Member]:
+    opening = text[start : start + 1]
+    if opening not in (b"{", b"["):
+        raise ScanError(f"neither an object nor an array at byte {start}")
+    found: list[Member] = []
+    position = _skip(text, start + 1)
+    while text[position : position + 1] not in (b"}", b"]"):
+        if found:
+            position = _after(text, position, b",")
+        inner = b""
+        if opening == b"{":
+            inner = _matched(_STRING, text, position)
+            position = _after(text, _skip(text, position + len(inner)), b":")
+        if inner in within and text[position : position + 1] in (b"{", b"["):
+            found.append((yield from _container(text, position, inner, ())))
+        else:
+            found.append(Member(inner, position, (yield from _end(text, position))))
+        if len(found) % TOKENS == 0 or found[-1].end - position > LONG:
+            yield
+        position = _skip(text, found[-1].end)
+    return Member(name, start, position + 1, found)
+
+
 def _end(text: bytes, start: int) -> Steps[int]:
     """Return where the value that begins at `start` ends."""
     if text[start : start + 1] not in (b"{", b"["):
         return start + len(_matched(_STRING if text[start : start + 1] == b'"' else _SCALAR, text, start))
     depth = 1
-    for number, token in enumerate(_BRACKET.finditer(text, start + 1), start=1):
-        bracket = token[1]
-        if bracket in (b"{", b"["):
-            depth += 1
-        elif bracket in (b"}", b"]"):
-            depth -= 1
-            if not depth:
-                return token.end()
+    for number, token in enumerate(_BRACKETS.finditer(text, start + 1), start=1):
+        opened, closed = token.groups()
+        if opened:
+            depth += opened.count(b"{") + opened.count(b"[")
+        elif closed:
+            if len(closed) >= depth:
+                return token.start(2) + depth
+            depth -= len(closed)
         else:
             break
         if number % TOKENS == 0:

@@ -29,6 +29,7 @@ class Fault:
         lose_answer: let the request have its effect and cut the connection instead of answering.
         refuse: answer with this status instead of passing the request on, as an API server; 0 passes it on.
         page: answer with this status instead of passing the request on, and a page of HTML, as a proxy; 0 passes it on.
+        watch: of a watch only, answer with these bytes and close, or stay silent if there are none.
         hold: pass the request on only after `release`, even if the client has long gone.
         taken: set when the first request has come.
         answers: the API server's statuses, as far as there are any yet.
@@ -39,6 +40,7 @@ class Fault:
     lose_answer: bool = False
     refuse: int = 0
     page: int = 0
+    watch: bytes | None = None
     hold: bool = False
     taken: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     answers: list[tuple[int, str]] = attrs.field(factory=list, init=False)
@@ -80,6 +82,8 @@ class Proxy:
         """Serve one request, as the first fault that matches wants it."""
         body = await request.read()
         for fault in self.faults:
+            if fault.watch is not None and "watch" not in request.query:
+                continue
             if fault.times and fault.matches(request.method, request.path):
                 fault.times -= 1
                 fault.taken.set()
@@ -99,6 +103,8 @@ class Proxy:
             return web.json_response(said | {"message": "refused"}, status=fault.refuse)
         if fault.page:
             return web.Response(status=fault.page, text="<html>a proxy's page</html>", content_type="text/html")
+        if fault.watch is not None:
+            return await self._spoil(fault.watch, request)
         done = anyio.Event()
 
         async def pass_on() -> None:
@@ -115,6 +121,15 @@ class Proxy:
             request.transport.abort()
         status, text = fault.answers[-1]
         return web.Response(status=status, text=text, content_type="application/json")
+
+    async def _spoil(self, sent: bytes, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        with suppress(aiohttp.ClientConnectionError):
+            await response.prepare(request)
+            await response.write(sent)
+            if not sent:
+                await anyio.sleep_forever()
+        return response
 
     @asynccontextmanager
     async def _send(self, request: web.Request, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:

@@ -16,6 +16,7 @@ from neuron_scheduler.kube.disruption import BUDGETS
 from neuron_scheduler.kube.informer import NODES, PODS
 from neuron_scheduler.kube.lease import _CODEC as LEASE
 from neuron_scheduler.kube.namespaces import NAMESPACES
+from neuron_scheduler.kube.resource import Resource
 from neuron_scheduler.kube.scanner import finish
 from neuron_scheduler.kube.storage_codec import STORAGE
 from neuron_scheduler.kube.workloads import WORKLOADS
@@ -116,11 +117,12 @@ OTHER = {
     },
     "status": {"phase": "Available", "disruptionsAllowed": 1, "disruptedPods": {"p": "2026-11-21T08:00:00Z"}},
 }
+OTHERS: tuple[Resource[Any], ...] = (BUDGETS, NAMESPACES, *WORKLOADS, *STORAGE)
 CODECS: dict[str, tuple[Codec[Any], dict[str, Any]]] = {
     "pods": (PODS.codec, POD),
     "nodes": (NODES.codec, NODE),
     "leases": (LEASE, OTHER),
-    **{one.name: (one.codec, OTHER) for one in (BUDGETS, NAMESPACES, *WORKLOADS, *STORAGE)},
+    **{one.name: (one.codec, OTHER) for one in OTHERS},
 }
 ABSURD: dict[str, str] = {
     "deep lists": "[" * 3000 + "]" * 3000,

@@ -109,12 +109,17 @@ async def test_a_lease_with_deep_managed_fields() -> None:
     deep = json.dumps(ON_WIRE).replace('"metadata": {', '"metadata": {"managedFields": [' + '{"f:a":' * 5000, 1)
     deep = deep.replace('{"f:a":' * 5000, '{"f:a":' * 5000 + "{}" + "}" * 5000 + "], ", 1)
     seen: list[Record | None] = []
+
+    def look(record: Record | None) -> bool:
+        seen.append(record)
+        return False
+
     line = f'{{"type": "MODIFIED", "object": {deep}}}\n'.encode()
     async with scripted(answer(deep), watching(line, b'{"type": "MODIFIED", "object": 3}\n')) as (_, client):
         lease = LeaseClient(client=client)
         assert await lease.get(within=5) == HELD
         with pytest.raises(UnreachableError):
-            await lease.watch("1", lambda record: bool(seen.append(record)), seconds=60)
+            await lease.watch("1", look, seconds=60)
 
     assert seen == [HELD]
 

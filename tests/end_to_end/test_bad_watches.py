@@ -1,0 +1,91 @@
+"""Objects and watches that cannot be read: they cost themselves, and the pods of everybody else are bound."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.control_plane.objects import create_node, node_manifest, pod_manifest
+from tests.control_plane.rest import RestClient
+from tests.control_plane.server import ControlPlane
+from tests.end_to_end.process import ACQUIRED, BOUND, run_scheduler
+from tests.end_to_end.proxy import Fault, Proxy, run_proxy
+from tests.end_to_end.workload import PODS, ids_of, placed
+
+FAILURES: Final = 'neuron_scheduler_watch_failures_total{resource="pods"}'
+SPOILT: Final = {
+    "an ERROR event": b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcdserver: error"}}\n',
+    "no JSON": b"<html>502 Bad Gateway</html>\n",
+    "invalid UTF-8": b'{"type":"ADDED","object":{"metadata":{"name":"\xff"\n',
+    "half a line": b'{"type":"ADDED","object":{"metadata":{"name":"half',
+    "a line without an end": b'{"type":"ADDED","object":"' + b"x" * (33 << 20),
+}
+
+
+def pods_watch(method: str, path: str) -> bool:
+    """Tell whether a request is about all pods."""
+    return (method, path) == ("GET", "/api/v1/pods")
+
+
+@pytest.fixture
+async def proxy(plane: ControlPlane, empty: RestClient) -> AsyncIterator[Proxy]:
+    """Run a proxy in front of a cluster with one machine of six devices."""
+    await create_node(empty, node_manifest("inf2", "inf2.24xlarge"))
+    async with run_proxy(plane) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("sentence", SPOILT)
+async def test_a_watch_that_never_works_is_replaced_by_lists(
+    account: Path, empty: RestClient, proxy: Proxy, sentence: str
+) -> None:
+    """Pods are bound all the same, and the trouble can be seen."""
+    async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
+        await scheduler.line(ACQUIRED)
+        await placed(empty, "before", neuron=1)
+        proxy.add(Fault(pods_watch, times=float("inf"), watch=SPOILT[sentence]))
+        assert len(ids_of(await placed(empty, "after", neuron=1))) == 1
+        metrics = await scheduler.until(lambda metrics: metrics.get(FAILURES, 0) >= 3)
+        assert metrics[FAILURES] >= 3
+        assert await scheduler.stop() == 0
+
+
+@asynccontextmanager
+async def deep_pods(api: RestClient, *names: str) -> AsyncIterator[None]:
+    """
+    Let there be pods whose managedFields are 5,000 levels deep; the API server keeps twice as many.
+
+    Python's own JSON cannot read them either: what the API server answers is not looked at.
+    """
+    deep = '{"f:a":' * 5000 + "{}" + "}" * 5000
+    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": "HERE"}
+    headers = {"Content-Type": "application/json"}
+    for name in names:
+        manifest = pod_manifest(name, neuron=1)
+        manifest["metadata"]["managedFields"] = [entry]
+        text = json.dumps(manifest).replace('"HERE"', deep)
+        async with api._session.post(api._url(PODS, {}), data=text, headers=headers) as answer:
+            assert answer.status == 201
+    try:
+        yield
+    finally:
+        for name in names:
+            async with api._session.delete(api._url(f"{PODS}/{name}", {"gracePeriodSeconds": 0})) as answer:
+                assert answer.status == 200
+
+
+async def test_deep_managed_fields_cost_nothing(account: Path, empty: RestClient) -> None:
+    """In the list, with which a replica starts, and in the watch; such pods are bound as all others are."""
+    await create_node(empty, node_manifest("inf2", "inf2.24xlarge"))
+    async with deep_pods(empty, "listed"), run_scheduler(account) as scheduler:
+        await scheduler.line(BOUND, 'pod="default/listed"')
+        async with deep_pods(empty, "watched"):
+            await scheduler.line(BOUND, 'pod="default/watched"')
+            metrics = await scheduler.metrics()
+            assert metrics['scheduler_cache_size{type="pods"}'] == 2
+            assert metrics["neuron_scheduler_unknown_holders"] == 0
+            assert not any("malformed" in name for name in metrics)
+        assert await scheduler.stop() == 0
