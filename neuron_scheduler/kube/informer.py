@@ -20,7 +20,7 @@ import attrs
 from anyio.lowlevel import checkpoint
 
 from neuron_scheduler import logs
-from neuron_scheduler.errors import ApiError, ApiTimeoutError, OversizedLineError, UnreachableError
+from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.client import LONGEST_PAUSE
 from neuron_scheduler.kube.codec import Decoded, Malformed
@@ -39,6 +39,7 @@ LINE_BYTES: Final = 16 << 10  # of a line that count as one object
 WATCH_SECONDS: Final = 30  # and up to a third more, so that replicas do not reconnect together
 WATCH_SLACK: Final = 5.0  # for a server that closes a watch a little late
 HEALTHY: Final = 5.0  # a watch that lived so long may be opened again at once
+MOST_SILENT: Final = 10  # watches in a row without a bookmark, although the server's version moved on
 TRIES: Final = 3  # failures in a row from one version before the resource is listed
 SETTLED: Final = 120.0  # seconds after a list in which the next one waits, as client-go's backoff manager has it
 STALE: Final = 120.0  # seconds without a sign that what we hold is current, after which it is not to be relied on
@@ -98,6 +99,7 @@ class Informer(Generic[T]):
     _current_at: float | None = attrs.field(default=None, init=False)
     _opened_from: str = attrs.field(default="", init=False)
     _heard: bool = attrs.field(default=False, init=False)
+    _silent: int = attrs.field(default=0, init=False)
     _failures: int = attrs.field(default=0, init=False)
     _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
     _resyncs: int = attrs.field(default=0, init=False)
@@ -207,6 +209,7 @@ class Informer(Generic[T]):
         self._resource_version = version
         self.lists += 1
         self._listed_at = self.clock()
+        self._silent = 0
         self._progressed()
         self._resynced = asked
         self.synced.set()
@@ -249,19 +252,20 @@ class Informer(Generic[T]):
             "timeoutSeconds": str(seconds),
         }
         most = seconds + WATCH_SLACK
+        self._opened_at = self.clock()  # before the request: some proxies send no header before the first event
         with anyio.move_on_after(most) as scope:
             async with self.client.stream(self.resource.path, params=params, read_timeout=most) as stream:
                 self.watches += 1
-                self._opened_at = self.clock()
                 await self._follow(stream)
         if self._heard:
-            return
-        if scope.cancelled_caught:
-            raise ApiTimeoutError(f"watch of {self.resource.path} was silent for {most:g} s and not closed in time")
-        if self._opened_at is not None and self.clock() - self._opened_at >= HEALTHY:
-            await self._check_version()
+            self._silent = 0
+        elif scope.cancelled_caught:
+            raise DeadEndError(f"the watch was silent for {most:g} s, and not closed in time")
+        elif self.clock() - self._opened_at < HEALTHY:
+            raise UnreachableError("the watch was closed at once, without an event")
         else:
-            raise UnreachableError(f"watch of {self.resource.path} was closed at once, without an event")
+            self._silent += 1
+            await self._check_version()
 
     async def _follow(self, stream: Stream) -> None:
         """Take all lines until the server closes the watch."""
@@ -286,13 +290,19 @@ class Informer(Generic[T]):
 
     async def _check_version(self) -> None:
         """
-        Find out whether silence means that nothing happened: a version from the future is answered with silence too.
+        Find out whether silence means that nothing happened.
 
-        A bookmark would tell, but a server whose resource did not change since our list has none to send.
+        A version from the future is answered with silence too. Otherwise bookmarks tell that a watch works; but where a
+        resource did not change, servers before 1.31 have none to send for minutes.
+
+        Raises:
+            DeadEndError: it means something else.
         """
-        now = await self._pager.version()
-        if now.isdigit() and self._resource_version.isdigit() and int(now) < int(self._resource_version):
-            raise DeadEndError(f"version {self._resource_version} is from the future: the server is at {now}")
+        now, known = await self._pager.version(), self._resource_version
+        if now.isdigit() and known.isdigit() and int(now) < int(known):
+            raise DeadEndError(f"version {known} is from the future: the server is at {now}")
+        if now != known and self._silent >= MOST_SILENT:
+            raise DeadEndError(f"{self._silent} watches in a row were silent, without a bookmark")
 
     def _take(self, line: bytes) -> bool:
         """Handle a line that says at a glance what happened to which object; False for any other."""

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.kube.informer import NODES, PODS, STALE, WATCH_SECONDS, WATCH_SLACK, Informer
+from neuron_scheduler.kube.informer import MOST_SILENT, NODES, PODS, STALE, WATCH_SECONDS, WATCH_SLACK, Informer
 from neuron_scheduler.kube.stream import LONGEST
 from neuron_scheduler.kube.transport import CONNECT_TIMEOUT
 from neuron_scheduler.model.node import Node
@@ -269,12 +269,21 @@ async def test_a_silent_watch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("neuron_scheduler.kube.informer.WATCH_SECONDS", 0)
     monkeypatch.setattr("neuron_scheduler.kube.informer.WATCH_SLACK", 0.05)
     silent = watching(event("ADDED", at("11", "b")), then="silent")
-    async with informed(listing(), silent, watching(then="silent"), watching(event("ADDED", at("12", "c")))) as found:
-        server, told, informer = found
+    script = listing(), silent, watching(then="silent"), listing(at("11", "b"), at("12", "c"))
+    async with informed(*script) as (server, told, informer):
         assert told.lines == ["+b", "+c"]
-        assert informer.lists == 1
+        assert informer.lists == 2
 
-    assert [seen.query.get("resourceVersion") for seen in server.seen[:4]] == [None, "10", "11", "11"]
+    assert [seen.query.get("resourceVersion") for seen in server.seen[:4]] == [None, "10", "11", None]
+
+
+async def test_silence_is_not_trusted_for_ever() -> None:
+    """A proxy that passes nothing on and closes in time looks like a quiet resource, but for the bookmarks."""
+    times = iter([10_000.0 * step for step in range(200)])
+    quiet = [step for _ in range(MOST_SILENT) for step in (watching(), listing(version="11"))]
+    async with informed(listing(), *quiet, listing(at("1", "a")), clock=lambda: next(times)) as (_, told, informer):
+        assert told.lines == ["+a"]
+        assert informer.lists == 2
 
 
 def test_a_silent_watch_is_given_up_within_a_minute() -> None:
