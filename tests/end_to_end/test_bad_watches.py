@@ -43,11 +43,10 @@ async def test_a_watch_that_never_works_is_replaced_by_lists(
     account: Path, empty: RestClient, proxy: Proxy, sentence: str
 ) -> None:
     """Pods are bound all the same, and the trouble can be seen."""
+    proxy.add(Fault(pods_watch, times=float("inf"), watch=SPOILT[sentence]))
     async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
         await scheduler.line(ACQUIRED)
-        await placed(empty, "before", neuron=1)
-        proxy.add(Fault(pods_watch, times=float("inf"), watch=SPOILT[sentence]))
-        assert len(ids_of(await placed(empty, "after", neuron=1))) == 1
+        assert len(ids_of(await placed(empty, "pod", neuron=1))) == 1
         metrics = await scheduler.until(lambda metrics: metrics.get(FAILURES, 0) >= 3)
         assert metrics[FAILURES] >= 3
         assert await scheduler.stop() == 0
