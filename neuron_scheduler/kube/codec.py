@@ -65,7 +65,7 @@ class Decoded(Generic[T]):
 
 
 def _set_aside(found: Malformed) -> Malformed:
-    """Let what cannot be read stand for itself."""
+    """Return the report itself: most kinds have no value for an object that cannot be read."""
     return found
 
 

@@ -68,8 +68,8 @@ class Informer(Generic[T]):
     """
     Keeps a handler informed of one resource.
 
-    A watch lasts half a minute: nothing then depends on whether a connection that is silent is alive, and a healthy
-    server sends a bookmark before the end. It is opened again at the last version, which costs the server little.
+    A watch lasts 30 to 40 s and is then opened again at the last version, which costs the server little. So a
+    connection that is silent and dead is replaced within a minute, whatever is between us and the server.
 
     Attributes:
         on_failure: called with the resource's name when a list or watch has failed.
@@ -176,13 +176,13 @@ class Informer(Generic[T]):
         return self._relisting.next()
 
     def _progressed(self) -> None:
-        """Take that what we hold is as the server has it."""
+        """Note that our view is current."""
         self._current_at = self.clock()
         self._failures = 0
         self.backoff.reset()
 
     def _failed(self, error: ApiError | UnreachableError) -> float | None:
-        """Take a failure: list anew where the version may be what is wrong; return how long the server asks to wait."""
+        """Count a failure, give up the version if it may be at fault, and return the wait that the server asks for."""
         if self._resource_version != self._opened_from:
             self._progressed()
         self._failures += 1

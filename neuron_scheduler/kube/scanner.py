@@ -105,9 +105,9 @@ def without(text: bytes, outer: bytes, inner: bytes) -> Steps[bytes]:
 def strings(text: bytes, *within: bytes) -> Steps[dict[bytes, str]]:
     """
     Return the strings in some members of an object, by name; of one that is cut off, those with which they begin.
-    Where two have the same name the first counts.
 
-    Strings that cannot be read are left out; what is no UTF-8 in them is replaced, as Go does.
+    Where two have the same name the first counts. Strings that cannot be read are left out; what is no UTF-8 in them is
+    replaced, as Go does.
     """
     found: dict[bytes, bytes] = {}
     try:
