@@ -30,7 +30,7 @@ from neuron_scheduler.kube.pod_codec import POD
 from neuron_scheduler.kube.reflection import Handler, Reflection, T, same_node, same_pod
 from neuron_scheduler.kube.resource import Resource
 from neuron_scheduler.kube.stream import Stream
-from neuron_scheduler.kube.watch_line import BOOKMARK, DeadEndError, look_at_beginning, look_closely
+from neuron_scheduler.kube.watch_line import BOOKMARK, DeadEndError, is_dead_end, look_at_beginning, look_closely
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 
@@ -187,7 +187,7 @@ class Informer(Generic[T]):
             self._progressed()
         self._failures += 1
         self.on_failure(self.resource.name)
-        if _outdated(error) or self._failures % TRIES == 0:
+        if is_dead_end(error) or self._failures % TRIES == 0:
             self._resource_version = ""
         if isinstance(error, ApiError | DeadEndError) or self._failures >= TRIES:
             log.warning("Watch failed", resource=self.resource.path, failures=self._failures, exc=error)
@@ -321,16 +321,3 @@ class Informer(Generic[T]):
             self.events += 1
             self._reflection.put(decoded)
         self._resource_version = decoded.resource_version or self._resource_version
-
-
-def _outdated(error: ApiError | UnreachableError) -> bool:
-    """
-    Tell whether only a list helps: the version is too old, from the future, or leads to what cannot be read.
-
-    client-go lists after any refusal but 429. A list is what costs an ailing server most, so it comes a little later.
-    """
-    if isinstance(error, UnreachableError):
-        return isinstance(error, DeadEndError)
-    if error.status == 504:
-        return "too large resource version" in error.message.lower()
-    return 400 <= error.status < 500 and error.status not in (401, 403, 429)

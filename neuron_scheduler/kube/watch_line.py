@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from neuron_scheduler.errors import OversizedLineError, UnreachableError
+from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube import wire
 from neuron_scheduler.kube.codec import Codec, Decoded
 from neuron_scheduler.kube.scanner import ScanError, at_leisure, members
@@ -26,6 +26,19 @@ _STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 class DeadEndError(UnreachableError):
     """A watch cannot go on from its version: only a list helps."""
+
+
+def is_dead_end(error: ApiError | UnreachableError) -> bool:
+    """
+    Tell whether only a list helps: the version is too old, from the future, or leads to what cannot be read.
+
+    client-go lists after any refusal but 429. A list is what costs an ailing server most, so it comes a little later.
+    """
+    if isinstance(error, UnreachableError):
+        return isinstance(error, DeadEndError)
+    if error.status == 504:
+        return "too large resource version" in error.message.lower()
+    return 400 <= error.status < 500 and error.status not in (401, 403, 429)
 
 
 async def look_closely(codec: Codec[T], line: bytes) -> tuple[str, Decoded[T]] | None:

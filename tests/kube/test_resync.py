@@ -10,7 +10,6 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler.kube.client import Response
 from neuron_scheduler.kube.informer import PODS, Informer
 from neuron_scheduler.model.pod import Pod
 from tests.kube.objects import pod
@@ -48,14 +47,14 @@ class ByHand:
     answers: list[asyncio.Future[bytes]] = attrs.field(factory=list)
     asked: list[str] = attrs.field(factory=list)
 
-    async def request(self, *_asked: Any, **_options: Any) -> Response:
-        """Wait for the answer to a list."""
-        return Response(200, await self._next("list"))
-
     @asynccontextmanager
     async def stream(self, *_asked: Any, **_options: Any) -> AsyncIterator[Any]:
-        """Open a watch."""
+        """Open a list or a watch."""
         yield self
+
+    async def whole(self, _most: int) -> bytes:
+        """Wait for the answer to a list."""
+        return await self._next("list")
 
     async def next(self) -> bytes:
         """Wait for the line of a watch."""
