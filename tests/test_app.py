@@ -236,6 +236,26 @@ async def test_a_leader_is_live_while_its_loop_goes_on(free_tcp_port: int, late:
         assert await found.end() == ""
 
 
+async def test_a_replica_whose_view_is_stale_is_not_ready(free_tcp_port: int) -> None:
+    """Its lists and watches of one resource have failed for minutes, which a follower would not notice otherwise."""
+    async with process(port=free_tcp_port) as found, anyio.create_task_group() as tasks:
+        tasks.start_soon(found.run)
+        await found.scheduling()
+        volumes = next(one for one in found.app.parts.others if one.resource.name == "persistentvolumes")
+        said = []
+        async with aiohttp.ClientSession(trust_env=False) as session:
+            for late in (119.0, 121.0):
+                volumes._current_at = volumes.clock() - late
+                async with session.get(f"http://127.0.0.1:{free_tcp_port}/readyz?verbose") as answer:
+                    said.append((answer.status, (await answer.text()).splitlines()[2]))
+        assert said == [
+            (200, "[+]watches ok"),
+            (500, "[-]watches failed: neither listed nor watched for 120 s: /api/v1/persistentvolumes"),
+        ]
+        found.signal()
+        assert await found.end() == ""
+
+
 async def test_a_follower_is_live() -> None:
     """It has no Lease to schedule under, for however long."""
     async with process() as found, anyio.create_task_group() as tasks:
