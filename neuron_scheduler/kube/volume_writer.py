@@ -25,7 +25,7 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 READ_TIMEOUT: Final = 10.0
 WRITES_AT_ONCE: Final = 8
 
-_ANSWER: Final = msgspec.json.Decoder(wire.Identified)
+_ANSWER: Final = msgspec.json.Decoder(wire.Versioned)
 
 
 @attrs.frozen

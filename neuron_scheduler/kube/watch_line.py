@@ -20,7 +20,7 @@ T = TypeVar("T")
 BOOKMARK: Final = "BOOKMARK"
 _ABOUT_OBJECTS: Final = ("ADDED", "MODIFIED", "DELETED")
 _EVENT: Final = msgspec.json.Decoder(wire.Event)
-_BOOKMARK: Final = msgspec.json.Decoder(wire.Bookmark)
+_BOOKMARK: Final = msgspec.json.Decoder(wire.Versioned)
 _STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 

@@ -35,8 +35,8 @@ class List(msgspec.Struct):
     items: list[msgspec.Raw] | None
 
 
-class Bookmark(Wire):
-    """The object of a BOOKMARK event."""
+class Versioned(Wire):
+    """An object of which only the version is read: that of a BOOKMARK event, or the answer to a write."""
 
     metadata: ListMeta
 
