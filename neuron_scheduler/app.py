@@ -27,9 +27,10 @@ from neuron_scheduler.kube import auth, rights
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.informer import STALE
 from neuron_scheduler.kube.reviews import Reviews
-from neuron_scheduler.metrics import Metrics, State
+from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.server import Endpoints, lease_watchdog, serving
+from neuron_scheduler.state_metrics import State
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.wiring import Parts, wire
 

@@ -5,14 +5,13 @@ kube-scheduler's names, labels and buckets where it has the metric (`pkg/schedul
 dashboards and alerts keep working; `neuron_scheduler_*` for what only we know. A metric that we could not fill
 truthfully is absent rather than zero. Refuses pod names and anything else that grows with the workload as a label.
 
-What happens is counted when it happens (the methods of `Metrics`); what is the case is asked for when someone looks
-(`State`).
+What happens is counted when it happens, by the methods of `Metrics`. What is the case is asked for at each scrape
+(`state_metrics`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
-from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -26,49 +25,11 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-NONE: Final[Mapping[str, int]] = MappingProxyType({})
-NO_PAIRS: Final[Mapping[tuple[str, str], int]] = MappingProxyType({})
+from neuron_scheduler.state_metrics import State, StateCollector
+
 RESULTS: Final = ("scheduled", "unschedulable", "error")
-QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
 MOST_ATTEMPTS_TOLD_APART: Final = 15
-
-
-@attrs.frozen
-class State:
-    """
-    What is the case at one moment, as the composition root sees it.
-
-    Attributes:
-        leader: this process holds the Lease (or needs none).
-        pending_pods: pods by queue: active, backoff, unschedulable, gated.
-        unschedulable_pods: pods by (plugin that refused them last, profile).
-        cache_size: nodes, pods, assumed_pods.
-        unknown_holders: bound pods whose allocation cannot be read.
-        conflicting_cores: cores claimed by more than one pod.
-        binds_in_flight: Bindings without a definite outcome, those in doubt included.
-        binds_unknown: Bindings in doubt: a try may have succeeded, and no answer says so.
-        waiting_for_volumes: pods that have a node and wait for their volumes to be bound.
-        free_devices: wholly free devices by instance type.
-        largest_free_block: devices in the largest free block of one node, by instance type.
-        log_lines_dropped: log lines that stderr did not take, ever.
-        terms_left_out: affinity terms of bound pods that are not honoured: their namespaces have too many.
-    """
-
-    leader: bool = False
-    pending_pods: Mapping[str, int] = NONE
-    unschedulable_pods: Mapping[tuple[str, str], int] = NO_PAIRS
-    cache_size: Mapping[str, int] = NONE
-    unknown_holders: int = 0
-    conflicting_cores: int = 0
-    binds_in_flight: int = 0
-    binds_unknown: int = 0
-    waiting_for_volumes: int = 0
-    free_devices: Mapping[str, int] = NONE
-    largest_free_block: Mapping[str, int] = NONE
-    log_lines_dropped: int = 0
-    terms_left_out: int = 0
 
 
 @attrs.define(eq=False)
@@ -111,7 +72,8 @@ class Metrics:
         self._declare_scheduling()
         self._declare_volumes()
         self._declare_conversation()
-        self._registry.register(_StateCollector(self))
+        self._declare_faults()
+        self._registry.register(StateCollector(lambda: self._state(), self.lease_name))  # noqa: PLW0108 - `ask` replaces it
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
@@ -152,13 +114,12 @@ class Metrics:
             registry=self._registry,
         )
         self._sli_seconds = cache(sli.labels)
-        incoming = Counter(
+        self._incoming = self._counter(
             "scheduler_queue_incoming_pods",
             "Pods added to the scheduling queues, by event and queue.",
-            ("queue", "event"),
-            registry=self._registry,
+            "queue",
+            "event",
         )
-        self._incoming = cache(incoming.labels)
         self._preemption_attempts = Counter(
             "scheduler_preemption_attempts",
             "Attempts to find pods to preempt for a pod that fits nowhere.",
@@ -195,27 +156,23 @@ class Metrics:
             registry=self._registry,
         )
         self._requests = cache(lambda code, method: requests.labels(code, method, self.api_host))
-        malformed = Counter(
+
+    def _declare_faults(self) -> None:
+        self._malformed = self._counter(
             "neuron_scheduler_malformed_objects",
             "Objects from the API server that could not be read in full and were set aside.",
-            ("resource",),
-            registry=self._registry,
+            "resource",
         )
-        self._malformed = cache(malformed.labels)
-        watch_failures = Counter(
+        self._watch_failures = self._counter(
             "neuron_scheduler_watch_failures",
             "Lists and watches that failed, by resource: a few an hour are usual, a few a minute are not.",
-            ("resource",),
-            registry=self._registry,
+            "resource",
         )
-        self._watch_failures = cache(watch_failures.labels)
-        unhandled = Counter(
+        self._unhandled = self._counter(
             "neuron_scheduler_unhandled_objects",
             "Objects that were set aside because the scheduler failed on them, by resource: a bug of the scheduler.",
-            ("resource",),
-            registry=self._registry,
+            "resource",
         )
-        self._unhandled = cache(unhandled.labels)
         self._events_dropped = Counter(
             "neuron_scheduler_events_dropped",
             "Events not sent because their queue was full.",
@@ -226,33 +183,26 @@ class Metrics:
             "Bindings that the API server refused by an old state of the Lease, which this replica held.",
             registry=self._registry,
         )
-        connections_dropped = Counter(
+        self._connections_dropped = self._counter(
             "neuron_scheduler_connections_dropped",
             "Connections to the health and metrics endpoints that were ended without an answer, by reason:"
             " crowded (too many waited), slow (the client took too long).",
-            ("reason",),
-            registry=self._registry,
+            "reason",
         )
-        self._connections_dropped = cache(connections_dropped.labels)
-        retries = Counter(
+        self._retries = self._counter(
             "neuron_scheduler_write_retries",
             "Writes that are sent again because their outcome is in doubt or the API server was busy.",
-            ("write",),
-            registry=self._registry,
+            "write",
         )
-        self._retries = cache(retries.labels)
-        unexpected = Counter(
+        self._unexpected = self._counter(
             "neuron_scheduler_unexpected_errors",
             "Exceptions in the work on one pod that nobody expected; each is a defect, and the log has its traceback.",
-            ("task",),
-            registry=self._registry,
+            "task",
         )
-        self._unexpected = cache(unexpected.labels)
 
-    @property
-    def state(self) -> State:
-        """The present state, asked for anew."""
-        return self._state()
+    def _counter(self, name: str, text: str, *labels: str) -> Callable[..., Counter]:
+        """Declare a counter, and return what gives its children by their labels' values."""
+        return cache(Counter(name, text, labels, registry=self._registry).labels)
 
     def ask(self, state: Callable[[], State]) -> None:
         """Ask this function for the state at every scrape; it must be quick, since the event loop waits for it."""
@@ -330,66 +280,6 @@ class Metrics:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
-
-
-@attrs.define(eq=False)
-class _StateCollector:
-    """Turns the state of the moment into metrics."""
-
-    _metrics: Metrics
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the registry asks this on registration, when the process has no state yet."""
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield one family a metric."""
-        state = self._metrics.state
-        queues = dict.fromkeys(QUEUES, 0) | dict(state.pending_pods)
-        yield _by("scheduler_pending_pods", "Pending pods, by queue.", "queue", queues)
-        unschedulable = GaugeMetricFamily(
-            "scheduler_unschedulable_pods",
-            "Unschedulable pods, by the plugin that refused them last.",
-            labels=("plugin", "profile"),
-        )
-        for pair, count in state.unschedulable_pods.items():
-            unschedulable.add_metric(pair, count)
-        yield unschedulable
-        yield _by("scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type", state.cache_size)
-        yield _by(
-            "leader_election_master_status",
-            "1 if this process is the leader, 0 if it stands by.",
-            "name",
-            {self._metrics.lease_name: int(state.leader)},
-        )
-        for name, text, number in (
-            ("unknown_holders", "Bound pods whose Neuron allocation cannot be read.", state.unknown_holders),
-            ("conflicting_cores", "Neuron cores claimed by more than one pod.", state.conflicting_cores),
-            ("binds_in_flight", "Bindings without a definite outcome, those in doubt included.", state.binds_in_flight),
-            ("binds_unknown", "Bindings in doubt, which are sent again.", state.binds_unknown),
-            ("terms_left_out", "Affinity terms of bound pods beyond what a namespace may have.", state.terms_left_out),
-            ("waiting_for_volumes", "Pods that wait for their volumes to be bound.", state.waiting_for_volumes),
-        ):
-            yield GaugeMetricFamily(f"neuron_scheduler_{name}", text, value=number)
-        yield CounterMetricFamily(
-            "neuron_scheduler_log_lines_dropped", "Log lines that stderr did not take.", value=state.log_lines_dropped
-        )
-        for name, text, numbers in (
-            ("free_devices", "Wholly free Neuron devices, by instance type.", state.free_devices),
-            (
-                "largest_free_block",
-                "Devices in the largest free block of one node, by instance type: a larger request waits.",
-                state.largest_free_block,
-            ),
-        ):
-            yield _by(f"neuron_scheduler_{name}", text, "instance_type", numbers)
-
-
-def _by(name: str, text: str, label: str, numbers: Mapping[str, int]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, text, labels=(label,))
-    for value, number in numbers.items():
-        family.add_metric((value,), number)
-    return family
 
 
 def _exponential(start: float, factor: int, count: int) -> tuple[float, ...]:

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1] / "neuron_scheduler"
-LEAVES: Final = {"errors", "logs", "metrics", "unexpected"}  # words for what happens; they know no room
+LEAVES: Final = {
+    "errors",
+    "logs",
+    "metrics",
+    "state_metrics",
+    "unexpected",
+}  # words for what happens; they know no room
 DOMAIN: Final = {"model", "neuron", "cluster", "scheduling"}
 SERVICE: Final = "a service"  # every module beside the rooms that is not named below
 
@@ -21,7 +27,8 @@ MAY_IMPORT: Final = {
     "stderr": set[str](),
     "logs": {"errors", "stderr"},
     "unexpected": {"errors", "logs"},
-    "metrics": {"errors"},
+    "metrics": {"errors", "state_metrics"},
+    "state_metrics": set[str](),
     "config": {"errors"},
     "config_file": {"config", "errors", "scheduling"},
     SERVICE: DOMAIN | LEAVES | {"kube", SERVICE},
