@@ -54,7 +54,7 @@ async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty:
     content["users"][0]["user"] = {"exec": plugin}
     kubeconfig.write_text(json.dumps(content))
     script = tmp_path / "plugin"
-    script.write_text(f"#!{sys.executable}\n{HANGS_THE_SECOND_TIME.format(token=token, folder=str(tmp_path))}")
+    script.write_text(f"#!{sys.executable}\n{HANGS_THE_THIRD_TIME.format(token=token, folder=str(tmp_path))}")
     script.chmod(0o700)
     os.mkfifo(tmp_path / "hanging")
     async with run_scheduler(kubeconfig, *SHORT_LEASE) as scheduler:
@@ -65,13 +65,14 @@ async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty:
         assert not scheduler.said("Leaderelection lost")
 
 
-HANGS_THE_SECOND_TIME = """
+# The scheduler's client and the client of the Lease each run the plugin once at the start.
+HANGS_THE_THIRD_TIME = """
 import datetime, json, os, time
-if os.path.exists({folder!r} + "/ran"):
+if sum(name.startswith("ran-") for name in os.listdir({folder!r})) > 1:
     open({folder!r} + "/hanging", "w").close()
     time.sleep(60)
-open({folder!r} + "/ran", "w").close()
-expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=20)
+open({folder!r} + "/ran-" + str(os.getpid()), "w").close()
+expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=30)
 status = {{"token": {token!r}, "expirationTimestamp": expires.isoformat()}}
 print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "status": status}}))
 """
