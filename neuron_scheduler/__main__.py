@@ -1,4 +1,4 @@
-"""`python -m neuron_scheduler` is `neuron-scheduler`: the command line between two moments of the signals' handling."""
+"""`python -m neuron_scheduler` is `neuron-scheduler`: handles signals, and runs the command line."""
 
 import sys
 

@@ -39,9 +39,9 @@ log = logs.logger(__name__)
 EVENTS_GRACE = 5.0
 """Seconds after the last Binding in which queued Events may still be written."""
 LONGEST_STEP = 60.0
-"""Seconds within which a leader's loop looks at its queue again; no pod takes as long, and it looks when idle too."""
+"""Seconds within which a leader's loop must look at its queue again; no pod takes so long, and it looks when idle."""
 LONGEST_TAKEOVER = 120.0
-"""Seconds from the Lease to the first look at the queue: a list of 30,000 pods takes some ten."""
+"""Seconds from taking the Lease to the first look at the queue; a list of 30,000 pods takes about ten."""
 BEAT = 1.0
 """Seconds between two beats; fewer if the Lease is short."""
 BEATS_TO_RECOVER = 10
@@ -155,13 +155,13 @@ class App:
 
     async def _watch_over(self) -> None:
         """
-        Let the Lease be renewed while this event loop turns, and end a leader that does not schedule.
+        Beat, so that the Lease is renewed, and end a leader that does not schedule.
 
         Raises:
             StalledError: it has not scheduled for too long, and did not recover.
         """
         period, missed = min(BEAT, self.config.leader_elect_renew_deadline / 4), 0
-        while missed < BEATS_TO_RECOVER:  # counted, not timed, for the sake of a process that was frozen
+        while missed < BEATS_TO_RECOVER:  # counted, not timed: a process that was frozen can recover
             if self.parts.election is not None:
                 self.parts.election.beat()
             await anyio.sleep(period)
@@ -180,7 +180,7 @@ class App:
         return f"the scheduling loop has been at one step for {late:.0f} s" if late > LONGEST_STEP else None
 
     async def _stop_on_request(self, requests: AsyncIterator[signal.Signals], work: anyio.CancelScope) -> None:
-        """On the first signal let Bindings end; on the second, or when the grace is over, wait for nothing any more."""
+        """On the first signal wait for Bindings; on the second, or after the grace period, stop waiting."""
         scheduler, binder = self.parts.scheduler, self.parts.binder
         async for request in requests:
             log.info("Stopping", signal=request.name, bindings=binder.in_flight, hurry=self._stopping)

@@ -2,8 +2,9 @@
 From an assumed decision to its outcome: the pod's volumes, its Binding, and what both mean for cluster and queue.
 
 Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`. Bindings are tried for the first time by many workers, in
-the order of the decisions. One without a definite outcome leaves them at once: it is sent again when it is due, by a
-few workers of its own, which serve the namespaces in turns. So it holds its pod's place, and no worker. Refuses to
+the order of the decisions. One without a definite outcome leaves them at once: a few other
+workers send it again when it is due, and serve the namespaces in turns. So it keeps its pod's place and occupies no
+worker of the first tries. Refuses to
 decide.
 """
 
@@ -35,10 +36,10 @@ from neuron_scheduler.unexpected import UnexpectedErrors
 
 log = logs.logger(__name__)
 
-_RETRIES_AT_ONCE = 8  # of Bindings in doubt; with the first tries fewer than there are connections
+_RETRIES_AT_ONCE = 8  # of Bindings in doubt; these and the first tries together need fewer connections than there are
 _RETRIES_OF_A_NAMESPACE = 4
-_MOST_DOUBTS = 16  # of a namespace; beyond, its Bindings are first tried by those who retry, and hold up no other's
-_TOLD_FROM = 4  # tries, then at 8, 16, ...
+_MOST_DOUBTS = 16  # of a namespace; with more, the retrying workers send its first tries too, which delay no others
+_TOLD_FROM = 4  # tries before a log line and an Event; the next ones after 8, 16, ...
 
 
 class Binder(Protocol):
@@ -61,7 +62,7 @@ class Herald(Protocol):
         """Tell that an attempt ended in an error."""
 
     def in_doubt(self, pod: Pod, message: str) -> None:
-        """Tell that nobody knows whether the pod is bound."""
+        """Tell that the Binding is in doubt: the pod may be bound or not."""
 
     def withdraw(self, uid: str) -> None:
         """Say nothing more of what was said before; the pod is about to be bound."""
@@ -94,7 +95,7 @@ class Commitment:
 
 @attrs.frozen
 class _Doubt:
-    """A commitment whose Binding has no definite outcome; None before its first try."""
+    """A commitment whose Binding is in doubt (`binding` is None before its first try)."""
 
     commitment: Commitment
     binding: Binding | None = None
@@ -103,13 +104,13 @@ class _Doubt:
 @attrs.define(eq=False, kw_only=True)
 class BindingCycle:
     """
-    Commits what it is given, while it runs.
+    Commits decisions while it runs.
 
     Attributes:
         clock: seconds that never jump.
         may_bind: False once the Lease may be lost.
         wake: called when the scheduling loop may have something to do.
-        errors: told of exceptions that nobody expected.
+        errors: reports unexpected exceptions.
         concurrency: Bindings that are tried for the first time at once.
     """
 
@@ -158,7 +159,7 @@ class BindingCycle:
             self._preparing.start_soon(self._prepare, commitment, commitment.plan)
 
     async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
-        """Let a pod's volumes be bound, however long it takes, and then the pod; nobody else waits with it."""
+        """Bind a pod's volumes, however long it takes, and then the pod; no other pod waits for it."""
         try:
             outcome = await self.volumes.prepare(commitment.pod, plan)
         except Exception as error:  # noqa: BLE001 - one pod's; what was written of its volumes is found again
@@ -207,13 +208,13 @@ class BindingCycle:
                 self.errors.report(error, task="binding", pod=commitment.pod.key)
 
     def _doubt(self, doubt: _Doubt, pause: float) -> None:
-        """Let the pod's Binding be tried again after a pause in seconds; the assumption stays."""
+        """Try the pod's Binding again after a pause in seconds; the assumption stays."""
         namespace = doubt.commitment.pod.namespace
         self._doubtful[namespace] += 1
         self._doubts.add(doubt, namespace, self.clock() + pause)
 
     def _tell_doubt(self, commitment: Commitment, binding: Binding) -> None:
-        """Say after some tries, and then ever more seldom, that a Binding has no definite outcome."""
+        """Report, after some tries and then ever more seldom, that a Binding is in doubt."""
         tries = binding.tries
         if tries < _TOLD_FROM or tries & (tries - 1):
             return
@@ -233,7 +234,7 @@ class BindingCycle:
         )
 
     def _settle(self, commitment: Commitment, outcome: BindOutcome) -> None:
-        """Draw the consequences of a definite outcome; after an exception a pod that is not bound is tried again."""
+        """Apply a definite outcome to cluster and queue; after an exception a pod that is not bound is tried again."""
         try:
             self._take(commitment, outcome)
         except Exception as error:  # noqa: BLE001 - one pod's
@@ -258,7 +259,7 @@ class BindingCycle:
 
     def crashed(self, queued: QueuedPod, error: Exception) -> None:
         """
-        Take an exception in an attempt, or in settling it, as the pod's error.
+        Handle an exception in an attempt, or in applying its outcome, as the pod's error.
 
         What the attempt assumed is forgotten unless the pod has left the queue, which it does as soon as it is known to
         be bound. A step that fails as well does not keep the others from being done.
@@ -322,6 +323,6 @@ class BindingCycle:
 
 
 def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:
-    """Let those know who wait for space on a node that a pod does not take, or not any more."""
+    """Tell the queue that a pod leaves, or will not take, space on a node."""
     state = cluster.node(node_name)
     queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if state is None else Change(state))

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 PROGRAM: Final = "neuron-scheduler"
 CLEAN, FAILED, MISCONFIGURED = 0, 1, 2
 
-EPILOG: Final = "Exit codes: 0 stopped as asked; 1 lost the Lease, or crashed; 2 cannot run as it is set up."
+EPILOG: Final = (
+    "Exit codes: 0 stopped as asked; 1 lost the Lease, led without scheduling, or crashed;"
+    " 2 cannot run as it is set up."
+)
 
 _KUBE_SCHEDULERS_OWN: Final = frozenset(
     {
@@ -73,7 +76,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _run(config: Config) -> int:
-    gc.disable()  # nothing that is imported becomes garbage: looking for it takes a sixth of the time
+    gc.disable()  # imports leave hardly any garbage, and collecting it takes a sixth of their time
     from neuron_scheduler import app  # --help and --version do not wait for half a second of imports
 
     gc.freeze()

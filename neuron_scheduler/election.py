@@ -6,7 +6,7 @@ Runs the candidate for the Lease in a thread of its own, so that no decision, ho
 
 The thread has its own event loop and its own connection; only plain values cross over. A renewal that nothing delays
 must not hide a scheduler that hangs: without a beat for as long as the renew deadline the Lease is not renewed, and
-when the candidacy has failed, the process has a few seconds to end before the thread ends it. Refuses to know when a
+when the Lease was lost, the process has a few seconds to end before the thread ends it. Refuses to know when a
 beat is due: that is for `app`.
 """
 
@@ -41,7 +41,7 @@ class Election:
         lease_duration, renew_deadline, retry_period: seconds; see `Leader`.
         clock: monotonic seconds, for all threads.
         end_process: called with the exit code when the scheduler does not answer after the Lease was lost.
-        last_seconds: how long it has to answer.
+        last_seconds: for how long the thread waits for its answer.
     """
 
     connect: Callable[[], AbstractAsyncContextManager[Leases]]
@@ -61,7 +61,7 @@ class Election:
     _heeded: threading.Event = attrs.field(factory=threading.Event, init=False)
     _here: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
     _there: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
-    _waits: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)  # or leads, or is over
+    _waits: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)  # or leads, or has ended
     _led: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
     _over: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
 
@@ -87,7 +87,7 @@ class Election:
 
     async def stand(self) -> bool:
         """
-        Start the thread, and tell whether the Lease was free, and is ours now; else it is waited for from then on.
+        Start the thread; return True if the Lease was free and is ours now, False if the thread waits for it.
 
         Raises:
             ConfigurationError: the API server cannot be talked to as it is set up.
@@ -101,7 +101,7 @@ class Election:
 
     async def acquire(self) -> None:
         """
-        Wait until the Lease is ours; it is renewed from then on.
+        Wait until the Lease is ours; from then on the thread renews it.
 
         Raises:
             LeaseLostError: the thread has ended.
@@ -120,7 +120,7 @@ class Election:
         self._raise()
 
     async def leave(self, *, release: bool) -> None:
-        """End the thread, and let it give the Lease back if it is ours and nothing of ours can land any more."""
+        """End the thread; it gives the Lease back if it is ours and `release` says that no Binding is in doubt."""
         self._heeded.set()
         self._releasing, self._left = release, True
         if self._here is None:
@@ -150,7 +150,7 @@ class Election:
             self.end_process(1)
 
     async def _stand(self) -> None:
-        """Be a candidate until the Lease is lost or the scheduler leaves."""
+        """Stand for the Lease until it is lost or the scheduler leaves."""
         self._there = asyncio.get_running_loop()
         with self._scope:
             if self._left:

@@ -26,7 +26,7 @@ class LeaseLostError(NeuronSchedulerError):
 
 
 class StalledError(NeuronSchedulerError):
-    """This replica leads and does not schedule, or a part of it ended unasked; another one may do better."""
+    """This replica leads and does not schedule, or a part of it ended on its own; another replica may work."""
 
 
 # -- a call was answered, with a refusal -------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ class ApiError(NeuronSchedulerError):
         reason: `Status.reason`, such as `Conflict` or `Expired`; empty if the body was no Status.
         message: the server's sentence, or the beginning of what else it sent.
         kind, name, uid: `Status.details`: which object the answer is about, such as `pods/binding` and the pod's name.
-        retry_after: seconds the server asks to wait, within reason; None if it does not say.
+        retry_after: seconds the server asks to wait, at most 30; None if it does not say.
         is_status: the body was a Status of failure with this code. Anything else may come from a proxy on the way, and
             says nothing about what the API server did.
     """
@@ -121,7 +121,7 @@ class OversizedLineError(UnreachableError):
 
 
 class OversizedAnswerError(UnreachableError):
-    """The answer is longer than what was asked for may be; nothing of it was kept."""
+    """The answer is longer than allowed for its request; nothing of it was kept."""
 
 
 class FencedError(NeuronSchedulerError):

@@ -1,7 +1,7 @@
 """
-Find out why a Binding is refused for want of the Lease: the Lease is lost, or the API server has lost sight of it.
+Find out why a Binding is refused as if we did not hold the Lease: it is lost, or the API server's view of it is old.
 
-The policy on Bindings (`manifests/admission_bindings.yaml`) is given the Lease as the API server's own watch knows it.
+The policy on Bindings (`manifests/admission_bindings.yaml`) gets the Lease from the API server's own watch of Leases.
 That watch ends for good, until the server is restarted, when the last policy with a Lease as parameter is deleted
 (kubernetes/kubernetes#130887). Every Binding is refused from then on, although this replica holds the Lease, and
 only a person can change that. So one sentence says what to do, and the queue is paused between the attempts.
@@ -20,11 +20,11 @@ from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.lease import Record
 
-LAG: Final = 5.0  # seconds; a watch that is that far behind has most probably ended
+LAG: Final = 5.0  # seconds; a watch that is so far behind has most probably ended
 PAUSE: Final = 5.0  # seconds between two rounds of attempts
 QUIET: Final = 60.0  # seconds without such a refusal after which the next one is logged again
-ASK_EVERY: Final = 1.0  # seconds for which one look at the Lease serves all refusals
-WITHIN: Final = 4.0  # seconds for that look
+ASK_EVERY: Final = 1.0  # seconds for which one GET of the Lease serves all refusals
+WITHIN: Final = 4.0  # seconds for that GET
 
 log = logs.logger(__name__)
 
@@ -56,8 +56,8 @@ class Fence:
     Attributes:
         identity: who holds the Lease when we do.
         clock: seconds that never jump, the queue's time.
-        pause: told until when no pod should be tried.
-        counted: called for each Binding that is refused by an old state of the Lease.
+        pause: called with the time until which no pod should be tried.
+        counted: called for each Binding that is refused because of an old state of the Lease.
     """
 
     leases: Leases
@@ -71,7 +71,7 @@ class Fence:
     _refused_at: float = attrs.field(default=-math.inf, init=False)
 
     async def explained(self, message: str) -> str:
-        """Return what such a refusal means: the server's own message, unless we have held the Lease for long enough."""
+        """Return the message for the pod's owner: the server's own, unless we have held the Lease for long enough."""
         held_since = await self._look()
         now = self.clock()
         if held_since is None or now - held_since < LAG:

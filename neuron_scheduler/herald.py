@@ -94,7 +94,7 @@ class Herald:
             )
 
     def allocation_unknown(self, pod: Pod, problem: str, advice: str) -> None:
-        """Warn that nobody knows which devices a bound pod has, and what that costs others."""
+        """Warn that the devices of a bound pod are unknown, and what that costs others."""
         if self.speaks():
             note = (
                 f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
@@ -104,7 +104,7 @@ class Herald:
             self.recorder.record(pod, type="Warning", reason="NeuronAllocationUnknown", action="Observing", note=note)
 
     def in_doubt(self, pod: Pod, message: str) -> None:
-        """Warn that nobody knows whether the pod is bound; its condition stays as it is, for it may be true."""
+        """Warn that the Binding is in doubt; the condition stays as it is, because the pod may be bound."""
         self.recorder.record(pod, type="Warning", reason="FailedBinding", action="Binding", note=message)
 
     def withdraw(self, uid: str) -> None:

@@ -72,7 +72,7 @@ def _always() -> bool:
 
 
 def _is_missing(error: ApiError) -> bool:
-    """Tell whether the API server says that there is no Lease; a proxy's 404 is no word of its."""
+    """Tell whether the API server says that there is no Lease; a proxy's 404 does not count."""
     return error.status == 404 and error.reason == "NotFound"
 
 
@@ -85,7 +85,7 @@ class Leader:
         identity: who holds the Lease when we do.
         lease_duration, renew_deadline, retry_period: seconds; see kube-scheduler's `--leader-elect-*`.
         answering: whether the work that the Lease is held for goes on.
-        waits: called each time the Lease could not be had at once.
+        waits: called each time the Lease could not be taken at once.
         clock: monotonic seconds.
         now: wall clock, only written, never compared.
 
@@ -213,7 +213,7 @@ class Leader:
         except ApiError as error:
             if error.status != 409:
                 raise
-            self._claimed = not error.reason  # it is a proxy's, and tells nothing
+            self._claimed = not error.reason  # without a reason it is a proxy's answer, which does not count
             await anyio.sleep(self.retry_period * JITTER * self.random())
             return False
         self._record, self._renewed_at = record, sent_at
@@ -292,8 +292,8 @@ class Leader:
         Give the Lease back, so that the next holder need not wait; True if the server took it.
 
         Only for a clean stop with every Binding resolved: otherwise the Lease must expire. Never takes longer than a
-        few seconds, also when it is called while being cancelled. A write that was cut off, by which the Lease may have
-        been taken, is undone too.
+        few seconds, also when it is called while being cancelled. A claim that was cut off, and may have taken the Lease,
+        is undone too.
         """
         if not self._claimed:
             return False

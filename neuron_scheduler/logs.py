@@ -139,7 +139,7 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
 
 
 def flush() -> None:
-    """Wait until stderr has taken what was logged, for a second at most: before the process ends without ado."""
+    """Wait until stderr has taken all lines, for a second at most; for use before `os._exit`."""
     if isinstance(sys.stderr, UnblockedStderr):
         sys.stderr.drain()
 
@@ -241,7 +241,7 @@ def _json(level: int, created: float, place: str, message: str, pairs: Mapping[s
 
 
 def _dropped(form: _Form, lines: int) -> str:
-    """Return the line that stands for those that stderr did not take."""
+    """Return the line that reports how many lines stderr did not take."""
     return form(
         logging.WARNING, time.time(), "stderr.py", "Dropped log lines: stderr did not take them", {"lines": lines}
     )
@@ -249,10 +249,10 @@ def _dropped(form: _Form, lines: int) -> str:
 
 class _Output(logging.Handler):
     """
-    Where lines go: ours straight, which takes a third of the way through `logging`; those of libraries as its handler.
+    The target of all lines. Ours are written directly, at a third of the cost of `logging`; those of libraries come
+    through `logging`, as this is its handler.
 
-    A stream of the caller's gets every line at once. The process's own stderr takes it and writes it out by itself
-    (`stderr`), so that nobody waits.
+    A stream that is passed in gets every line at once. The process's own stderr (`stderr`) buffers it, and never waits.
     """
 
     def __init__(self, stream: TextIO, form: _Form) -> None:

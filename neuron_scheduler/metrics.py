@@ -5,7 +5,7 @@ kube-scheduler's names, labels and buckets where it has the metric (`pkg/schedul
 dashboards and alerts keep working; `neuron_scheduler_*` for what only we know. A metric that we could not fill
 truthfully is absent rather than zero. Refuses pod names and anything else that grows with the workload as a label.
 
-What happens is counted when it happens, by the methods of `Metrics`. What is the case is asked for at each scrape
+Events are counted when they happen, by the methods of `Metrics`. The present state is read at each scrape
 (`state_metrics`).
 """
 
@@ -201,7 +201,7 @@ class Metrics:
         )
 
     def _counter(self, name: str, text: str, *labels: str) -> Callable[..., Counter]:
-        """Declare a counter, and return what gives its children by their labels' values."""
+        """Declare a counter; return a function from label values to the counter with these labels."""
         return cache(Counter(name, text, labels, registry=self._registry).labels)
 
     def ask(self, state: Callable[[], State]) -> None:

@@ -80,7 +80,7 @@ class Preemptor:
         budgets: all PodDisruptionBudgets there are.
         clock: seconds that never jump, the queue's time.
         wake: called when the scheduling loop may have something to do.
-        errors: told of exceptions that nobody expected.
+        errors: reports unexpected exceptions.
     """
 
     cluster: Cluster

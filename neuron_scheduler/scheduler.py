@@ -39,7 +39,7 @@ NO_NODES = "Unable to schedule pod; no nodes are registered to the cluster; wait
 _LONGEST_TURN = 0.002
 """Seconds of decisions in a row after which the event loop gets a turn, so that watches are served."""
 _LONGEST_IDLE = 5.0
-"""Seconds after which the loop looks at the queue again although nothing woke it: then it is known to be alive."""
+"""Seconds after which the loop looks at the queue again although nothing woke it, to show that it works."""
 _PAUSE = 0.1
 """Seconds between two looks at whether a Binding may be started."""
 
@@ -84,7 +84,7 @@ class Scheduler:
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
         may_bind: False while the Lease may be lost; nothing is decided then.
-        errors: told of exceptions that nobody expected.
+        errors: reports unexpected exceptions.
         bind_concurrency: Bindings that are tried for the first time at once.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
     """

@@ -4,7 +4,7 @@ The process's own endpoints: /healthz, /livez, /readyz and /metrics, over HTTP a
 Answers look like kube-scheduler's (`apiserver/pkg/server/healthz`): `ok`, or the list of checks with `?verbose` and
 whenever one fails. Live means that the event loop answers and a leader renews its Lease; ready means that the informers
 have synced, leader or not. Refuses to know what a check looks at: each is a function that returns what is wrong, if
-anything. Nothing secret is served, so nobody is asked who they are, unless `Access` is there to ask for /metrics.
+anything. Nothing secret is served, so clients need no token, except for /metrics if there is an `Access`.
 """
 
 import os
@@ -41,7 +41,7 @@ class Access(Protocol):
     """Who may read /metrics."""
 
     async def refusal(self, authorization: str) -> Reply | None:
-        """Return the answer for whoever may not."""
+        """Return the answer for a client that may not read them, None for one that may."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,5 +1,5 @@
 """
-Where pods wait that take long to prepare for, so that the others do not wait with them.
+Pods that take long to prepare for wait here, so that the others do not wait with them.
 
 A pod that asks much about other pods is compared with all of them before it is decided: up to some seconds in a large
 cluster. That happens here, one pod at a time, in turns with the scheduling loop; then the loop takes the pod as the
@@ -20,9 +20,9 @@ from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.rehearsal import Rehearsal, asks_much
 
 _LONGEST_TURN = 0.002
-"""Seconds of preparing in a row after which others get a turn."""
+"""Seconds of preparing in a row after which the event loop gets a turn."""
 _MOST_ROUNDS = 8
-"""What changes in one round is caught up with in the next, which is shorter; beyond, too much happens at once."""
+"""Each round applies the changes that came during the one before; after so many, changes come too fast."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -33,7 +33,7 @@ class SideLane:
     Attributes:
         clock: seconds that never jump, the queue's time.
         wake: called when a pod is ready for the loop.
-        crashed: told of an exception in preparing for a pod; puts the pod back into the queue.
+        crashed: called with an exception in preparing for a pod; puts the pod back into the queue.
     """
 
     cluster: Cluster
@@ -59,7 +59,7 @@ class SideLane:
         return None
 
     async def prepare(self, queued: QueuedPod) -> None:
-        """Prepare for a pod that was popped; one that cannot be caught up with is tried again after its backoff."""
+        """Prepare for a pod that was popped; if changes come too fast, it is tried again after its backoff."""
         async with self._one_at_a_time:
             try:
                 queued.prepared = await self._is_ready_in_time(queued)
@@ -67,7 +67,7 @@ class SideLane:
                     self._ready.append(queued)
                 else:
                     self.queue.failed(queued, self.clock())
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one pod ends nothing
+            except Exception as error:  # noqa: BLE001 - one pod's
                 self.crashed(queued, error)
         self.wake()
 
@@ -78,7 +78,7 @@ class SideLane:
         return False
 
     async def _round(self, queued: QueuedPod) -> bool:
-        """Build what is lacking; tell whether anything was."""
+        """Build the missing indexes; tell whether any was missing."""
         lacked, turn_ends = False, self.clock() + _LONGEST_TURN
         for _ in self.rehearsal.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name]):
             lacked = True

@@ -1,7 +1,7 @@
 """
-What is the case in the process, as gauges: queues, caches, silicon, Bindings on their way.
+The present state of the process as gauges: queues, caches, Neuron devices, Bindings in flight.
 
-The state is asked for at each scrape, so that nothing is counted twice or forgotten. Refuses to know who has it.
+The state is read at each scrape, so that nothing is counted twice or forgotten. Refuses to know which part holds it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
 @attrs.frozen
 class State:
     """
-    What is the case at one moment, as the composition root sees it.
+    The state at one moment, as `wiring` collects it.
 
     Attributes:
         leader: this process holds the Lease (or needs none).

@@ -1,11 +1,11 @@
 """
 A standard error that never makes its writers wait.
 
-Who reads the process's stderr (the container runtime) may stall, and the pipe is then full: a write waits, and with it
-everything else on the event loop, signals included. So lines go to a bounded buffer, and a thread writes them out: it
-may wait. Non-blocking writes would do without a thread, but they change the pipe or terminal for all who share it.
-What the buffer cannot hold is dropped and counted, and a line says so at its place. Refuses to lose the last lines: who
-ends the process flushes, which takes a second at most.
+The reader of the process's stderr (the container runtime) may stall. The pipe is then full, and a write waits, and with
+it everything else on the event loop, signals included. So lines go to a bounded buffer, and a thread writes them out.
+Non-blocking writes would need no thread, but they change the pipe or terminal for all processes that share it. Lines
+that the buffer cannot hold are dropped and counted, and a line in their place says how many. Refuses to lose the last
+lines: `drain` before the end takes a second at most.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from typing import Final
 import attrs
 
 MOST_BYTES: Final = 4 << 20
-"""Of lines that wait: some ten thousand of them."""
+"""Bytes of lines that wait, about ten thousand lines."""
 FLUSH_SECONDS: Final = 1.0
 _AT_ONCE: Final = 1 << 16
 """Bytes of one write, which is a few hundred lines: a busy loop lets the thread go on only every 5 ms."""
 
 _LINGER_SECONDS: Final = 0.01
-"""For which the thread lets lines gather: to be woken for each would cost more than to write it."""
+"""Seconds for which the thread lets lines gather: to be woken for each costs more than to write it."""
 
 
 @attrs.define(eq=False)
@@ -75,7 +75,7 @@ class UnblockedStderr(io.TextIOBase):
         return self._descriptor
 
     def writable(self) -> bool:
-        """Return True: it is there to be written to."""
+        """Return True."""
         return True
 
     def write(self, text: str, /) -> int:
@@ -123,7 +123,7 @@ class UnblockedStderr(io.TextIOBase):
         self.dropped += 1
 
     def _ring(self) -> None:
-        """Let the thread look at what waits."""
+        """Wake the thread, if it is idle."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._write_out, name="stderr", daemon=True)
@@ -133,7 +133,7 @@ class UnblockedStderr(io.TextIOBase):
                 self._bell.release()
 
     def _write_out(self) -> None:
-        """Write whatever waits, for as long as the process lives."""
+        """Write waiting lines for as long as the process lives."""
         while True:
             self._bell.acquire()
             self._hurry.acquire(timeout=_LINGER_SECONDS)
@@ -177,7 +177,7 @@ def _write(descriptor: int, data: bytes) -> bool:
     while data:
         try:
             data = data[os.write(descriptor, data) :]
-        except BlockingIOError:  # somebody else who has the pipe made it non-blocking
+        except BlockingIOError:  # another process has made the shared pipe non-blocking
             select.select((), (descriptor,), ())
         except OSError:
             return False
@@ -186,7 +186,7 @@ def _write(descriptor: int, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def unblocked_stderr() -> Iterator[None]:
-    """Let nobody in the process wait for stderr inside the `with` block; what was written is out when it is left."""
+    """Replace sys.stderr inside the `with` block by one that never waits; drain it at the end of the block."""
     try:
         stream = UnblockedStderr(sys.stderr.fileno())
     except (OSError, AttributeError):  # no file at all: a test's buffer, or a closed stderr

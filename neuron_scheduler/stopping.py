@@ -1,5 +1,5 @@
 """
-Requests to stop: SIGTERM and SIGINT, heard from the first import to the interpreter's last line.
+Requests to stop: SIGTERM and SIGINT, handled from the first import to the interpreter's last line.
 
 The event loop's own signal handling begins late and ends early, and outside of it a signal kills: the process would
 exit with 143, and might leave the Lease held. Python's handlers also run while one step holds the event loop. Before
@@ -29,12 +29,12 @@ class StopRequests:
         self._notify: Callable[[], object] = _exit
 
     def install(self) -> None:
-        """Hear the signals from now on; only in the main thread."""
+        """Handle the signals from now on; call it in the main thread only."""
         for number in SIGNALS:
             signal.signal(number, self.receive)
 
     def ignore(self) -> None:
-        """Ignore the signals from now on; this stays to the end, while the interpreter removes handlers before."""
+        """Ignore the signals from now on: the interpreter removes handlers before its end, but not this."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
@@ -45,7 +45,7 @@ class StopRequests:
 
     @contextmanager
     def listening(self) -> Iterator[AsyncIterator[signal.Signals]]:
-        """Give the requests to this event loop; once the block is left, none has an effect any more."""
+        """Give the requests to this event loop; after the block, further ones have no effect."""
         import asyncio
 
         loop, came = asyncio.get_running_loop(), asyncio.Event()
@@ -72,4 +72,4 @@ def _ignore() -> None:
 
 
 REQUESTS: Final = StopRequests()
-"""Those that this process gets."""
+"""The requests to this process."""

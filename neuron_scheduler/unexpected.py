@@ -1,5 +1,5 @@
 """
-What happens to an exception that nobody expected in the work on one pod: it is that pod's error, not the process's end.
+An unexpected exception in the work on one pod is that pod's error; it does not end the process.
 
 Upstream: `utilruntime.HandleError`. Each is counted; the first of its kind for a pod is logged with its traceback.
 Refuses to decide what becomes of the pod: the code that catches the exception knows.
@@ -42,7 +42,7 @@ class UnexpectedErrors:
 
 
 def _cause(error: Exception) -> tuple[str, str, int]:
-    """Return what repeats of an exception have in common: its type, and the line that raised it."""
+    """Return a key that is equal for repeats of an exception: its type, and the line that raised it."""
     trace, place = error.__traceback__, ("", 0)
     while trace is not None:
         place, trace = (trace.tb_frame.f_code.co_filename, trace.tb_lineno), trace.tb_next

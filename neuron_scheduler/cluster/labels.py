@@ -30,7 +30,7 @@ class Number:
     key: str
 
     def __call__(self, node: Node) -> Values:
-        """Return the integer."""
+        """Return the node's integer, if it has one."""
         number = parse_int64(node.labels.get(self.key, ""))
         return () if number is None else (number,)
 

@@ -1,8 +1,8 @@
 """
-Which label keys and resources some node has, so that a name that only a pod knows costs no index.
+Which label keys and resources the nodes have, so that a name that only pods use costs no index.
 
-Pods name labels and resources as they like, and each name asked of all nodes is an index. The names that nodes have are
-few, and no tenant chooses them; what no node has is answered without looking.
+Pods can name any label or resource, and a question about a name to all nodes needs an index. The names that nodes have
+are few, and no tenant chooses them; a question about another name is answered without an index.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from neuron_scheduler.model.node import Node
 @attrs.define(eq=False)
 class Offered:
     """
-    How many nodes have each name.
+    Counts the nodes that have each name.
 
     Attributes:
         labels: by the label's key.
@@ -27,7 +27,7 @@ class Offered:
     resources: dict[str, int] = attrs.field(factory=dict)
 
     def replace(self, old: Node | None, new: Node | None) -> None:
-        """Take a node's new state in place of the old one; None where there is no node."""
+        """Replace a node's old state by the new one; None if there is none."""
         for names, before, after in (
             (self.labels, old and old.labels, new and new.labels),
             (self.resources, old and old.allocatable, new and new.allocatable),

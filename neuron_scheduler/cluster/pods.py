@@ -19,7 +19,7 @@ from neuron_scheduler.model.selectors import LabelSelector, Operator
 _MAX_COLUMNS = 1024
 _MAX_LOG = 4096
 _AT_ONCE = 64
-"""Pods, or changes, after which a preparation lets others run."""
+"""Pods, or changes, after which a preparation pauses."""
 _WORTH_READING = 16  # entries of the log that are read rather than building anew, however small the posting
 
 
@@ -172,10 +172,10 @@ class PodTable:
 
     def prepare(self, definition: Matching, domains: Callable[[], Domains] | None = None) -> Iterator[None]:
         """
-        Count the pods that match, a few at a time; yields whenever others may run, and change pods.
+        Count the pods that match, a few at a time; between the yields, pods may change.
 
-        With `domains`, which is called in the end, what `totals` needs; else what `counts` needs. Where too much
-        happens meanwhile there is nothing to show for it: who asks then waits.
+        Prepares for `totals` if `domains` is given (called at the end), else for `counts`. If too many pods change
+        meanwhile, the result is dropped, and `counts` or `totals` counts all pods in one step.
         """
         held = self._held(definition, None if domains is None else domains())
         if held is not None and self._end - held.asked <= len(self._log):
@@ -216,7 +216,7 @@ class PodTable:
     def _catch_up(
         self, definition: Matching, held: "_Count | _Rolled", domains: Callable[[], Domains] | None
     ) -> Iterator[None]:
-        """Let what is held read the log, a few changes at a time."""
+        """Apply the changes in the log to the held counts, a few at a time."""
         while _AT_ONCE < self._end - held.asked <= len(self._log):
             if isinstance(held, _Rolled) and not (domains is not None and held.rollup.follow(domains())):
                 return  # nodes have changed their labels too often: `totals` builds it anew

@@ -110,7 +110,7 @@ class NodeTable:
         return self._headless.get(name) or NodeState(Node(uid="", name=name))
 
     def labelled(self, key: str) -> Postings:
-        """Return the nodes by their value of a label; a key that no node has needs no index, whoever made it up."""
+        """Return the nodes by their value of a label; a key that no node has needs no index."""
         return self.of_nodes.postings(label(key), self.nodes) if key in self.offered.labels else Postings()
 
     def domains(self, key: str) -> Domains:

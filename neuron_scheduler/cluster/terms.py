@@ -20,9 +20,9 @@ from neuron_scheduler.model.selectors import Operator, PodAffinityTerm
 
 MOST_OF_A_NAMESPACE = 5000
 """
-Different terms that the pods of one namespace may bear; beyond, terms are left out, as if nobody bore them.
+Different terms that the bound pods of one namespace may have; further ones are ignored.
 
-Each term that means a pod is looked at in its decision: so many take 50 to 100 ms, whosever pod it is.
+A pod's decision looks at each term that matches it: so many terms take 50 to 100 ms, in any namespace.
 """
 
 _WORTH_APPLYING = 16  # changes that are applied rather than summing up anew, however few bear the term
@@ -49,7 +49,7 @@ _Directory = dict[str | None, dict[_Equality, dict[PodAffinityTerm, None]]]
 @attrs.define(eq=False)
 class _Bearers:
     """
-    The pods that bear one term, which counts for the namespace of the first of them.
+    The pods that bear one term. The term counts towards the limit of the first pod's namespace.
 
     What is held is a column over nodes where the label is different on every node, else a rollup; `_pending` are the
     changes that it does not know of.
@@ -133,7 +133,7 @@ class TermTable:
 
     @property
     def left_out(self) -> int:
-        """How many terms of pods are not looked at, because their namespace has too many."""
+        """How many terms are ignored, because their namespace has too many."""
         return len(self._left_out)
 
     @property

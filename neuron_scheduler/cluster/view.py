@@ -28,7 +28,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
 
 _Lacking = dict[Hashable, Callable[[], Iterator[None]]]
-"""What is not there by its definition, with how to prepare it."""
+"""Each missing index by its definition, with the function that builds it in steps."""
 
 
 @attrs.define(eq=False)
@@ -176,7 +176,7 @@ class View:
 
     @property
     def terms_left_out(self) -> int:
-        """How many terms that pods here bear are not looked at, because their namespaces have too many."""
+        """How many terms of pods are ignored, because their namespaces have too many."""
         return self._table.terms.left_out
 
     def images(self, name: str) -> Iterator[tuple[int, NodeSet]]:

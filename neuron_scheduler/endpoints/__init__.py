@@ -1,1 +1,1 @@
-"""The process's own port: who may connect, who is answered next, and what an answer is on the wire."""
+"""The process's own ports: their limits, the order in which clients are served, and requests and answers as bytes."""

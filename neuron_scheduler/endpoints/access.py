@@ -2,8 +2,8 @@
 Who may read /metrics: the holder of a bearer token that the API server accepts, with the right to GET that path.
 
 The answers are kube-scheduler's, but that a request without a token is 401 here, without a question to the API server.
-What the API server said is remembered for a few seconds, a refusal as well, so that clients cannot make us flood it;
-tokens are remembered by their digest only. Refuses to let anybody in because nobody could be asked.
+The API server's answers, refusals too, are remembered for a few seconds, so that clients cannot make us flood it. Of a
+token only the digest is remembered. If the API server cannot be asked, the request is refused.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from neuron_scheduler.kube.reviews import User
 
 REMEMBERED: Final = 10.0  # seconds; kube-scheduler's --authentication-token-webhook-cache-ttl and its like
 MOST_REMEMBERED: Final = 256
-QUESTIONS_PER_SECOND: Final = 5.0  # about tokens that have not been good yet
+QUESTIONS_PER_SECOND: Final = 5.0  # about tokens that have not been accepted yet
 QUESTIONS_AT_ONCE: Final = 10
 
 log = logs.logger(__name__)
@@ -39,7 +39,7 @@ class Reviews(Protocol):
 
 @attrs.frozen
 class _Verdict:
-    """What was found out about a token, and until when that holds; `refusal` is None for one that is good."""
+    """The result for a token, and until when it is valid; `refusal` is None for an accepted token."""
 
     refusal: Reply | None
     until: float
@@ -74,7 +74,7 @@ class Access:
         known = self._verdicts.get(digest)
         if known is not None and self.clock() < known.until:
             return known.refusal
-        # Those who try token after token do not hold up the scrapers, whose tokens have been good before.
+        # A client that tries many tokens does not delay scrapers, whose tokens have been accepted before.
         was_good = known is not None and known.refusal is None
         if not was_good and not self._questions.take_now():
             return _status(503, "ServiceUnavailable", "too many unknown tokens; try again later", {"Retry-After": "1"})

@@ -1,5 +1,5 @@
 """
-The certificate of --secure-port, read again when its files change: whoever renews it restarts nobody.
+The certificate of --secure-port, read again when its files change, so that a renewal needs no restart.
 
 A certificate that cannot be used does not replace the one in use: half-written files are a moment, not an outage.
 """
@@ -53,7 +53,7 @@ class Certificate:
 
     def _loaded(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        # An empty password rather than OpenSSL's question on the terminal, should the key be encrypted.
+        # With an encrypted key OpenSSL would ask for a password on the terminal; an empty one makes it fail instead.
         context.load_cert_chain(self.cert_file, self.key_file, password=lambda: "")
         return context
 

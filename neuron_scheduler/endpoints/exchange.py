@@ -1,8 +1,8 @@
 """
 One request and its answer as bytes: HTTP/1.1 as far as probes and scrapers speak it.
 
-A connection carries one request, without a body that anybody reads. That leaves no room for what a hostile client does
-with a kept connection: pipelines, chunks, two lengths. Refuses what it cannot read in full.
+A connection carries one request, whose body is not read. So a hostile client cannot use what kept connections allow:
+pipelines, chunks, two lengths. Refuses a request that it cannot read in full.
 """
 
 import re

@@ -12,7 +12,7 @@ import attrs
 
 SHARE: Final = 0.05  # of the event loop's time in the long run
 SAVED: Final = 0.25  # seconds of it that may be used before that
-REST: Final = 3.0  # times as long as the last one took passes before the next one
+REST: Final = 3.0  # pause after writing the metrics, as a multiple of the time that it took
 LONGEST_ACCEPT: Final = 1024  # characters of an Accept header that are looked at; Prometheus sends some 300
 
 
@@ -27,7 +27,7 @@ class Scraped(Protocol):
 @attrs.define(eq=False, kw_only=True)
 class Exposition:
     """
-    What is answered to scrapers.
+    The text for scrapers.
 
     Attributes:
         clock: seconds, monotonic.

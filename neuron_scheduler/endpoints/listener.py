@@ -37,7 +37,7 @@ class Limits:
     """
     What the clients of one port may take.
 
-    Even if every connection that waits is another peer's, each gets its turn before the kubelet gives a probe up.
+    Even if every waiting connection has a different peer, each gets its turn before a probe's time limit.
 
     Attributes:
         waiting: connections that wait for their turn.
@@ -144,7 +144,7 @@ class Listener:
         self._begin_exchanges()
 
     def _begin_exchanges(self) -> None:
-        """Begin as many exchanges as may begin now, and see to the next one."""
+        """Begin as many exchanges as may begin now, and schedule the next one."""
         while self._turns and self._next_turn is None:
             wait = self._bucket.take()
             if wait:

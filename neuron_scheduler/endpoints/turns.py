@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 import attrs
 
 REMEMBERED: Final = 4096
-"""Peers whose last turn is remembered; the oldest ones are forgotten, and are then as good as new."""
+"""Peers whose last turn is remembered; the oldest ones are forgotten, and then count as new."""
 
 T = TypeVar("T")
 

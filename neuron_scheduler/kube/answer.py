@@ -1,9 +1,9 @@
 """
 Read one answer of HTTP/1.1 from the pieces in which it comes: bytes in, an `Answer` or a ValueError out.
 
-What is not understood down to the last byte is no answer: a proxy that reads the same bytes in another way would let us
-take the end of one for the beginning of the next. `tests/kube/test_answer_fuzz.py` holds this against h11. Refuses
-connections and their time limits (`http1`), and the meaning of a status (`client`).
+An answer is accepted only if every byte of it is understood: if a proxy reads the same bytes in another way, the end of
+one answer could be taken for the beginning of the next. `tests/kube/test_answer_fuzz.py` compares this with h11.
+Refuses connections and their time limits (`http1`), and the meaning of a status (`client`).
 """
 
 import re
@@ -63,10 +63,10 @@ def reading(most_bytes: int) -> Pieces[Answer]:
     Every byte is looked at a few times at most, whatever the size of the pieces.
 
     Args:
-        most_bytes: of the body, with what frames its chunks.
+        most_bytes: limit for the body, with the lengths and line ends around its chunks.
 
     Raises:
-        ValueError: what came is no answer, or one whose end cannot be known (`TooLongError`: it is too long).
+        ValueError: the bytes are no answer, or its end cannot be known (`TooLongError`: it is too long).
     """
     received = bytearray()
     for _ in range(MOST_INTERIM + 1):

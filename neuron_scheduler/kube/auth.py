@@ -1,8 +1,8 @@
 """
-Where the API server is, and how to prove who we are: decided explicitly, from a flag or from the environment.
+The API server's address and our credentials, from a flag or from the environment.
 
-What cannot work is refused here, with a sentence, before anything is sent. Refuses to guess between a kubeconfig and
-the cluster it runs in.
+Settings that cannot work are refused here, with a sentence, before anything is sent. Refuses to guess between a
+kubeconfig and the cluster it runs in.
 """
 
 import os
@@ -124,7 +124,7 @@ async def _from_kubeconfig(
         headers = (*_acting_as(user), *((("Accept-Encoding", "identity"),) if cluster.disable_compression else ()))
     except (OSError, ValueError, CredentialsError) as error:
         raise ConfigurationError(f"{origin}: {error}; compare `kubectl config view`") from error
-    await _start(credentials, origin)  # before the TLS context is made: a certificate may be what a plugin gives
+    await _start(credentials, origin)  # before the TLS context is made: a plugin may give the client certificate
     tls = None
     if secure:
         tls = Tls(
@@ -144,7 +144,7 @@ async def _from_kubeconfig(
 
 
 async def _start(credentials: Credentials, origin: str) -> None:
-    """Get the first token: what fails at the start is a matter of configuration, what fails later is retried."""
+    """Get the first token: a failure at the start is a configuration error, a later one is retried."""
     try:
         if isinstance(credentials, ExecPlugin):
             await credentials.start()
@@ -162,10 +162,10 @@ def _credentials(
     clock: Callable[[], float],
 ) -> Credentials:
     """
-    Return what client-go would use of a user's entry; `told` gives what a plugin may ask for about its cluster.
+    Return the credentials that client-go would use for a user; `told` describes the cluster to a plugin.
 
     A plugin is not run beside a token, a user name or a certificate (`exec.go`, UpdateTransportConfig); the token is
-    what is sent until the tokenFile has given one (`round_trippers.go`, NewBearerAuthWithRefreshRoundTripper).
+    sent until the tokenFile has been read (`round_trippers.go`, NewBearerAuthWithRefreshRoundTripper).
     """
     token = printable(user.token, "the user's token")
     if user.token_file:

@@ -85,9 +85,9 @@ class Binding:
     One decision on its way.
 
     Attributes:
-        unknown: a try was sent that may have succeeded, or may still do so.
+        unknown: whether a try was sent that may have succeeded, or may still do so.
         tries: how often it has been tried.
-        problem: what came in place of a definite answer, the last time.
+        problem: what the last try met instead of a definite answer.
     """
 
     pod: Pod
@@ -137,8 +137,8 @@ class Binder:
 
     Attributes:
         may_send: whether this replica may write now; asked with the connection in hand, right before the first byte.
-        explained: returns what the server's message means, where it says that we do not hold the Lease.
-        errors: told of exceptions that nobody expected.
+        explained: called when the server says that we do not hold the Lease; returns the message for the pod's owner.
+        errors: reports unexpected exceptions.
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
     """
 
@@ -154,12 +154,12 @@ class Binder:
 
     @property
     def in_flight(self) -> int:
-        """Bindings without a definite outcome, whether a try of them is on its way or not."""
+        """Bindings without a definite outcome, whether or not a request is under way."""
         return len(self._open)
 
     @property
     def unknown(self) -> int:
-        """Bindings that may have succeeded, or may still do so, without an answer that says it."""
+        """Bindings in doubt: they may have succeeded, or may still do so."""
         return sum(binding.unknown for binding in self._open)
 
     @property
@@ -232,7 +232,7 @@ class Binder:
         return self._in_doubt(binding, UnreachableError(f"{answer.status}, and not from an API server"))
 
     def _surprised(self, binding: Binding, error: Exception) -> Refused | InDoubt:
-        """Take an exception that nobody expected: nothing but an answer settles what was sent."""
+        """Handle an unexpected exception: a Binding that was sent stays in doubt."""
         problem = self.errors.report(error, task="binding", pod=binding.pod.key)
         return self._in_doubt(binding, error) if binding.unknown else Refused(0, problem, retryable=True)
 
@@ -263,7 +263,7 @@ class Binder:
         """
         outcome: BindOutcome | None = None
         try:
-            with anyio.fail_after(READ_TIMEOUT):  # the client would wait longer where it is answered with 429
+            with anyio.fail_after(READ_TIMEOUT):  # the client would wait longer after a 429
                 answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
             outcome = _judge(_READ_BACK.decode(answer.body), binding, conflict)
         except ApiError as error:

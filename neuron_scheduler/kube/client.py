@@ -132,8 +132,9 @@ class Client:
 
         A read that is answered with 429 waits as long as the server says and is sent again, a few times; not in
         `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try. `timeout` is
-        in seconds, for each try. `permit`, in `Pool.BIND` only, is asked when the connection is there; False holds the
-        request back. `most_bytes` limits the answer, by default to what one object has, and for a GET to a long list.
+        in seconds, for each try. `permit`, in `Pool.BIND` only, is asked when the connection is there; if it
+        is False, nothing is sent. `most_bytes` limits the answer, by default to the size of one object, for a GET
+        to that of a long list.
 
         Raises:
             ApiError: the status is not 2xx.

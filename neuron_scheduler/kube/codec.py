@@ -1,9 +1,9 @@
 """
-What every API object is read into, one at a time, and what those of all kinds have in common.
+Decode API objects one at a time, and what objects of all kinds have in common.
 
-What cannot be read becomes a `Malformed` value with as much of its identity as can be read, so that it is counted,
-logged once, and held against its node. Nothing unreadable ever becomes something free. `Codec` is the one place where
-reading can fail, and it does not raise; `pod_codec`, `node_codec`, `storage_codec` and others say what a kind means.
+An object that cannot be read becomes a `Malformed` value with as much of its identity as can be read, so that it is
+counted, logged once, and its node treated with care. Nothing unreadable ever counts as free. Only `Codec` can fail to
+read an object, and it does not raise; `pod_codec`, `node_codec`, `storage_codec` and others say what a kind means.
 """
 
 import contextlib
@@ -77,8 +77,8 @@ class Codec(Generic[T]):
     Attributes:
         kind: such as `Pod`.
         shape: what the bytes are decoded into.
-        read: what that means; it may raise.
-        unread: what stands for an object that cannot be read.
+        read: returns our value for what was decoded; it may raise.
+        unread: returns what represents an object that cannot be read.
     """
 
     kind: str
@@ -93,7 +93,7 @@ class Codec(Generic[T]):
         self._change = msgspec.json.Decoder(wire.Change[self.shape])  # type: ignore[name-defined]  # a type at run time
 
     def change(self, line: bytes) -> tuple[str, Decoded[T]] | None:
-        """Return what a line of a watch says happened to which object; None if it must be looked at step by step."""
+        """Return the type and object of a watch line; None if it must be read in steps (`watch_line`)."""
         try:
             found = self._change.decode(line)
             return found.type, self.read(found.object)
@@ -101,19 +101,19 @@ class Codec(Generic[T]):
             return None
 
     def glance(self, encoded: Encoded) -> Decoded[T] | None:
-        """Return the object; None if it must be looked at step by step."""
+        """Return the object; None if it must be read in steps (`salvage`)."""
         try:
             return self.read(self._object.decode(encoded))
         except Exception:  # noqa: BLE001 - as above
             return None
 
     def decode(self, encoded: Encoded) -> Decoded[T]:
-        """Return the object, or that it is malformed, however long that takes."""
+        """Return the object, or `Malformed`, without a pause, however long that takes."""
         return self.glance(encoded) or finish(self.salvage(encoded))
 
     def salvage(self, encoded: Encoded) -> Steps[Decoded[T]]:
         """
-        Return an object that could not be read at a glance, in steps.
+        Return, in steps, an object that `glance` could not read.
 
         `managedFields` alone may nest as deep as a user likes; without them most objects can be read.
         """
@@ -136,12 +136,12 @@ class Codec(Generic[T]):
 
 
 def key_of(namespace: str, name: str) -> str:
-    """Return `namespace/name`, or `name` of what is in no namespace."""
+    """Return `namespace/name`, or `name` of an object without a namespace."""
     return f"{namespace}/{name}" if namespace else name
 
 
 def _reason(error: Exception) -> str:
-    """Return why an object cannot be read; the type of an error that neither msgspec nor we raise on purpose too."""
+    """Return why an object cannot be read; for an unexpected error with its type."""
     said = str(error) if isinstance(error, ValueError | RecursionError) else f"{type(error).__name__}: {error}"
     return said[:LONGEST_REASON]
 

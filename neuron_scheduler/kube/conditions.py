@@ -37,7 +37,7 @@ NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers o
 WRITERS: Final = 8
 SHARE: Final = 4  # of the writers, for the pods of one namespace
 TIMEOUT: Final = 10.0
-TOLD_AFTER: Final = 4  # tries, then after 8, 16, ...
+TOLD_AFTER: Final = 4  # tries before a log line; the next ones after 8, 16, ...
 
 _PLACED: Final = msgspec.json.Decoder(wire.PlacedPod)
 _COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
@@ -64,7 +64,7 @@ class Api(Protocol):
 
 def shape(message: str) -> tuple[str, ...]:
     """
-    Return what messages have in common that differ in their numbers, or in the pods that they name, only.
+    Return a key that is equal for messages that differ only in their numbers or in the pods that they name.
 
     A number takes the plural with it ("1 node", "2 nodes"), and reasons are sorted as strings, count first, so that
     another count may put them in another order.
@@ -94,13 +94,13 @@ class Wanted:
 @attrs.define(eq=False)
 class _Entry:
     """
-    One pod: what is to be said, and what was said last and when.
+    One pod: the condition that is to be written, and the one that was written last and when.
 
     Attributes:
-        due: when its turn comes, None if none is queued; turns for another time are stale.
-        version: the pod's, read back since `pod` was; empty if it was not.
-        outdated: the pod has changed since its version was told to us.
-        too_large: the pod as it is cannot be stored with a condition.
+        due: time of its turn, None if none is queued; a queued turn with another time is stale.
+        version: the pod's version, if it was read back after `pod`; else empty.
+        outdated: the pod has changed since the version that we know.
+        too_large: etcd cannot store the pod with a condition until the pod changes.
         backoff: while it cannot be written.
     """
 
@@ -138,7 +138,7 @@ class ConditionWriter:
     Attributes:
         wall_clock: Unix time in seconds, for lastTransitionTime.
         on_retry: called with `condition` for every patch that is sent again.
-        errors: told of exceptions that nobody expected.
+        errors: reports unexpected exceptions.
         written: counter of patches that succeeded.
     """
 
@@ -260,7 +260,7 @@ class ConditionWriter:
     async def _read_back(self, entry: _Entry, path: str) -> bool:
         """Take the version of the pod as it stands; False if it is bound, another of the same name, or unreadable."""
         try:
-            with anyio.fail_after(TIMEOUT):  # the client would wait longer where it is answered with 429
+            with anyio.fail_after(TIMEOUT):  # the client would wait longer after a 429
                 found = _decoded((await self.client.request("GET", path, timeout=TIMEOUT)).body)
         except TimeoutError as error:
             raise UnreachableError("the pod could not be read back in time") from error
@@ -322,7 +322,7 @@ def encode_patch(pod: Pod, wanted: Wanted, *, now: float, first: bool, version: 
     """
     Return the strategic merge patch of `pods/status`; uid and version in it are preconditions.
 
-    The version is the pod's as it was told to us, or `version` if it has been read since.
+    The version is that of `pod`, or `version` if the pod has been read since.
 
     `lastTransitionTime` changes only with the status, so it is left out when the condition was False before (`first` is
     False): the merge then keeps the old one.

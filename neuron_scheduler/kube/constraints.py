@@ -144,7 +144,7 @@ def image_name(reference: str) -> str:
     """
     Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`).
 
-    No image has a name as long as the API server accepts; of such a one only the beginning is kept.
+    The API server accepts names that are longer than any image's; only the beginning of such a name is kept.
     """
     reference = reference[:LONGEST_IMAGE_NAME]
     return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"

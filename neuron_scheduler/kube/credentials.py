@@ -4,7 +4,7 @@ The Authorization header, kept fresh.
 client-go runs a plugin while a request waits for it, and kubernetes-asyncio reads a token once or refuses every request
 while a file is being replaced. Here the token in memory is used until it expires, and is replaced in the background
 before that: no request waits for a plugin while it has a token to send. Refuses to talk to the API server itself, and
-to log what it holds.
+to log a token.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ REREAD: Final = 10.0  # seconds a token file is trusted; the kubelet rotates it 
 RENEW_AT: Final = 0.8  # of a token's life, as the kubelet does
 PAUSE: Final = 10.0  # seconds before a plugin that failed, or whose token was rejected, runs again
 PATIENCE: Final = 5.0  # seconds that a request waits for a plugin where it has no token, or a rejected one
-REMIND: Final = 600.0  # seconds after which a trouble that lasts is logged again
+REMIND: Final = 600.0  # seconds after which a lasting failure is logged again
 
 log = logs.logger(__name__)
 
@@ -62,7 +62,7 @@ class Fixed:
 
 @attrs.define(eq=False)
 class _Trouble:
-    """Writes one line when something begins to fail, one every ten minutes while it lasts, and one when it works."""
+    """Logs the first failure, a lasting one every ten minutes, and the recovery."""
 
     begins: str
     ends: str
@@ -84,10 +84,10 @@ class _Trouble:
 @attrs.define(eq=False)
 class TokenFile:
     """
-    A bearer token in a file that someone else rotates; stripped, and the last good one kept.
+    A bearer token in a file that another process replaces, without white space; the last good one is kept.
 
     Attributes:
-        otherwise: the token to use while the file has not given one, empty for none.
+        otherwise: the token to use until the file has been read, empty for none.
     """
 
     path: str
@@ -144,7 +144,7 @@ class ExecPlugin:
     """
     Credentials from a plugin such as `aws eks get-token`.
 
-    One run at a time, in a task of its own that no request's end can cancel. It begins with the first request after
+    One run at a time, in a task of its own, which goes on when a request ends. It begins with the first request after
     most of the token's life is over, or after a 401.
 
     Attributes:
@@ -215,7 +215,7 @@ class ExecPlugin:
         self._expires = self._due_at = math.inf
         if ticket.expires is not None:
             now = self.now()
-            life = max(ticket.expires - now, PAUSE)  # what comes expired is used once, as by client-go
+            life = max(ticket.expires - now, PAUSE)  # an expired one is used once, as by client-go
             self._expires, self._due_at = now + life, now + RENEW_AT * life
 
 

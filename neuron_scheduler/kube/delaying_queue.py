@@ -1,5 +1,5 @@
 """
-Work that waits for its time, and of which every namespace gets its turn.
+A queue of work with due times, in which the namespaces take turns.
 
 client-go's delaying queue (`util/workqueue`), made fair: what fails is put back with a pause, so that no worker sleeps
 on it, and a namespace with a thousand failing objects delays no other. Refuses to know what is worked on, and to drop
@@ -22,12 +22,12 @@ T = TypeVar("T")
 @attrs.define(eq=False, kw_only=True)
 class DelayingQueue(Generic[T]):
     """
-    Items by due time; of those that are due, the namespaces take turns.
+    Items by due time; among items that are due, the namespaces take turns.
 
     Attributes:
         clock: seconds that never jump.
-        share: items of one namespace that are worked on at once; fewer than there are workers, so that some are left
-            where a namespace's requests hang.
+        share: items of one namespace that are worked on at once; fewer than there are workers, so that a namespace
+            whose requests hang leaves some free.
     """
 
     clock: Callable[[], float]
@@ -43,13 +43,13 @@ class DelayingQueue(Generic[T]):
         return len(self._later) + sum(map(len, self._due.values()))
 
     def add(self, item: T, namespace: str, due: float) -> None:
-        """Let the item be worked on at this time, or as soon as possible after it."""
+        """Queue the item; it is worked on at the time `due`, or as soon as possible after it."""
         self._tickets += 1
         heapq.heappush(self._later, (due, self._tickets, namespace, item))
         wake_one(self._idle)
 
     def close(self) -> None:
-        """Let `serve` end once nothing is left; what is worked on may still be put back."""
+        """Let `serve` end once the queue is empty; an item that is being worked on may still be put back."""
         self.closed = True
         self._wake_all()
 
@@ -93,7 +93,7 @@ class DelayingQueue(Generic[T]):
             self._due[namespace] = items
         self._busy[namespace] += 1
         if self._due or self._later:
-            wake_one(self._idle)  # what comes next is another's, as is the alarm for what comes later
+            wake_one(self._idle)  # another worker takes the next item, or waits for its time
         return item
 
     def _wake_all(self) -> None:

@@ -36,7 +36,7 @@ MOST_SERIES: Final = 20_000
 TRIES: Final = 12
 PAUSE: Final = 10.0
 TIMEOUT: Final = 10.0
-SHARE: Final = 2  # of those who try again, for the events of one namespace
+SHARE: Final = 2  # of the workers for retries, for the events of one namespace
 
 log = logs.logger(__name__)
 
@@ -121,13 +121,13 @@ class EventRecorder:
     Records events; `run` writes them.
 
     Attributes:
-        controllers: the scheduler names that are served; an Event's `reportingController` is the pod's own, and the
-            first where another scheduler's pod is spoken of.
+        controllers: the scheduler names that are served; an Event's `reportingController` is the pod's own, or the
+            first if the pod has another scheduler.
         wall_clock: Unix time in nanoseconds.
         clock: seconds that never jump.
         on_dropped: called for every event that is lost.
         on_retry: called with `event` for every write that is sent again.
-        errors: told of exceptions that nobody expected.
+        errors: reports unexpected exceptions.
     """
 
     client: Api
@@ -234,7 +234,7 @@ class EventRecorder:
             await self._write(series)
 
     async def _write(self, series: _Series) -> None:
-        """Write what is new of a series; one that cannot be written now is put back, and given up after some tries."""
+        """Write the new part of a series; after a failure it is put back, and given up after some tries."""
         while series.written < series.count:  # more may be counted while it is on its way
             pause = await self._try(series)
             if pause is None:
@@ -251,7 +251,7 @@ class EventRecorder:
         series.queued = False
 
     async def _try(self, series: _Series) -> float | None:
-        """Write once; return None if it is written, else the seconds to wait, without end if it was refused."""
+        """Write once; return None if it is written, else the seconds to wait, infinity if it was refused."""
         try:
             await self._send(series)
         except ApiError as error:

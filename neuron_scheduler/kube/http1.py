@@ -159,7 +159,7 @@ class Connections:
         Raises:
             OSError: the connection failed (`ssl.SSLCertVerificationError`: it is not trusted).
             TimeoutError: there was no answer in time, or no connection.
-            ValueError: what came is no answer that can be relied on.
+            ValueError: the bytes that came are no valid answer.
             FencedError: `permit` said no.
         """
         now = asyncio.get_running_loop().time()

@@ -3,7 +3,7 @@ List and watch one resource for as long as the process lives, and tell a handler
 
 client-go's reflector (`tools/cache/reflector.go`) without its machinery: one task, plain synchronous callbacks, no
 queue in between. Survives closed, cut, silent and half-open connections, expired versions and tokens, overload (429),
-lines and objects that cannot be read, and a version that only ever leads to errors. Refuses to interpret objects:
+lines and objects that cannot be read, and a version from which every watch fails. Refuses to interpret objects:
 `codec` reads them, `pager` lists them, `reflection` compares them.
 """
 
@@ -42,7 +42,7 @@ HEALTHY: Final = 5.0  # a watch that lived so long may be opened again at once
 MOST_SILENT: Final = 10  # watches in a row without a bookmark, although the server's version moved on
 TRIES: Final = 3  # failures in a row from one version before the resource is listed
 SETTLED: Final = 120.0  # seconds after a list in which the next one waits, as client-go's backoff manager has it
-STALE: Final = 120.0  # seconds without a sign that what we hold is current, after which it is not to be relied on
+STALE: Final = 120.0  # seconds without a sign that our view is current, after which it counts as stale
 
 log = logs.logger(__name__)
 
@@ -103,7 +103,7 @@ class Informer(Generic[T]):
     _failures: int = attrs.field(default=0, init=False)
     _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
     _resyncs: int = attrs.field(default=0, init=False)
-    _resynced: int = attrs.field(default=0, init=False)  # how many of them a list has answered
+    _resynced: int = attrs.field(default=0, init=False)  # how many of those requests a list has answered
     _listed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Informer(Generic[T]):
 
     @property
     def stale(self) -> bool:
-        """Whether what was listed once may be out of date: lists and watches have failed for minutes."""
+        """Whether our view may be out of date: lists and watches have failed for minutes."""
         return self._current_at is not None and self.clock() - self._current_at > STALE
 
     async def run(self) -> None:
@@ -134,7 +134,7 @@ class Informer(Generic[T]):
         """
         Return when a consistent list that began after this call has been handled (after a takeover).
 
-        What is on its way already, an event or a list, does not count.
+        An event or a list that is already on its way does not count.
         """
         self._resyncs += 1
         asked = self._resyncs
@@ -169,7 +169,7 @@ class Informer(Generic[T]):
         return self.backoff.next(at_least=asked)
 
     def _pause_before_list(self) -> float:
-        """Return the seconds to wait before another list: none after a while, so that a bad line is no storm."""
+        """Return the seconds to wait before the next list, so that a bad line does not cause list after list."""
         if self._listed_at is None or self.clock() - self._listed_at >= SETTLED:
             self._relisting.reset()
             return 0.0
@@ -296,7 +296,7 @@ class Informer(Generic[T]):
         resource did not change, servers before 1.31 have none to send for minutes.
 
         Raises:
-            DeadEndError: it means something else.
+            DeadEndError: silence means that the watch does not work.
         """
         now, known = await self._pager.version(), self._resource_version
         if now.isdigit() and known.isdigit() and int(now) < int(known):
@@ -305,7 +305,7 @@ class Informer(Generic[T]):
             raise DeadEndError(f"{self._silent} watches in a row were silent, without a bookmark")
 
     def _take(self, line: bytes) -> bool:
-        """Handle a line that says at a glance what happened to which object; False for any other."""
+        """Handle a line that can be decoded at once; False for any other."""
         change = self.resource.codec.change(line)
         if change is None:
             return False

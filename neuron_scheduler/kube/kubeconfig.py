@@ -3,8 +3,8 @@ A kubeconfig as client-go reads it: the files merged, the current context's clus
 
 Source: `client-go/tools/clientcmd` (`loader.go`, `validation.go`). kubernetes-asyncio reads the files; its import takes
 0.3 s, so a process in a cluster does without. Its loader is not used: it ignores `as`, prefers `token` to `tokenFile`,
-runs exec plugins without a time limit, and writes embedded private keys to files in /tmp. Only reads: what is made of
-it is known to `auth`. Refuses what client-go refuses; an error never repeats a value, as any value may be a secret.
+runs exec plugins without a time limit, and writes embedded private keys to files in /tmp. Only reads:
+`auth` decides what to do with it. Refuses what client-go refuses; an error repeats no value: it may be a secret.
 """
 
 import binascii
@@ -77,7 +77,7 @@ class Exec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AuthProvider(msgspec.Struct, frozen=True):
-    """What was used before credential plugins."""
+    """The kind of credentials that client-go had before plugins."""
 
     name: str = ""
 

@@ -57,7 +57,7 @@ def _images(found: Iterable[wire.Image]) -> tuple[Image, ...]:
 
 @remembered(most=16 << 20)
 def _image(found: tuple[tuple[str, ...], int]) -> Image:
-    """Return the one object for the image of these names and size: nodes have thousands in common."""
+    """Return one shared object for images with the same names and size: nodes have thousands in common."""
     names, size = found
     return Image(names, max(0, size))
 

@@ -2,9 +2,9 @@
 List one resource in pages that stay within a budget of bytes, object by object.
 
 client-go's pager (`tools/pager/pager.go`) counts objects; 500 pods of a megabyte would be half a gigabyte. A page that
-is too large is dropped while it is read and asked for with a smaller limit, down to one object; an object that is
-larger than any may be is malformed, with the name that stands at its beginning. Refuses to compare what it reads with
-what was there before: that is for `informer`.
+is too large is dropped while it is read, and requested with a smaller limit, down to one object; an object that is
+larger than any may be is malformed, with the name from its beginning. Refuses to compare a list with the one before:
+that is for `informer`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,10 +27,10 @@ from neuron_scheduler.kube.stream import LONGEST, Stream
 T = TypeVar("T")
 
 PAGE: Final = 500
-PAGE_BYTES: Final = 8 << 20  # what a page is meant to have; it may have twice as much
-SMALLER: Final = 8  # times, after a page that had more
-STEP: Final = 25  # objects that are read before the event loop may turn to others
-STEP_BYTES: Final = 512 << 10  # or so many bytes of them: a megabyte takes up to 20 ms
+PAGE_BYTES: Final = 8 << 20  # the size that a page should have; it may have twice as much
+SMALLER: Final = 8  # times, the next limit after a page that was too large
+STEP: Final = 25  # objects that are read before the event loop gets a turn
+STEP_BYTES: Final = 512 << 10  # or bytes that are read before it: a megabyte takes up to 20 ms
 PAGE_TIMEOUT: Final = 60.0
 
 _LIST: Final = msgspec.json.Decoder(wire.List)
@@ -95,7 +95,7 @@ class Pager(Generic[T]):
             return (await self._beginning(error)).version
 
     async def _body(self, limit: int, token: str) -> bytes:
-        """Return a page's bytes; a server that asks for patience gets it, since the pages before would be lost."""
+        """Return a page's bytes; waits as long as the server asks, because giving up would lose the pages before."""
         params = {**self.resource.params, "limit": str(limit), **({"continue": token} if token else {})}
         most = 2 * PAGE_BYTES if limit > 1 else LONGEST
         for _ in range(READ_TRIES - 1):

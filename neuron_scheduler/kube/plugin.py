@@ -45,7 +45,7 @@ class Ticket:
 @attrs.frozen
 class Plugin:
     """
-    A command and what it is told.
+    A command and its input.
 
     Attributes:
         environment: the whole of it, not only what is added.
@@ -65,7 +65,7 @@ class Plugin:
         Run the command once, without a terminal and under a time limit; cancelled, the command is killed.
 
         Raises:
-            CredentialsError: it could not be run, failed, hung, or gave something else.
+            CredentialsError: it could not be run, failed, hung, or printed no credentials.
         """
         given_up = threading.Event()
         try:
@@ -109,7 +109,7 @@ class Plugin:
 
 
 def _one_line(text: str) -> str:
-    """Return what may be printed on a terminal as part of a sentence."""
+    """Return the text in one line of printable characters."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 

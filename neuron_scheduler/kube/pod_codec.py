@@ -146,7 +146,7 @@ def _decisive(spec: wire.PodSpec, status: wire.PodStatus) -> bytes:
 @remembered(most=8 << 20)
 def _told(spec_of: tuple[bytes, str]) -> _Told:
     """
-    Return what a spec says in a namespace, read once for all that are alike: it is most of the work of reading a pod.
+    Return what a spec says in a namespace, read once for equal specs: this is most of the work of reading a pod.
 
     Raises:
         ValueError: an amount is no quantity, or negative; or as `constraints`.

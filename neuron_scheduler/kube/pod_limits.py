@@ -3,8 +3,8 @@ How much one pod may ask for: beyond it the pod is refused, so that no pod holds
 
 The API server limits the bytes of an object, not the number of its parts: a pod of 1.5 MB can have 18,000 affinity
 terms, and each may have to be compared with every pod there is. The limits are far above what workloads need and far
-below what takes long. A pod beyond one of them keeps what accounts depend on (requests, ports, claims, disks) and loses
-what restricts where it, or others, may go.
+below what takes long. Of a pod beyond a limit, only what it uses (requests, ports, claims, disks) is kept, and not the
+terms that restrict where it, or others, may go.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
@@ -49,11 +49,11 @@ MOST: Final = {
 """What is counted, with the most of it that a pod may have. The API server itself has no limit for any of them."""
 
 _FEW: Final = 50
-"""So many parts of the plain kinds together are below every limit."""
+"""If the plain kinds have at most so many parts in all, none of them exceeds its limit."""
 
 
 def too_much(spec: wire.PodSpec, labels: Mapping[str, str]) -> str:
-    """Return what a pod has too much of, the limit, and what to do, in words for its owner; empty if nothing."""
+    """Tell the owner which limit a pod exceeds, and what to do; empty if it exceeds none."""
     if spec.affinity is None and not spec.topology_spread_constraints:
         parts = len(labels) + len(spec.node_selector or ()) + len(spec.tolerations or ()) + len(spec.volumes or ())
         for one in spec.containers or ():
@@ -69,7 +69,7 @@ def too_much(spec: wire.PodSpec, labels: Mapping[str, str]) -> str:
 
 
 def without_restrictions(spec: wire.PodSpec) -> wire.PodSpec:
-    """Return the spec of a refused pod with all that accounts depend on, and nothing that is costly to honour."""
+    """Return the spec of a refused pod with what the pod uses, and without terms that are costly to honour."""
     containers, init_containers = spec.containers, spec.init_containers
     if len(_resource_names(spec, [*(containers or ()), *(init_containers or ())])) > MOST[_RESOURCES]:
         containers, init_containers = _accounted(containers), _accounted(init_containers)
@@ -87,7 +87,7 @@ def without_restrictions(spec: wire.PodSpec) -> wire.PodSpec:
 
 
 def _accounted(containers: list[wire.Container] | None) -> list[wire.Container]:
-    """Return the containers with requests of what every node has, and Neuron, only."""
+    """Return the containers with requests only for Neuron and for the resources that every node has."""
     return [
         one
         if one.resources is None
@@ -103,7 +103,7 @@ def _accountable(amounts: Quantities | None) -> Quantities | None:
 
 
 def fewer_labels(labels: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """Return as many of a refused pod's labels as a pod may have, the first of them by name."""
+    """Return the first labels by name of a refused pod, as many as a pod may have."""
     if labels is None or len(labels) <= MOST["labels"]:
         return labels
     return {key: labels[key] for key in sorted(labels)[: MOST["labels"]]}

@@ -2,8 +2,8 @@
 What has been seen of one resource, and what a new sight of it means: added, updated, deleted, malformed.
 
 The part of the informer without I/O. Keeps the last good object of every key, so that a deletion that was missed, or
-that arrives unreadable, still hands out what is given back. A handler that raises ends nothing: the object is taken
-from it and reported as malformed in the same step, so that a pod on a node becomes an unknown holder there.
+that arrives unreadable, still hands out what is given back. If the handler raises, the object
+is taken back and reported as malformed in the same step, so that a pod on a node becomes an unknown holder there.
 """
 
 from collections.abc import Callable, Iterable
@@ -113,7 +113,7 @@ class Reflection(Generic[T]):
             self._give_up(decoded, error)
 
     def remove(self, key: str) -> None:
-        """Let go of an object, readable or not; one that the handler fails to let go of is tried with the next list."""
+        """Remove an object, readable or not; if the handler fails to remove it, the next list tries again."""
         old = self._objects.get(key)
         try:
             if old is not None:
@@ -163,11 +163,11 @@ class Reflection(Generic[T]):
         self._doubtful.discard(key)
 
     def _give_up(self, decoded: Decoded[T], error: Exception) -> None:
-        """Take from the handler what it may have taken in half, and report it as what cannot be read."""
+        """Remove from the handler what it may have stored in part, and report the object as malformed."""
         value, key = decoded.value, decoded.key
         self._tell(key, error)
         if value is None or isinstance(value, Malformed):
-            self._malformed.pop(key, None)  # so that it is told again with the next sight
+            self._malformed.pop(key, None)  # so that it is handed over again when it is seen next
             return
         self._doubtful.add(key)
         old = self._objects.setdefault(key, value)

@@ -2,7 +2,7 @@
 Remember what a function returned, by its argument, in a bounded number of bytes.
 
 `functools.lru_cache` counts entries, and a tenant chooses how large an entry is: 4,096 specs of a megabyte are 4 GB. A
-hit costs the same as there. Refuses to keep large arguments at all: their results are computed each time.
+hit costs the same as there. Never keeps a large argument: its result is computed each time.
 """
 
 from collections.abc import Callable, Hashable

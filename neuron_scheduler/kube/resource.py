@@ -1,4 +1,4 @@
-"""What is listed and watched: where it is, how an object of it is read, and in which order objects are handed over."""
+"""A resource that is listed and watched: its path, its codec, and the order in which its objects are handed over."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 @attrs.frozen
 class Resource(Generic[T]):
     """
-    What is listed and watched.
+    A resource that is listed and watched.
 
     Attributes:
         params: of list and watch alike.

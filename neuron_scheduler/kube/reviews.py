@@ -22,7 +22,7 @@ _ACCESS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class User(wire.Wire):
-    """Whom the API server takes somebody for; passed on as it came."""
+    """A user as the API server describes it; passed on unchanged."""
 
     username: str = ""
     uid: str = ""

@@ -3,8 +3,8 @@ Find the parts of JSON text without recursion and without decoding it, for objec
 
 msgspec gives up about a thousand levels deep, also where it only skips; `managedFields` of a pod may be ten times as
 deep. Every function is a generator that pauses after a few thousand tokens, so that megabytes do not hold the event
-loop: `finish` runs one to its end, `at_leisure` lets others run in between. Refuses to check what it passes over: only
-strings and brackets are told apart.
+loop: `finish` runs one to its end, `at_leisure` lets others run in between. Refuses to check the syntax of what
+it passes over: it only distinguishes strings and brackets.
 """
 
 import re
@@ -19,7 +19,7 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 
 TOKENS: Final = 10_000  # between two pauses: about 3 ms
-LONG: Final = 64 << 10  # bytes of a value that deserve a pause: a string of 9 MB that is all escapes takes 75 ms
+LONG: Final = 64 << 10  # bytes of a value before a pause: a string of 9 MB that is all escapes takes 75 ms
 
 _TEXT: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _STRING: Final = re.compile(_TEXT, re.DOTALL)
@@ -56,7 +56,7 @@ class Member:
 
 
 def finish(steps: Steps[T]) -> T:
-    """Return the result at one go."""
+    """Return the result without a pause."""
     while True:
         try:
             next(steps)
@@ -104,10 +104,10 @@ def without(text: bytes, outer: bytes, inner: bytes) -> Steps[bytes]:
 
 def strings(text: bytes, *within: bytes) -> Steps[dict[bytes, str]]:
     """
-    Return the strings in some members of an object, by name; of one that is cut off, those with which they begin.
+    Return the strings in some members of an object, by name; if the text is cut off, those before the cut.
 
-    Where two have the same name the first counts. Strings that cannot be read are left out; what is no UTF-8 in them is
-    replaced, as Go does.
+    Where two have the same name the first counts. Strings that cannot be read are left out; bytes that are not
+    UTF-8 are replaced, as in Go.
     """
     found: dict[bytes, bytes] = {}
     try:

@@ -1,5 +1,5 @@
 """
-What the API server says in place of an object: a refusal becomes one error, whatever its body turned out to be.
+The API server's Status: every answer other than success becomes one `ApiError`, whatever its body.
 
 A proxy, a load balancer or a captive portal on the way answers with the same status codes. So an answer counts only
 if its body says that it is from an API server: a Status (`ApiError.is_status`), or the object (`confirms`).
@@ -17,7 +17,7 @@ from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube import wire
 
 EXCERPT: Final = 500  # bytes of an error body that is no Status
-LONGEST_PAUSE: Final = 30.0  # seconds that a server may ask to wait; what is more counts as this
+LONGEST_PAUSE: Final = 30.0  # seconds that a server may ask to wait; more counts as this
 
 _SECONDS: Final = re.compile(r"[0-9]+")
 _LONGEST_DATE: Final = 64  # characters
@@ -26,7 +26,7 @@ _STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 
 class _Head(wire.Wire):
-    """What tells an API object from anything else."""
+    """The fields by which an API object is recognised."""
 
     api_version: str = ""
     kind: str = ""
@@ -73,7 +73,7 @@ def confirms(body: bytes, kind: str) -> bool:
         head = _HEAD.decode(body)
     except (msgspec.MsgspecError, ValueError):
         return False
-    except RecursionError:  # nested as deeply as only an API object with a hostile field is
+    except RecursionError:  # only an API object with a hostile field is nested so deeply
         return True
     if (head.api_version, head.kind) == ("v1", "Status"):
         return bytes(head.status) == _SUCCESS

@@ -1,7 +1,7 @@
 """
 The body of an answer as it comes: line by line for a watch, up to a bound for a list.
 
-Holds no more than one line or body that may be read, and the beginning of what is longer: its name stands there. An
+Holds at most one line or body of the allowed size; of a longer one only the beginning, which contains the name. An
 object in etcd has at most about 1.5 MiB, of which JSON's escapes (six bytes for `<`) may make six times as much.
 """
 

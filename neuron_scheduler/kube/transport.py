@@ -141,7 +141,7 @@ def unreachable(error: Exception, target: str) -> UnreachableError:
     """
     Return our error for any of the network's; `target` says in the message what was asked for.
 
-    What a hostile answer makes an HTTP library raise is not only what the library documents.
+    A hostile answer can make an HTTP library raise more than the library documents.
     """
     if isinstance(error, TimeoutError):
         return ApiTimeoutError(f"no answer in time to {target}")
@@ -157,7 +157,7 @@ def unreachable(error: Exception, target: str) -> UnreachableError:
 
 @contextlib.contextmanager
 def translated(target: str) -> Iterator[None]:
-    """Raise our errors in place of all others: none ends more than its request."""
+    """Turn every exception into one of our errors, so that it ends only its request."""
     try:
         yield
     except NeuronSchedulerError:

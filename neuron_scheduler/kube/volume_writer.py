@@ -154,7 +154,7 @@ class VolumeWriter:
 
 
 def _written(body: bytes, kind: str) -> Written | Failed:
-    """Return the version that the API server answered with; another answer says nothing, and a repeat finds out."""
+    """Return the version in the API server's answer; after any other, a repeat finds out what happened."""
     version = _ANSWER.decode(body).metadata.resource_version
     if not (version and confirms(body, kind)):
         return Failed("the answer to the write is not from an API server")

@@ -1,8 +1,8 @@
 """
-What a line of a watch says that does not say it at a glance: bookmarks, errors, and objects that are hard to read.
+Read the lines of a watch that cannot be decoded at once: bookmarks, errors, and objects that are hard to read.
 
-Looks in steps, and only as deep as it must, so that one object costs no more than itself. What cannot be read at all is
-a dead end: it would come again from the same version.
+Reads in steps, and only as deep as necessary, so that a bad object affects no other. A line that cannot be read at all
+is a dead end: the next watch from the same version would bring it again.
 """
 
 from typing import Final, TypeVar
@@ -30,9 +30,10 @@ class DeadEndError(UnreachableError):
 
 def is_dead_end(error: ApiError | UnreachableError) -> bool:
     """
-    Tell whether only a list helps: the version is too old, from the future, or leads to what cannot be read.
+    Tell whether only a list helps: the version is too old, from the future, or leads to an unreadable line.
 
-    client-go lists after any refusal but 429. A list is what costs an ailing server most, so it comes a little later.
+    client-go lists after any refusal but 429. A list is the most expensive request for an overloaded server, so
+    after other errors we list only when several watches in a row have failed.
     """
     if isinstance(error, UnreachableError):
         return isinstance(error, DeadEndError)

@@ -36,7 +36,7 @@ class List(msgspec.Struct):
 
 
 class Versioned(Wire):
-    """An object of which only the version is read: that of a BOOKMARK event, or the answer to a write."""
+    """An object of which only the version is read: in a BOOKMARK event or in the answer to a write."""
 
     metadata: ListMeta
 

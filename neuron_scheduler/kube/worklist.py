@@ -65,7 +65,7 @@ def wake_one(waiting: Waiting) -> None:
     """Wake the one that waits longest, if any does."""
     while waiting:
         woken = waiting.popleft()
-        if not woken.done():  # else it was cancelled in this very moment
+        if not woken.done():  # else it has just been cancelled
             woken.set_result(None)
             return
 

@@ -82,14 +82,14 @@ class Constraints:
 
     @property
     def comparisons(self) -> int:
-        """With how many terms and requirements each other pod may have to be compared."""
+        """The number of terms and requirements with which each other pod may have to be compared."""
         near = (*self.affinity, *self.anti_affinity, *self.preferred_affinity, *self.preferred_anti_affinity)
         selectors = [term.selector for term in near] + [spread.selector for spread in self.spread]
         return sum([1 + len(selector.requirements) for selector in selectors if selector is not None])
 
 
 FEW_COMPARISONS: Final = 16
-"""What one step can afford to compare all other pods with."""
+"""With so many terms and requirements, all other pods can be compared in one step."""
 
 NO_CONSTRAINTS = Constraints()
 

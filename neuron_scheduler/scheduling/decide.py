@@ -62,7 +62,7 @@ class FitError:
         hopeless: no new node could help; the condition's reason is then not `Unschedulable`, or autoscalers would
             buy nodes in a loop.
         preemption: why no pods were asked to leave for it; empty if some were.
-        blocked: which pods with unknown ids stand in its way; empty if none do.
+        blocked: names of pods with unknown ids because of which it waits; empty if there are none.
     """
 
     nodes: int

@@ -136,7 +136,7 @@ class Interest:
     What a refused pod counts other pods by, and what they may mean it by; equal for the replicas of a workload.
 
     Attributes:
-        asks_much: to find out which pods concern it takes longer than the attempts that are spared.
+        asks_much: to find out which other pods concern it would take longer than needless attempts.
     """
 
     namespace: str
@@ -149,7 +149,7 @@ class Interest:
     def concerns(self, other: Moved, event: ClusterEvent) -> bool:
         """Tell whether the other pod may be one of those that count; of two that keep apart none helps by coming."""
         if self.asks_much:
-            return True  # thousands of such pods may wait, and each event is held against each
+            return True  # thousands of such pods may wait, and each event would be compared with each of them
         if other.before is not None:
             return self._tells_apart(other.before, other)
         return (

@@ -111,7 +111,7 @@ class Noted:
         """Return the groups that the event may help; all of them if a hint fails, as upstream does with an error."""
         try:
             return self._hinted(event, groups)
-        except Exception:  # noqa: BLE001 - a needless attempt is no harm, and it tells what is wrong with which pod
+        except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
             return list(groups)
 
     def _hinted(self, event: ClusterEvent, groups: Collection[Group]) -> list[Group]:

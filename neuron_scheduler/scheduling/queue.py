@@ -25,7 +25,7 @@ from neuron_scheduler.scheduling.noted import Group, Noted, group_of
 from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod, bears_on_scheduling
 
 BINDER = "DefaultBinder"
-"""kube-scheduler's name of what refuses a pod that cannot be bound; no event but a change of the pod helps it."""
+"""kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""
 _FLUSH_PERIOD = 30.0
 
 
@@ -155,7 +155,7 @@ class SchedulingQueue:
             self._meanwhile.note_claim(event, claim)
 
     def pause(self, until: float) -> None:
-        """Give no pod before this time: no attempt can succeed, whatever the pod."""
+        """Pop no pod before this time: no attempt can succeed, for any pod."""
         self._paused_until = until
 
     def pop(self, now: float) -> QueuedPod | None:

@@ -36,7 +36,7 @@ class QueuedPod:
         group: who refused it last, and what it has in common with others in that.
         held: nothing wakes it before its release.
         missed: something that could have helped, or a change of its own, came while it was in flight or held.
-        prepared: the cluster has just been prepared for it.
+        prepared: the indexes for it have just been built (`side_lane`).
         ticket: heap entries that carry another number are stale.
     """
 

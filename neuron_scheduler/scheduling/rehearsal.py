@@ -35,9 +35,9 @@ class Rehearsal:
 
     def of(self, cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
         """
-        Build what is lacking for a pod; yields whenever others may run, and not at all if nothing is lacking.
+        Build the missing indexes for a pod, in steps; yields nothing if none is missing.
 
-        A pod that asks much about other pods is rehearsed whenever it is tried: what it needs is soon out of date.
+        A pod that asks much about other pods is rehearsed for every attempt: its counts are soon out of date.
         """
         if pod.refusal:
             return

@@ -4,7 +4,7 @@ Why the silicon does not suffice, in one sentence with the arithmetic.
 Three things keep a pod with Neuron waiting, and each has another remedy: too little is free (wait, or add nodes),
 enough is free but in pieces (wait, or make room), or no such count exists on the type (ask for another). Only nodes
 that would take the same pod without Neuron are counted: what is free elsewhere is no help. Sets and columns only, and
-only for a pod that was refused. Where pods with unknown ids stand in the way, a second sentence names some of them.
+only for a pod that was refused. If pods with unknown ids are the reason, a second sentence names some of them.
 """
 
 import re
@@ -94,7 +94,7 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     """
     Name the pods whose unknown ids keep the pod from nodes that have a free block for it; empty if there are none.
 
-    `kube.conditions.shape` knows the first words: who is named may change at any time, and is no other answer.
+    `kube.conditions.shape` knows the first words: other names alone do not make another message.
     """
     blocked = 0
     for refusal in refusals:
@@ -113,13 +113,13 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
 
 
 def _would_fit(state: NodeState, pod: Pod) -> bool:
-    """Tell whether there would be a block if what nobody provably holds were free."""
+    """Tell whether there would be a block if all cores that no pod provably holds were free."""
     machine = state.machine
     return machine is not None and pod.neuron is not None and place(machine, state.free_cores, pod.neuron) is not None
 
 
 def _holders(state: NodeState) -> str:
-    """Name the oldest of a node's unknown holders, and what its object says about who bound it."""
+    """Name the oldest of a node's unknown holders, and its schedulerName."""
     unknown = [tenant for tenant in state.tenants.values() if tenant.cores is None]
     first = min(unknown, key=lambda tenant: (tenant.pod.created, tenant.pod.key))
     name = first.pod.scheduler_name if _NAME.fullmatch(first.pod.scheduler_name) else "unusual"

@@ -97,7 +97,7 @@ def _satisfying(view: View, requirement: Requirement, among: NodeSet) -> NodeSet
 
 
 def _beyond(view: View, requirement: Requirement) -> NodeSet:
-    """Return the nodes whose label is an integer beyond the requirement's bound; no other values are looked at."""
+    """Return the nodes whose label is an integer beyond the requirement's bound."""
     bound = parse_int64(requirement.values[0]) if len(requirement.values) == 1 else None
     if bound is None:
         return 0

@@ -34,7 +34,7 @@ SYSTEM_DEFAULT = (
 """What kube-scheduler assumes for a pod without constraints that belongs to a Service or a workload."""
 
 _FEW_DOMAINS = 16
-"""So many are looked up one by one; it is less to count where more are wanted."""
+"""Up to so many domains are looked up one by one; for more, counting all is cheaper."""
 
 _FINENESS = 64
 """Scores are counted in fractions of upstream's unit, which are integers on every machine."""
