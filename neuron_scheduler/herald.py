@@ -11,7 +11,8 @@ from typing import Protocol
 
 import attrs
 
-from neuron_scheduler.kube.conditions import NUMBERS_PAUSE, SCHEDULER_ERROR, UNSCHEDULABLE, shape
+from neuron_scheduler.kube.conditions import NUMBERS_PAUSE
+from neuron_scheduler.kube.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
 from neuron_scheduler.model.pod import Pod
 
 

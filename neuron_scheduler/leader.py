@@ -292,8 +292,8 @@ class Leader:
         Give the Lease back, so that the next holder need not wait; True if the server took it.
 
         Only for a clean stop with every Binding resolved: otherwise the Lease must expire. Never takes longer than a
-        few seconds, also when it is called while being cancelled. A claim that was cut off, and may have taken the Lease,
-        is undone too.
+        few seconds, also when it is called while being cancelled. A claim that was cut off, and may have taken the
+        Lease, is undone too.
         """
         if not self._claimed:
             return False

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.herald import Herald
-from neuron_scheduler.kube.conditions import shape
+from neuron_scheduler.kube.pod_condition import shape
 from neuron_scheduler.model.pod import Pod
 from tests.builders import pod
 

@@ -13,10 +13,9 @@ also holds for a patch that a proxy or a stopped API server delivers late, for w
 """
 
 import random as randomness
-import re
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import anyio
 import attrs
@@ -28,11 +27,10 @@ from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.client import LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
 from neuron_scheduler.kube.delaying_queue import DelayingQueue
+from neuron_scheduler.kube.pod_condition import Wanted, encode_patch, told
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.unexpected import UnexpectedErrors
 
-UNSCHEDULABLE: Final = "Unschedulable"
-SCHEDULER_ERROR: Final = "SchedulerError"
 NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers only
 WRITERS: Final = 8
 SHARE: Final = 4  # of the writers, for the pods of one namespace
@@ -40,9 +38,6 @@ TIMEOUT: Final = 10.0
 TOLD_AFTER: Final = 4  # tries before a log line; the next ones after 8, 16, ...
 
 _PLACED: Final = msgspec.json.Decoder(wire.PlacedPod)
-_COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
-_NAMES: Final = " Unknown ids: "  # the pods named behind it come and go (`scheduling.shortage`)
-_ENDS: Final = re.compile(r"[,.:;]\s*")
 
 log = logs.logger(__name__)
 
@@ -60,35 +55,6 @@ class Api(Protocol):
         timeout: float = ...,  # noqa: ASYNC109 - as in the client
     ) -> Response:
         """Send one request."""
-
-
-def shape(message: str) -> tuple[str, ...]:
-    """
-    Return a key that is equal for messages that differ only in their numbers or in the pods that they name.
-
-    A number takes the plural with it ("1 node", "2 nodes"), and reasons are sorted as strings, count first, so that
-    another count may put them in another order.
-    """
-    return tuple(sorted(_ENDS.split(_COUNTS.sub("", message.partition(_NAMES)[0]))))
-
-
-@attrs.frozen
-class Wanted:
-    """
-    What a pod's status is to say.
-
-    Attributes:
-        nominated: `status.nominatedNodeName`; None leaves it alone.
-    """
-
-    reason: str
-    message: str
-    nominated: str | None = None
-
-    @property
-    def shape(self) -> tuple[str, tuple[str, ...], str | None]:
-        """What two of these have in common that differ only in numbers."""
-        return self.reason, shape(self.message), self.nominated
 
 
 @attrs.define(eq=False)
@@ -168,7 +134,7 @@ class ConditionWriter:
         """
         entry = self._entries.get(pod.uid)
         if entry is None:
-            entry = self._entries[pod.uid] = _Entry(pod, Backoff(self.random), said=_told(pod, nominated))
+            entry = self._entries[pod.uid] = _Entry(pod, Backoff(self.random), said=told(pod, nominated))
         last = entry.wanted or entry.said
         wanted = Wanted(reason, message, last.nominated if nominated is None and last is not None else nominated)
         if pod.resource_version != entry.pod.resource_version:
@@ -186,7 +152,7 @@ class ConditionWriter:
     def denominate(self, pod: Pod) -> None:
         """Let the pod's status name no node, and leave its condition as it is, or as it was last wanted."""
         entry = self._entries.get(pod.uid)
-        last = (entry.wanted or entry.said) if entry is not None else _told(pod, None)
+        last = (entry.wanted or entry.said) if entry is not None else told(pod, None)
         if last is not None:
             self.set(pod, reason=last.reason, message=last.message, nominated="")
 
@@ -308,39 +274,3 @@ def _decoded(body: bytes) -> wire.PlacedPod | None:
     if found.kind != "Pod":
         raise UnreachableError("the answer is not from an API server")
     return found
-
-
-def _told(pod: Pod, nominated: str | None) -> Wanted | None:
-    """Return what the pod's status says already, None if its condition is absent or not False."""
-    if pod.scheduled is None or pod.scheduled.status != "False":
-        return None
-    known = None if nominated is None else pod.nominated_node_name
-    return Wanted(pod.scheduled.reason, pod.scheduled.message, known)
-
-
-def encode_patch(pod: Pod, wanted: Wanted, *, now: float, first: bool, version: str = "") -> bytes:
-    """
-    Return the strategic merge patch of `pods/status`; uid and version in it are preconditions.
-
-    The version is that of `pod`, or `version` if the pod has been read since.
-
-    `lastTransitionTime` changes only with the status, so it is left out when the condition was False before (`first` is
-    False): the merge then keeps the old one.
-    """
-    condition: dict[str, Any] = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": wanted.reason,
-        "message": wanted.message,
-    }
-    if pod.observed_generation:
-        condition["observedGeneration"] = pod.observed_generation
-    if first:
-        condition["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-    status: dict[str, Any] = {"conditions": [condition]}
-    if wanted.nominated is not None:
-        status["nominatedNodeName"] = wanted.nominated or None
-    metadata = {"uid": pod.uid}
-    if version or pod.resource_version:
-        metadata["resourceVersion"] = version or pod.resource_version
-    return msgspec.json.encode({"metadata": metadata, "status": status})

@@ -94,7 +94,7 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     """
     Name the pods whose unknown ids keep the pod from nodes that have a free block for it; empty if there are none.
 
-    `kube.conditions.shape` knows the first words: other names alone do not make another message.
+    `kube.pod_condition.shape` knows the first words: other names alone do not make another message.
     """
     blocked = 0
     for refusal in refusals:

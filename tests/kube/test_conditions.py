@@ -9,7 +9,8 @@ import attrs
 import pytest
 
 from neuron_scheduler.kube.backoff import Backoff
-from neuron_scheduler.kube.conditions import SCHEDULER_ERROR, UNSCHEDULABLE, ConditionWriter
+from neuron_scheduler.kube.conditions import ConditionWriter
+from neuron_scheduler.kube.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
 from neuron_scheduler.model.pod import Pod, PodCondition
 from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
 

@@ -15,11 +15,12 @@ from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.binder import Binder, Bound, Gone, Refused
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.kube.conditions import UNSCHEDULABLE, ConditionWriter
+from neuron_scheduler.kube.conditions import ConditionWriter
 from neuron_scheduler.kube.credentials import Fixed
 from neuron_scheduler.kube.events import EventRecorder
 from neuron_scheduler.kube.informer import NODES, PODS, Informer
 from neuron_scheduler.kube.lease import LeaseClient, Record
+from neuron_scheduler.kube.pod_condition import UNSCHEDULABLE
 from neuron_scheduler.kube.tls import Tls
 from neuron_scheduler.leader import Leader
 from neuron_scheduler.model.node import Node

@@ -1,0 +1,86 @@
+"""
+What the PodScheduled condition of a waiting pod says: its reasons, the key by which messages are compared, its patch.
+
+Refuses to know when it is written: that is for `conditions`.
+"""
+
+import re
+import time
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from neuron_scheduler.model.pod import Pod
+
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+
+_COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
+_NAMES: Final = " Unknown ids: "  # the pods named behind it come and go (`scheduling.shortage`)
+_ENDS: Final = re.compile(r"[,.:;]\s*")
+
+
+def shape(message: str) -> tuple[str, ...]:
+    """
+    Return a key that is equal for messages that differ only in their numbers or in the pods that they name.
+
+    A number takes the plural with it ("1 node", "2 nodes"), and reasons are sorted as strings, count first, so that
+    another count may put them in another order.
+    """
+    return tuple(sorted(_ENDS.split(_COUNTS.sub("", message.partition(_NAMES)[0]))))
+
+
+@attrs.frozen
+class Wanted:
+    """
+    What a pod's status is to say.
+
+    Attributes:
+        nominated: `status.nominatedNodeName`; None leaves it alone.
+    """
+
+    reason: str
+    message: str
+    nominated: str | None = None
+
+    @property
+    def shape(self) -> tuple[str, tuple[str, ...], str | None]:
+        """What two of these have in common that differ only in numbers."""
+        return self.reason, shape(self.message), self.nominated
+
+
+def told(pod: Pod, nominated: str | None) -> Wanted | None:
+    """Return what the pod's status says already, None if its condition is absent or not False."""
+    if pod.scheduled is None or pod.scheduled.status != "False":
+        return None
+    known = None if nominated is None else pod.nominated_node_name
+    return Wanted(pod.scheduled.reason, pod.scheduled.message, known)
+
+
+def encode_patch(pod: Pod, wanted: Wanted, *, now: float, first: bool, version: str = "") -> bytes:
+    """
+    Return the strategic merge patch of `pods/status`; uid and version in it are preconditions.
+
+    The version is that of `pod`, or `version` if the pod has been read since.
+
+    `lastTransitionTime` changes only with the status, so it is left out when the condition was False before (`first` is
+    False): the merge then keeps the old one.
+    """
+    condition: dict[str, Any] = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": wanted.reason,
+        "message": wanted.message,
+    }
+    if pod.observed_generation:
+        condition["observedGeneration"] = pod.observed_generation
+    if first:
+        condition["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    status: dict[str, Any] = {"conditions": [condition]}
+    if wanted.nominated is not None:
+        status["nominatedNodeName"] = wanted.nominated or None
+    metadata = {"uid": pod.uid}
+    if version or pod.resource_version:
+        metadata["resourceVersion"] = version or pod.resource_version
+    return msgspec.json.encode({"metadata": metadata, "status": status})
