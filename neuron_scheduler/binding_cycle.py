@@ -65,7 +65,7 @@ class Herald(Protocol):
         """Tell that the Binding is in doubt: the pod may be bound or not."""
 
     def withdraw(self, uid: str) -> None:
-        """Say nothing more of what was said before; the pod is about to be bound."""
+        """Drop the pod's condition if it is not written yet; the pod is about to be bound."""
 
 
 class VolumeBinder(Protocol):

@@ -109,7 +109,7 @@ class Herald:
         self.recorder.record(pod, type="Warning", reason="FailedBinding", action="Binding", note=message)
 
     def withdraw(self, uid: str) -> None:
-        """Say nothing more of what was said before; the pod is about to be bound."""
+        """Drop the pod's condition if it is not written yet; the pod is about to be bound."""
         self.conditions.forget(uid)
 
     def forget(self, uid: str) -> None:

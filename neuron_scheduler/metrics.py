@@ -180,7 +180,7 @@ class Metrics:
         )
         self._stale_fence = Counter(
             "neuron_scheduler_stale_fence_refusals",
-            "Bindings that the API server refused by an old state of the Lease, which this replica held.",
+            "Bindings that the API server refused because of an old state of the Lease, although this replica held it.",
             registry=self._registry,
         )
         self._connections_dropped = self._counter(
@@ -196,7 +196,7 @@ class Metrics:
         )
         self._unexpected = self._counter(
             "neuron_scheduler_unexpected_errors",
-            "Exceptions in the work on one pod that nobody expected; each is a defect, and the log has its traceback.",
+            "Unexpected exceptions in the work on one pod; each is a defect, and the log has its traceback.",
             "task",
         )
 
@@ -273,7 +273,7 @@ class Metrics:
         self._retries(write).inc()
 
     def unexpected(self, task: str) -> None:
-        """Count an exception in the work on one pod that nobody expected."""
+        """Count an unexpected exception in the work on one pod."""
         self._unexpected(task).inc()
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:

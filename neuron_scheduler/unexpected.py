@@ -34,7 +34,7 @@ class UnexpectedErrors:
     _first: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def report(self, error: Exception, *, task: str, pod: str) -> str:
-        """Count and log an exception in a task that was done for a pod, and return what its owner is told."""
+        """Count and log an exception in a task that was done for a pod, and return the message for its owner."""
         self.count(task)
         if self._first((pod, task, _cause(error))):
             log.error("Unexpected error, please report it", exc=error, traceback=True, task=task, pod=pod)

@@ -115,7 +115,7 @@ async def test_an_event_loop_that_is_held_for_ever_ends_the_process() -> None:
 
 
 async def test_a_lost_lease_is_told_to_the_scheduler() -> None:
-    """Who heeds it has the time it needs to end by itself."""
+    """A process that sees the loss has the time it needs to end by itself."""
     world = World()
     assert await world.election.stand()
 

@@ -71,7 +71,7 @@ async def test_a_server_that_stays_behind_is_told_once(caplog: pytest.LogCapture
 
 @pytest.mark.parametrize("holder", ["another", "", ApiError(404), ApiError(503), UnreachableError("gone")])
 async def test_a_lease_that_is_not_ours_explains_itself(holder: str | Exception) -> None:
-    """The refusal is right then, or nobody knows better; a Lease that comes back begins a new time."""
+    """The refusal is then right, or cannot be judged; if the Lease is ours again, the time starts again."""
     world = World(holder=holder)
     assert not await world.refused()
     assert not await world.refused(after=LAG)

@@ -70,7 +70,7 @@ async def test_it_schedules_and_stops_as_asked(account: Path, empty: RestClient)
 
 
 async def test_a_mistake_ends_it_with_2(tmp_path: Path) -> None:
-    """Not even the sentence that nobody takes keeps the process from its end."""
+    """The process ends although its last sentence cannot be written."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("{}")
     async with unheard(kubeconfig, "--leader-elect-lease-duration=soon") as scheduler:

@@ -1,4 +1,4 @@
-"""Who may read /metrics is what the API server says, remembered for a while, and nobody when it cannot be asked."""
+"""The API server says who may read /metrics; its answer is remembered for a while, and without one nobody may."""
 
 import json
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def gate() -> Gate:
     ],
 )
 async def test_tokens(gate: Gate, authorization: str, status: int) -> None:
-    """A token is good for whoever may get the path; one without the right is 403, one that is nobody's 401."""
+    """A token with the right to get the path is accepted; one without it gets 403, an unknown one 401."""
     assert await gate.status(authorization) == status
     assert await gate.status(authorization) == status
     assert len(gate.server.asked) == 1, "the answer is remembered"
@@ -120,7 +120,7 @@ async def test_nobody_gets_in_when_nobody_can_be_asked(gate: Gate, failure: Neur
 
 
 async def test_guesses_are_limited(gate: Gate) -> None:
-    """Token after token that is nobody's does not flood the API server, nor lock out a scraper whose token is good."""
+    """Many unknown tokens neither flood the API server nor lock out a scraper whose token is accepted."""
     await gate.status("Bearer good")
     gate.server.now += REMEMBERED
     guesses = [await gate.status(f"Bearer guess {n}") for n in range(100)]

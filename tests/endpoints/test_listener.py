@@ -202,7 +202,7 @@ async def test_a_silent_client_is_cut_off(data: bytes) -> None:
 
 
 async def test_a_client_that_does_not_read_is_cut_off() -> None:
-    """An answer that nobody takes is not kept."""
+    """An answer that the client does not read is not kept in memory."""
     async with served(IMPATIENT) as here:
         here.body = bytes(32 << 20)
         with closing(socket.create_connection(("127.0.0.1", here.port))) as client:

@@ -241,7 +241,7 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
 
 
 async def test_a_refusal_for_want_of_the_lease_is_explained() -> None:
-    """The server may be wrong about it, and knows no better; every other refusal is told in its own words."""
+    """Only this refusal is explained; every other keeps the server's own message."""
     asked: list[str] = []
 
     async def explained(message: str) -> str:

@@ -203,7 +203,7 @@ def test_managed_fields_of_any_depth_are_passed_over(kind: str) -> None:
 @pytest.mark.parametrize("absurd", ABSURD)
 @pytest.mark.parametrize("path", [("spec", "containers"), ("metadata", "labels"), ("spec", "priority")], ids=str)
 def test_what_can_be_read_of_a_malformed_pod(path: tuple[str, ...], absurd: str) -> None:
-    """Its name, uid and version, and its node: there it holds nobody knows what."""
+    """Its name, uid and version are kept, and its node, where it is an unknown holder."""
     decoded = PODS.codec.decode(with_text(POD, path, ABSURD[absurd]))
     if absurd == "no end":
         assert (decoded.key, decoded.uid) == ("d/o", "u")

@@ -56,7 +56,7 @@ def test_too_much_of_something(shape: str, what: str) -> None:
 
 @pytest.mark.parametrize("shape", BOUNDED)
 def test_a_refused_pod_restricts_nobody(shape: str) -> None:
-    """Whoever binds it, nothing is left of it that others are compared with, but as many labels as are allowed."""
+    """If another scheduler binds it, only its first labels, as many as are allowed, matter to other pods."""
     found = read(shape, 20_000, node_name="a")
     told = found.constraints
     assert (told.affinity, told.anti_affinity, told.spread) == ((), (), ())

@@ -215,7 +215,7 @@ class Clumsy:
 
 
 def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
-    """It may have been taken in by half, so it is taken out, and told as what cannot be read, with its node."""
+    """The handler may have stored it in part, so it is removed, and reported as malformed with its node."""
     handler, failures = Clumsy(["after"]), list[int]()
     reflection: Reflection[Pod] = Reflection(handler=handler, same=same_pod, failed=lambda: failures.append(1))
     reflection.put(seen(node_name="n1"))

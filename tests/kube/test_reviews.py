@@ -35,7 +35,7 @@ async def test_who_holds_a_token() -> None:
     ids=repr,
 )
 async def test_nobody(status: object) -> None:
-    """A token that is not accepted, or is nobody's, is nobody's."""
+    """A token that is not accepted, or has no user, gives no user."""
     async with scripted(answer({"status": status})) as (_, client):
         assert await Reviews(client).user_of("a token") is None
 

@@ -43,7 +43,7 @@ def test_a_changed_ca_is_trusted(tmp_path: Path) -> None:
 
 
 def test_a_broken_ca_keeps_the_last(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A half-written file is a moment, and one that stays so is told once."""
+    """A half-written file does no harm, and one that stays so is logged once."""
     path, clock = tmp_path / "ca.crt", Clock()
     trustme.CA().cert_pem.write_to_path(path)
     tls = Tls(clock=clock, ca_file=str(path))
