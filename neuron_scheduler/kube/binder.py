@@ -259,8 +259,9 @@ class Binder:
         Find out by a consistent GET whether the conflict is with our own success.
 
         If it does not tell, the Binding is sent again. It may still succeed: the API server also says 409 where etcd
-        did not answer in time.
+        did not answer in time. So the outcome is unknown meanwhile, too: a stop may come before the answer.
         """
+        binding.unknown = True
         outcome: BindOutcome | None = None
         try:
             with anyio.fail_after(READ_TIMEOUT):  # the client would wait longer after a 429
@@ -270,10 +271,7 @@ class Binder:
             outcome = Gone() if error.gone("pods", binding.pod.name, binding.pod.uid) else None
         except (UnreachableError, TimeoutError, msgspec.MsgspecError, ValueError, RecursionError):
             pass
-        if outcome is not None:
-            return outcome
-        binding.unknown = True
-        return self._in_doubt(binding, conflict)
+        return outcome or self._in_doubt(binding, conflict)
 
     def _in_doubt(self, binding: Binding, error: Exception) -> InDoubt:
         binding.problem = str(error)
