@@ -148,6 +148,7 @@ class Informer(Generic[T]):
         self._opened_at = None
         self._heard = False
         asked: float | None = None
+        self._opened_from = self._resource_version
         try:
             if not self._resource_version or self._resynced < self._resyncs:
                 await self._list()

@@ -318,6 +318,22 @@ async def test_what_failed_for_minutes_is_stale() -> None:
             tasks.cancel_scope.cancel()
 
 
+async def test_lists_that_fail_after_a_dead_end_are_no_progress() -> None:
+    """The version that was given up is none that moved on: failures are counted, pauses grow, and the view is stale."""
+    now, waits = 0.0, []
+    failing = [reset] * 6
+    async with scripted(listing(at("1", "a")), watching(error_event(410)), *failing) as (_, client):
+        backoff = Backoff(lambda: 0.0, first=1.0, most=30.0)
+        informer = Informer(client=client, resource=PODS, handler=Told(), backoff=backoff, clock=lambda: now)
+        for _ in range(1 + len(failing)):
+            now += STALE
+            waits.append(await informer._cycle())
+
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert informer._failures == 1 + len(failing)
+    assert informer.stale
+
+
 async def test_a_too_large_version_is_listed_anew() -> None:
     """After a restore of etcd the server says so."""
     error = refuse(504, "Timeout", "Too large resource version: 10, current: 5")
