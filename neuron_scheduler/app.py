@@ -131,9 +131,13 @@ class App:
         for other in parts.others:
             await other.synced.wait()
         _ = parts.cluster.view.live  # numbers the nodes, which were listed by name: that takes longer with pods on them
-        at_once = parts.election is None or await parts.election.stand()
-        if at_once:
-            self._lead(services)
+        at_once = True
+        if parts.election is None:
+            self._leads_since = anyio.current_time()
+        else:
+            at_once = await parts.election.stand()
+            services.start_soon(parts.election.hold)
+            self._beat()
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
         gc.freeze()
@@ -143,15 +147,18 @@ class App:
         await parts.scheduler.rehearse()
         if parts.election is not None and not at_once:
             await parts.election.acquire()
-            self._lead(services)
+            self._beat()
             await parts.pods.resync()  # what a predecessor bound last must be known before the first decision
             parts.pod_handler.tell_doubts()
         await parts.scheduler.run()
 
-    def _lead(self, services: TaskGroup) -> None:
-        if self.parts.election is not None:
-            services.start_soon(self.parts.election.hold)
-        self._leads_since = anyio.current_time()
+    def _beat(self) -> None:
+        """Let the Lease be renewed, and notice that it is ours: it may come while the pods are still being listed."""
+        election = self.parts.election
+        if election is not None:
+            election.beat()
+            if self._leads_since is None and election.leading:
+                self._leads_since = anyio.current_time()
 
     async def _watch_over(self) -> None:
         """
@@ -162,8 +169,7 @@ class App:
         """
         period, missed = min(BEAT, self.config.leader_elect_renew_deadline / 4), 0
         while missed < BEATS_TO_RECOVER:  # counted, not timed: a process that was frozen can recover
-            if self.parts.election is not None:
-                self.parts.election.beat()
+            self._beat()
             await anyio.sleep(period)
             missed = missed + 1 if self._stalled() else 0
         raise StalledError(self._stalled() or "the scheduling loop was stuck")

@@ -206,6 +206,42 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
         assert (await found.lease()).holder  # it expires: who ends in disorder gives nothing back
 
 
+async def test_a_follower_that_leads_before_its_pods_are_listed_is_held_to_the_same() -> None:
+    """The Lease may come to it while it lists for the first time; if it cannot, it does not keep the Lease for ever."""
+    settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
+    async with process(**settings) as found, anyio.create_task_group() as tasks:
+        found.server.create(lease_of("other"))
+        listing = Hold()
+        found.suffer(listing, "/api/v1/pods$", watch=False)
+        with mock.patch.object(app, "LONGEST_TAKEOVER", 0.1):
+            tasks.start_soon(found.run)
+            with anyio.fail_after(PATIENCE):
+                await listing.arrived.wait()
+            released = attrs.evolve(await found.lease(), holder="")
+            await LeaseClient(client=found.app.client).update(released, within=PATIENCE)
+            assert (await found.end()).startswith("StalledError: pods were not listed within")
+        listing.release()
+
+
+async def test_a_follower_that_loses_the_lease_before_its_pods_are_listed_ends() -> None:
+    """It ends by itself, before the Lease's thread has to end it."""
+    settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
+    async with process(**settings) as found, anyio.create_task_group() as tasks:
+        found.server.create(lease_of("other"))
+        listing, client = Hold(), LeaseClient(client=found.app.client)
+        found.suffer(listing, "/api/v1/pods$", watch=False)
+        tasks.start_soon(found.run)
+        with anyio.fail_after(PATIENCE):
+            await listing.arrived.wait()
+        await client.update(attrs.evolve(await found.lease(), holder=""), within=PATIENCE)
+        with anyio.fail_after(PATIENCE):
+            while not (await found.lease()).holder:
+                await anyio.lowlevel.checkpoint()
+        found.suffer(Answer(StatusError(500, "InternalError", "no")), "/leases/my-scheduler$", method="PUT")
+        assert (await found.end()).startswith("LeaseLostError")
+        listing.release()
+
+
 @pytest.mark.parametrize(
     ("late", "status", "line"),
     [
