@@ -15,7 +15,9 @@ import msgspec
 from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
 from neuron_scheduler.kube.client import Response
+from neuron_scheduler.kube.status import confirms
 
+_KIND: Final = "SelfSubjectAccessReview"
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _PAUSE: Final = 2.0
 _TRIES: Final = 3
@@ -110,16 +112,18 @@ async def _allowed(client: Api, right: Right) -> bool:
     attributes |= {"namespace": right.namespace, "name": right.name}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
+        "kind": _KIND,
         "spec": {"resourceAttributes": attributes},
     }
     body = msgspec.json.encode(review)
     while True:
         try:
             answer = await client.request("POST", _PATH, body=body)
-            return msgspec.json.decode(answer.body, type=_Review).status.allowed
+            if confirms(answer.body, _KIND):
+                return msgspec.json.decode(answer.body, type=_Review).status.allowed
+            log.warning("The answer is not from an API server; trying again", right=str(right))
         except ApiError as error:
-            if error.status == 401:
+            if error.status == 401 and error.is_status:
                 raise ConfigurationError(
                     "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
                 ) from error

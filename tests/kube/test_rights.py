@@ -1,13 +1,15 @@
 """Rights are asked for until the API server has answered."""
 
+import contextlib
+
 import attrs
 import pytest
 
-from neuron_scheduler.errors import UnreachableError
+from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
 from neuron_scheduler.kube import rights
 from neuron_scheduler.kube.client import Response
 
-ALLOWED = b'{"status": {"allowed": true}}'
+ALLOWED = b'{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "status": {"allowed": true}}'
 
 
 @attrs.define(eq=False)
@@ -42,8 +44,18 @@ async def test_a_foreign_answer_does_not_end_the_start(
 ) -> None:
     """A proxy may answer in place of a server that is starting, whatever it likes."""
     monkeypatch.setattr(rights, "_PAUSE", 0.0)
-    client = Answers([foreign, ALLOWED])
+    client = Answers([*[foreign] * 9, ALLOWED])
     await rights.require(client, (rights.Right("list", "pods"),))
 
     assert not client.left
     assert client.asked[0] == client.asked[1]
+
+
+@pytest.mark.parametrize("is_status", [True, False])
+async def test_only_the_api_server_refuses_our_credentials(is_status: bool) -> None:
+    """A proxy's 401 says nothing of them; the requests that follow find out."""
+    client = Answers([ApiError(401, is_status=is_status)])
+    with contextlib.nullcontext() if not is_status else pytest.raises(ConfigurationError, match="credentials"):
+        await rights.require(client, (rights.Right("list", "pods"),))
+
+    assert not client.left
