@@ -3,17 +3,24 @@ Tell a pod's owner what became of an attempt: an Event and the PodScheduled cond
 
 Upstream: `handleSchedulingFailure` and `bindingCycle` in `pkg/scheduler/schedule_one.go`. A thousand waiting pods
 that are tried again and again would drown etcd, so an answer that differs from the last one only in numbers is an
-Event at most every 30 s (the condition writer keeps the same pace); a changed reason is told at once.
+Event at most every 30 s (the condition writer keeps the same pace); a changed reason is told at once. What a new leader
+finds wrong with thousands of bound pods must not come before the Events of its own: it is told of some of them.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
 from neuron_scheduler.kube.conditions import NUMBERS_PAUSE
 from neuron_scheduler.kube.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
+from neuron_scheduler.kube.rate import TokenBucket
 from neuron_scheduler.model.pod import Pod
+
+
+OBSERVED_AT_ONCE: Final = 200
+"""Events about pods that others have bound; what is beyond is told by the log and the metrics only."""
+OBSERVED_PER_SECOND: Final = 2.0
 
 
 class Recorder(Protocol):
@@ -50,6 +57,10 @@ class Herald:
     clock: Callable[[], float]
     speaks: Callable[[], bool]
     _told: dict[str, tuple[tuple[str, tuple[str, ...]], float]] = attrs.field(factory=dict, init=False)
+    _observed: TokenBucket = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._observed = TokenBucket(self.clock, OBSERVED_PER_SECOND, OBSERVED_AT_ONCE)
 
     def scheduled(self, pod: Pod, node_name: str) -> None:
         """Tell that the pod is bound; the API server has set the condition itself."""
@@ -88,7 +99,7 @@ class Herald:
 
     def contested(self, pod: Pod, rival: Pod) -> None:
         """Warn that another pod claims the same cores; every core counts as held until both are gone."""
-        if self.speaks():
+        if self.speaks() and self._observed.take_now():
             note = f"Neuron cores of this pod are also claimed by {rival.key}; delete one of the two"
             self.recorder.record(
                 pod, type="Warning", reason="NeuronConflict", action="Observing", note=note, related=rival
@@ -96,7 +107,7 @@ class Herald:
 
     def allocation_unknown(self, pod: Pod, problem: str, advice: str) -> None:
         """Warn that the devices of a bound pod are unknown, and what that costs others."""
-        if self.speaks():
+        if self.speaks() and self._observed.take_now():
             note = (
                 f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
                 " pod that asks for more than one device or core, but fewer than all (unless --unknown-allocations is"

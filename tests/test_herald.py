@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from neuron_scheduler.herald import Herald
+from neuron_scheduler.herald import OBSERVED_AT_ONCE, Herald
 from neuron_scheduler.kube.pod_condition import shape
 from neuron_scheduler.model.pod import Pod
 from tests.builders import pod
@@ -145,3 +145,13 @@ def test_a_binding_in_doubt_is_told_by_an_event_alone(herald: Herald, told: Told
     herald.in_doubt(pod("p"), "no definite outcome")
     assert told.events == [("p: FailedBinding", "no definite outcome")]
     assert not told.conditions
+
+
+def test_a_takeover_does_not_flood_with_what_was_so_before(told: Told, herald: Herald) -> None:
+    """Thousands of pods may be unknown to a new leader at once; the Events of pods that are scheduled come in between."""
+    for number in range(5_000):
+        herald.allocation_unknown(pod(f"p{number}", on="trn1"), "no annotation names its ids", "set schedulerName")
+    assert len(told.events) == OBSERVED_AT_ONCE
+    told.now = 60.0
+    herald.allocation_unknown(pod("later", on="trn1"), "no annotation names its ids", "set schedulerName")
+    assert told.events[-1][0] == "later: NeuronAllocationUnknown"
