@@ -125,8 +125,10 @@ class PodHandler:
         return pod.scheduler_name in self.scheduler_names and not pod.terminating
 
     def _assumed_changed(self, pod: Pod) -> None:
-        """A pod on its way to a node is not queued anew; if it is being deleted, the server refuses the Binding."""
-        if pod.uid in self.queue:
+        """A pod on its way to a node is not queued anew, nor again once the server refuses it for being deleted."""
+        if pod.terminating:
+            self.queue.remove(pod.uid)
+        elif pod.uid in self.queue:
             self.queue.update(pod, self.clock())
 
     def _bound(self, pod: Pod) -> None:

@@ -17,7 +17,6 @@ from neuron_scheduler.kube.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, 
 from neuron_scheduler.kube.rate import TokenBucket
 from neuron_scheduler.model.pod import Pod
 
-
 OBSERVED_AT_ONCE: Final = 200
 """Events about pods that others have bound; what is beyond is told by the log and the metrics only."""
 OBSERVED_PER_SECOND: Final = 2.0

@@ -268,3 +268,18 @@ def test_what_a_pod_leaves_wakes_whom_it_suffices(world: World) -> None:
     assert world.settle() == ["devices: placed"]
     world.pods.deleted(pod("c", cpu=3000, on="a"))
     assert world.settle() == ["cpu: placed"]
+
+
+def test_a_pod_that_is_deleted_on_its_way_to_a_node_is_not_tried_again(world: World) -> None:
+    """A finalizer may keep it for ever; its place is kept until the outcome of its Binding is known."""
+    world.nodes.added(node("n1", devices=4))
+    waiting = pod("p", devices=1, scheduler_name="one")
+    world.pods.added(waiting)
+    queued = world.queue.pop(world.now)
+    assert queued is not None
+    assert queued.pod is waiting
+    world.cluster.assume(attrs.evolve(waiting, node_name="n1"), 0b11)
+    world.pods.updated(waiting, attrs.evolve(waiting, terminating=True))
+    assert world.cluster.is_assumed(waiting.uid)
+    world.queue.failed(queued, world.now)  # the server has refused
+    assert waiting.uid not in world.queue

@@ -148,7 +148,7 @@ def test_a_binding_in_doubt_is_told_by_an_event_alone(herald: Herald, told: Told
 
 
 def test_a_takeover_does_not_flood_with_what_was_so_before(told: Told, herald: Herald) -> None:
-    """Thousands of pods may be unknown to a new leader at once; the Events of pods that are scheduled come in between."""
+    """Thousands of pods may be unknown to a new leader at once; they do not hold up the Events of its own pods."""
     for number in range(5_000):
         herald.allocation_unknown(pod(f"p{number}", on="trn1"), "no annotation names its ids", "set schedulerName")
     assert len(told.events) == OBSERVED_AT_ONCE
