@@ -12,13 +12,14 @@ import msgspec
 from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube import wire
 from neuron_scheduler.kube.client import Response
+from neuron_scheduler.kube.status import confirms
 
 TIMEOUT: Final = 3.0  # seconds for each question; a client waits for two
 
 T = TypeVar("T")
 
-_TOKENS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
-_ACCESS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_TOKENS: Final = "authentication.k8s.io/v1"
+_ACCESS: Final = "authorization.k8s.io/v1"
 
 
 class User(wire.Wire):
@@ -74,8 +75,7 @@ class Reviews:
 
     async def user_of(self, token: str) -> User | None:
         """Return who holds a bearer token; None if the API server does not accept it."""
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        status = (await self._post(_TOKENS, review, _TOKEN_REVIEW)).status
+        status = (await self._post(_TOKENS, "TokenReview", {"token": token}, _TOKEN_REVIEW)).status
         return status.user if status.authenticated and status.user.username else None
 
     async def may_get(self, user: User, path: str) -> bool:
@@ -87,14 +87,16 @@ class Reviews:
             "extra": user.extra,
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        status = (await self._post(_ACCESS, review, _ACCESS_REVIEW)).status
+        status = (await self._post(_ACCESS, "SubjectAccessReview", spec, _ACCESS_REVIEW)).status
         return status.allowed and not status.denied
 
-    async def _post(self, path: str, review: object, decoder: msgspec.json.Decoder[T]) -> T:
-        body = msgspec.json.encode(review)
+    async def _post(self, group: str, kind: str, spec: object, decoder: msgspec.json.Decoder[T]) -> T:
+        body = msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
+        path = f"/apis/{group}/{kind.lower()}s"
         answer = await self.client.request("POST", path, body=body, timeout=TIMEOUT)
+        if not confirms(answer.body, kind):
+            raise UnreachableError(f"the answer to POST {path} is not from an API server")
         try:
             return decoder.decode(answer.body)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer to POST {path} cannot be read: {error}") from error

@@ -4,15 +4,20 @@ import pytest
 
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.reviews import Reviews, User
-from tests.kube.scripted import answer, refuse, scripted
+from tests.kube.scripted import Answer, answer, refuse, scripted
 
 WHO = User(username="jane", uid="1", groups=["a", "b"], extra={"scopes": ["x"]})
+
+
+def reviewed(kind: str, status: object) -> Answer:
+    """The answer to a review."""
+    return answer({"apiVersion": "v1", "kind": kind, "status": status}, status=201)
 
 
 async def test_who_holds_a_token() -> None:
     """The token is sent, and the user comes back with all that is known of them."""
     user = {"username": "jane", "uid": "1", "groups": ["a", "b"], "extra": {"scopes": ["x"]}}
-    async with scripted(answer({"status": {"authenticated": True, "user": user}}, status=201)) as (server, client):
+    async with scripted(reviewed("TokenReview", {"authenticated": True, "user": user})) as (server, client):
         assert await Reviews(client).user_of("a token") == WHO
     assert [(seen.method, seen.path) for seen in server.seen] == [
         ("POST", "/apis/authentication.k8s.io/v1/tokenreviews")
@@ -36,7 +41,7 @@ async def test_who_holds_a_token() -> None:
 )
 async def test_nobody(status: object) -> None:
     """A token that is not accepted, or has no user, gives no user."""
-    async with scripted(answer({"status": status})) as (_, client):
+    async with scripted(reviewed("TokenReview", status)) as (_, client):
         assert await Reviews(client).user_of("a token") is None
 
 
@@ -52,7 +57,7 @@ async def test_nobody(status: object) -> None:
 )
 async def test_what_a_user_may_get(status: object, *, want: bool) -> None:
     """All that is known of the user is passed on."""
-    async with scripted(answer({"status": status}, status=201)) as (server, client):
+    async with scripted(reviewed("SubjectAccessReview", status)) as (server, client):
         assert await Reviews(client).may_get(WHO, "/metrics") is want
     assert server.seen[0].path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     assert server.seen[0].json["spec"] == {
@@ -65,11 +70,13 @@ async def test_what_a_user_may_get(status: object, *, want: bool) -> None:
 
 
 async def test_no_answer() -> None:
-    """A refusal and garbage are errors, never a yes or a no."""
-    async with scripted(refuse(403), answer("[]"), answer("cut")) as (_, client):
+    """A refusal, garbage, and what a proxy says in place of the API server are errors, never a yes or a no."""
+    foreign = answer({}), answer("[]"), answer("cut"), answer({"status": {"authenticated": True, "user": {}}})
+    deep = answer('{"apiVersion": "v1", "kind": "TokenReview", "status": ' + "[" * 5000 + "]" * 5000 + "}")
+    async with scripted(refuse(403), *foreign, deep) as (_, client):
         reviews = Reviews(client)
         with pytest.raises(ApiError):
             await reviews.user_of("a token")
-        for _ in range(2):
-            with pytest.raises(UnreachableError, match="cannot be read"):
+        for _ in (*foreign, deep):
+            with pytest.raises(UnreachableError, match=r"cannot be read|not from an API server"):
                 await reviews.user_of("a token")
