@@ -44,7 +44,6 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 READ_TRIES: Final = 5  # of a read that is answered with 429
-MOST_OF_A_LIST: Final = 512 << 20  # bytes; half of the memory that the manifests allow
 OPEN_TIMEOUT: Final = 60.0  # seconds until a watch is answered; the API server may hold a request back for 15
 
 T = TypeVar("T")
@@ -125,16 +124,15 @@ class Client:
         timeout: float = 30.0,  # noqa: ASYNC109 - each try has its own, and closes its connection
         pool: Pool = Pool.API,
         permit: Callable[[], bool] | None = None,
-        most_bytes: int | None = None,
+        most_bytes: int = MOST_BYTES,
     ) -> Response:
         """
         Send one request and return its answer.
 
         A read that is answered with 429 waits as long as the server says and is sent again, a few times; not in
         `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try. `timeout` is
-        in seconds, for each try. `permit`, in `Pool.BIND` only, is asked when the connection is there; if it
-        is False, nothing is sent. `most_bytes` limits the answer, by default to the size of one object, for a GET
-        to that of a long list.
+        in seconds, for each try. `permit`, in `Pool.BIND` only, is asked when the connection is there; if it is False,
+        nothing is sent. `most_bytes` limits the answer, by default to the size of one object: lists are streamed.
 
         Raises:
             ApiError: the status is not 2xx.
@@ -156,7 +154,7 @@ class Client:
             timeout=timeout,
             pool=pool,
             permit=permit,
-            most_bytes=most_bytes or (MOST_OF_A_LIST if is_read else MOST_BYTES),
+            most_bytes=most_bytes,
         )
         if not is_read:
             return await self._authorized(asked, self._short if pool in self._kept else self._whole)
