@@ -68,8 +68,13 @@ class Pager(Generic[T]):
     resource: Resource[T]
 
     async def pages(self) -> AsyncIterator[Page[T]]:
-        """Give all pages of one consistent list."""
-        limit, token = PAGE, ""
+        """
+        Give all pages of one consistent list.
+
+        A page without objects is the last, and no page comes twice: a server that says otherwise is not an API server,
+        and would be asked for ever.
+        """
+        limit, token, asked = PAGE, "", {""}
         while True:
             try:
                 body = await self._body(limit, token)
@@ -85,6 +90,9 @@ class Pager(Generic[T]):
             if not page.token:
                 return
             token = page.token
+            if token in asked or not page.objects:
+                raise UnreachableError(f"the list of {self.resource.path} has no end: its pages lead nowhere")
+            asked.add(token)
             await checkpoint()
 
     async def version(self) -> str:
@@ -126,10 +134,11 @@ class Pager(Generic[T]):
         try:
             found = _LIST.decode(body)
             items, version, token = found.items or (), found.metadata.resource_version, found.metadata.continue_ or ""
+            kind = found.kind
         except Exception:  # noqa: BLE001 - one object that cannot even be skipped (RecursionError) takes all with it
-            items = await self._items(body)
+            items, kind = await self._items(body)
             version, token = await self._place(body)
-        if not version:
+        if not version or kind not in ("", f"{self.resource.codec.kind}List"):
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")
         step = max(1, min(STEP, STEP_BYTES * len(items) // len(body)))
         objects = []
@@ -150,14 +159,17 @@ class Pager(Generic[T]):
         read = await at_leisure(self.resource.codec.set_aside(body[start:], error))
         return Page([read], version, token)
 
-    async def _items(self, body: bytes) -> Sequence[Encoded]:
+    async def _items(self, body: bytes) -> tuple[Sequence[Encoded], str]:
+        """Return the objects of a list that cannot be decoded at one go, and its kind."""
         try:
-            for member in await at_leisure(members(body, b'"items"')):
-                if member.name == b'"items"':
-                    return [body[item.start : item.end] for item in member.members]
+            found = {member.name: member for member in await at_leisure(members(body, b'"items"'))}
         except ScanError as error:
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {error}") from error
-        raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")
+        items, kind = found.get(b'"items"'), found.get(b'"kind"')
+        if items is None or body[items.start : items.start + 1] != b"[":
+            raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")
+        named = "" if kind is None else body[kind.start : kind.end].strip(b'"').decode(errors="replace")
+        return [body[item.start : item.end] for item in items.members], named
 
     async def _place(self, body: bytes) -> tuple[str, str]:
         """Return the version and the continue token of a list that may be cut off."""

@@ -33,6 +33,7 @@ class List(msgspec.Struct):
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None
+    kind: str = ""
 
 
 class Versioned(Wire):

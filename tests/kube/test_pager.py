@@ -99,6 +99,10 @@ FOREIGN: dict[str, Any] = {
     "an object": {"kind": "Pod", "metadata": {"name": "p", "resourceVersion": "5"}},
     "a list without a version": {"metadata": {}, "items": []},
     "a number": "3",
+    "items that are no array": {"metadata": {"resourceVersion": "10"}, "items": {}},
+    "no objects but a map": {"metadata": {"resourceVersion": "10"}, "items": {"a": {"metadata": {"name": "a"}}}},
+    "a list of another kind": {"kind": "NodeList", "metadata": {"resourceVersion": "10"}, "items": []},
+    "a kind that is none": {"kind": 5, "metadata": {"resourceVersion": "10"}, "items": []},
     "half a list": '{"metadata": {"resourceVersion": "10"}, "items": [{"metadata": {"name": "a"}}, {"meta',
 }
 
@@ -123,6 +127,21 @@ async def test_any_body(body: bytes) -> None:
     except UnreachableError:
         return
     assert page.version
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [listing(pod("a"), token="t"), listing(pod("b"), token="t")],
+        [listing(pod("a"), token="t"), listing(pod("b"), token="u"), listing(pod("c"), token="t")],
+        [listing(token="t")],
+    ],
+    ids=["one token", "a ring of tokens", "no objects"],
+)
+async def test_pages_that_lead_nowhere(script: list[Answer]) -> None:
+    """A list that cannot end is given up: it would take all memory, and nothing would be said."""
+    with pytest.raises(UnreachableError, match="has no end"):
+        await listed(*script)
 
 
 async def test_patience_does_not_cost_the_pages_before() -> None:
