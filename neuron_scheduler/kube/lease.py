@@ -105,17 +105,15 @@ class LeaseClient:
     async def get(self, *, within: float) -> Record:
         """Return the Lease as it is now (a consistent read)."""
         answer = await self.client.request("GET", f"{self._collection}/{self.name}", timeout=within, pool=Pool.LEASE)
-        return _read(answer.body)
+        return self._read(answer.body)
 
     async def create(self, record: Record, *, within: float) -> Record:
         """Create the Lease; 409 if it exists."""
-        body = encode(record, namespace=self.namespace, name=self.name)
-        return _read((await self._write("POST", self._collection, body, within)).body)
+        return await self._write("POST", self._collection, record, within)
 
     async def update(self, record: Record, *, within: float) -> Record:
         """Replace the Lease; 409 if it has changed since the record's version was read."""
-        body = encode(record, namespace=self.namespace, name=self.name)
-        return _read((await self._write("PUT", f"{self._collection}/{self.name}", body, within)).body)
+        return await self._write("PUT", f"{self._collection}/{self.name}", record, within)
 
     async def watch(self, resource_version: str, seen: Callable[[Record | None], bool], *, seconds: int) -> None:
         """Call `seen` with every change (None: deleted) until it returns True, or the server closes after `seconds`."""
@@ -134,8 +132,21 @@ class LeaseClient:
                     if seen(None if kind == "DELETED" else _record(found)):
                         return
 
-    async def _write(self, method: str, path: str, body: bytes, within: float) -> Response:
-        return await self.client.request(method, path, body=body, timeout=within, pool=Pool.LEASE)
+    async def _write(self, method: str, path: str, record: Record, within: float) -> Record:
+        """Return the Lease as the server has it now: a proxy that answers with an older one has written nothing."""
+        body = encode(record, namespace=self.namespace, name=self.name)
+        answer = await self.client.request(method, path, body=body, timeout=within, pool=Pool.LEASE)
+        written = self._read(answer.body)
+        if (written.holder, written.renewed) != (record.holder, record.renewed):
+            raise UnreachableError(f"the answer to {method} is not the Lease as it was written; is it a proxy's?")
+        return written
+
+    def _read(self, body: bytes) -> Record:
+        found = _CODEC.decode(body)
+        record = _record(found)
+        if found.key != self.key:
+            raise UnreachableError(f"the answer is about Lease {found.key}, not {self.key}; is it a proxy's?")
+        return record
 
 
 def encode(record: Record, *, namespace: str, name: str) -> bytes:
@@ -178,10 +189,6 @@ def _decoded(found: _Lease) -> Decoded[Record]:
 
 
 _CODEC: Final = Codec("Lease", _Lease, _decoded)
-
-
-def _read(body: bytes) -> Record:
-    return _record(_CODEC.decode(body))
 
 
 def _record(found: Decoded[Record]) -> Record:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from typing import Any
 
 import anyio
 import pytest
@@ -13,7 +14,7 @@ from tests.kube.scripted import answer, error_event, event, refuse, scripted, wa
 
 MOMENT = dt.datetime(2026, 11, 21, 8, 0, 0, 5, tzinfo=dt.UTC)
 HELD = Record("me", 15, MOMENT, MOMENT, 3, "12")
-ON_WIRE = {
+ON_WIRE: dict[str, dict[str, Any]] = {
     "metadata": {"name": "my-scheduler", "namespace": "kube-system", "resourceVersion": "12"},
     "spec": {
         "holderIdentity": "me",
@@ -43,7 +44,7 @@ async def test_calls() -> None:
 @pytest.mark.parametrize("spec", [None, {}, {"holderIdentity": None, "renewTime": "yesterday"}], ids=repr)
 async def test_an_empty_lease(spec: object) -> None:
     """A Lease without a holder, or without anything, is free."""
-    lease = {"metadata": {"name": "my-scheduler", "resourceVersion": "7"}, "spec": spec}
+    lease = {"metadata": {**ON_WIRE["metadata"], "resourceVersion": "7"}, "spec": spec}
     async with scripted(answer(lease)) as (_, client):
         assert Record("", 0, resource_version="7") == await LeaseClient(client=client).get(within=1)
 
@@ -67,6 +68,26 @@ async def test_a_lease_that_cannot_be_read(text: str) -> None:
     async with scripted(answer(text)) as (_, client):
         with pytest.raises(UnreachableError, match="cannot be read"):
             await LeaseClient(client=client).get(within=1)
+
+
+OTHERS = {
+    "another namespace": {"metadata": {**ON_WIRE["metadata"], "namespace": "default"}},
+    "another name": {"metadata": {**ON_WIRE["metadata"], "name": "kube-scheduler"}},
+    "another holder": {"spec": {**ON_WIRE["spec"], "holderIdentity": "you"}},
+    "another time": {"spec": {**ON_WIRE["spec"], "renewTime": "2026-11-21T07:59:58.000005Z"}},
+}
+
+
+@pytest.mark.parametrize("difference", OTHERS)
+async def test_an_answer_that_is_not_what_was_written(difference: str) -> None:
+    """What a proxy has kept is no renewal: the Lease would be lost, and both its holders would go on."""
+    old = answer({**ON_WIRE, **OTHERS[difference]})
+    async with scripted(old, old) as (_, client):
+        lease = LeaseClient(client=client)
+        with pytest.raises(UnreachableError, match="a proxy's"):
+            await lease.update(HELD, within=1)
+        with pytest.raises(UnreachableError, match="a proxy's"):
+            await lease.create(HELD, within=1)
 
 
 async def test_watching() -> None:
