@@ -1,12 +1,17 @@
 """`python -m neuron_scheduler` is `neuron-scheduler`: handles signals, and runs the command line."""
 
+import os
 import sys
+from typing import Final
 
 from neuron_scheduler.stopping import REQUESTS
+
+_STANDARD_STREAMS: Final = (0, 1, 2)
 
 
 def main() -> int:
     """Run the command line with signals handled from before its imports until the interpreter has ended."""
+    _open_standard_streams()
     REQUESTS.install()
     try:
         from neuron_scheduler import cli
@@ -14,6 +19,17 @@ def main() -> int:
         return cli.main()
     finally:
         REQUESTS.ignore()
+
+
+def _open_standard_streams() -> None:
+    """Put the null device where a standard stream is closed: libuv aborts at a socket that has its number."""
+    for number in _STANDARD_STREAMS:
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stderr is None:
+        sys.stderr = open(_STANDARD_STREAMS[-1], "w", closefd=False)  # noqa: SIM115 - for as long as the process lives
 
 
 if __name__ == "__main__":
