@@ -81,6 +81,8 @@ async def stored(api: RestClient, name: str, size: int) -> bool:
 async def lighten(api: RestClient, name: str) -> None:
     """Take the annotations away: a pod that fills etcd's limit can otherwise not even be deleted."""
     await api.patch(f"{PODS}/{name}", {"metadata": {"annotations": {"ballast": None}}})
+    # Until the API server's own cache has the change, a deletion begins with the large pod, and etcd refuses it.
+    await api.wait_for(f"{PODS}/{name}", lambda pod: "ballast" not in pod["metadata"].get("annotations", {}))
 
 
 async def largest_size(api: RestClient, name: str) -> int:
