@@ -25,6 +25,7 @@ from neuron_scheduler.kube.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.worklist import Worklist
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.decide import Decision
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change
@@ -55,8 +56,8 @@ class Binder(Protocol):
 class Herald(Protocol):
     """Tells the pod's owner what became of its Binding: Event and condition."""
 
-    def scheduled(self, pod: Pod, node_name: str) -> None:
-        """Tell that the pod is bound."""
+    def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
+        """Tell that the pod is bound, and to which ids."""
 
     def failed(self, pod: Pod, message: str) -> None:
         """Tell that an attempt ended in an error."""
@@ -298,7 +299,7 @@ class BindingCycle:
             **ids,
         )
         extension_log.allocated(self.cluster, commitment.pod, decision)
-        self.herald.scheduled(commitment.pod, decision.node_name)
+        self.herald.scheduled(commitment.pod, decision.node_name, decision.placement)
 
     def _failed(self, commitment: Commitment, message: str, *, until_changed: bool) -> None:
         now = self.clock()

@@ -7,7 +7,7 @@ Event at most every 30 s (the condition writer keeps the same pace); a changed r
 finds wrong with thousands of bound pods must not come before the Events of its own: it is told of some of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 import attrs
@@ -16,6 +16,7 @@ from neuron_scheduler.kube.conditions import NUMBERS_PAUSE
 from neuron_scheduler.kube.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
 from neuron_scheduler.kube.rate import TokenBucket
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.topology import Placement
 
 OBSERVED_AT_ONCE: Final = 200
 """Events about pods that others have bound; what is beyond is told by the log and the metrics only."""
@@ -61,15 +62,15 @@ class Herald:
     def __attrs_post_init__(self) -> None:
         self._observed = TokenBucket(self.clock, OBSERVED_PER_SECOND, OBSERVED_AT_ONCE)
 
-    def scheduled(self, pod: Pod, node_name: str) -> None:
-        """Tell that the pod is bound; the API server has set the condition itself."""
+    def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
+        """Tell that the pod is bound, and to which ids; the API server has set the condition itself."""
         self._told.pop(pod.uid, None)
         self.recorder.record(
             pod,
             type="Normal",
             reason="Scheduled",
             action="Binding",
-            note=f"Successfully assigned {pod.key} to {node_name}",
+            note=f"Successfully assigned {pod.key} to {node_name}{_with_ids(pod, placement)}",
         )
 
     def unschedulable(self, pod: Pod, message: str, *, hopeless: bool, nominated: str | None = None) -> None:
@@ -135,3 +136,21 @@ class Herald:
             return
         self._told[pod.uid] = (answer, now)
         self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)
+
+
+def _with_ids(pod: Pod, placement: Placement | None) -> str:
+    """Return ` (devices 4-7)`, ` (core 5)` or ` (devices 0-3, 8)`; empty for a pod without Neuron."""
+    if placement is None or pod.neuron is None:
+        return ""
+    return f" ({pod.neuron.unit}{'' if len(placement.ids) == 1 else 's'} {_runs(placement.ids)})"
+
+
+def _runs(ids: Iterable[int]) -> str:
+    """Return ascending ids with each run of neighbours as its first and last: `0-3, 8`."""
+    runs: list[list[int]] = []
+    for number in ids:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)

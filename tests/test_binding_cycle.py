@@ -15,6 +15,7 @@ from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.preemptor import PostFilter
 from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.profile import default_profile
@@ -163,7 +164,7 @@ class World:
 
     # the herald
 
-    def scheduled(self, pod: Pod, node_name: str) -> None:
+    def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Remember it."""
         self._break("scheduled", pod)
         self.told.append((pod.name, node_name))

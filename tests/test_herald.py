@@ -6,6 +6,7 @@ import pytest
 from neuron_scheduler.herald import OBSERVED_AT_ONCE, Herald
 from neuron_scheduler.kube.pod_condition import shape
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.topology import Placement
 from tests.builders import pod
 
 BLOCKED = (
@@ -138,6 +139,27 @@ def test_an_unknown_allocation_is_told_by_the_leader(told: Told, herald: Herald,
         " set schedulerName"
     )
     assert told.events == ([("p: NeuronAllocationUnknown", note)] if speaks else [])
+
+
+@pytest.mark.parametrize(
+    ("asking", "ids", "given"),
+    [
+        pytest.param({"devices": 4}, (4, 5, 6, 7), " (devices 4-7)", id="a run"),
+        pytest.param({"devices": 1}, (3,), " (device 3)", id="one"),
+        pytest.param({"cores": 9}, tuple(range(9)), " (cores 0-8)", id="cores"),
+        pytest.param({"cores": 1}, (63,), " (core 63)", id="one core"),
+        pytest.param({"devices": (4, 1)}, (0, 1, 2, 3, 8), " (devices 0-3, 8)", id="a set for each container"),
+        pytest.param({"devices": (1, 1, 2)}, (0, 2, 4, 5), " (devices 0, 2, 4-5)", id="three"),
+        pytest.param({}, None, "", id="no Neuron"),
+    ],
+)
+def test_a_bound_pod_is_told_its_ids(
+    told: Told, herald: Herald, asking: dict[str, int], ids: tuple[int, ...] | None, given: str
+) -> None:
+    """Upstream's sentence to the letter, which tools match, and after it the ids in runs."""
+    placement = None if ids is None else Placement(ids, (ids,), 0, 1)
+    herald.scheduled(pod("p", **asking), "trn1-a", placement)  # type: ignore[arg-type]  # by name
+    assert told.events == [("p: Scheduled", f"Successfully assigned default/p to trn1-a{given}")]
 
 
 def test_a_binding_in_doubt_is_told_by_an_event_alone(herald: Herald, told: Told) -> None:

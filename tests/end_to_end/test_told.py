@@ -52,7 +52,7 @@ async def test_a_bound_pod_is_told_so(api: RestClient, scheduler: SchedulerProce
     await add_nodes(scheduler, api, inf2="inf2.xlarge")
     assert condition_of(await placed(api, "pod"))["status"] == "True"
     (event,) = await events_of(api, "pod", "Scheduled")
-    assert event["note"] == "Successfully assigned default/pod to inf2"
+    assert event["note"] == "Successfully assigned default/pod to inf2 (device 0)"
     assert (event["type"], event["action"], event["reportingController"]) == ("Normal", "Binding", "my-scheduler")
 
 

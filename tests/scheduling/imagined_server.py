@@ -22,6 +22,7 @@ from neuron_scheduler.kube.reflection import Reflection, same_node, same_pod
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.model.volumes import Storage
 from neuron_scheduler.namespace_handler import NamespaceHandler
 from neuron_scheduler.preemptor import Preemptor
@@ -123,7 +124,7 @@ class World:
     async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
         """Never happens."""
 
-    def scheduled(self, pod: Pod, node_name: str) -> None:
+    def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Tell nobody."""
 
     def unschedulable(self, pod: Pod, message: str, *, hopeless: bool, nominated: str | None) -> None:
