@@ -11,6 +11,7 @@ held for does not answer. Refuses to know what that work is.
 
 import datetime as dt
 import math
+import os
 import random as randomness
 import socket
 import time
@@ -58,8 +59,13 @@ def boot_time() -> float:
 
 
 def identity() -> str:
-    """Return a holder identity for this process: `<hostname>_<uuid>`."""
-    return f"{socket.gethostname()}_{uuid.uuid4()}"
+    """
+    Return a holder identity for this process: `<name>_<uuid>`.
+
+    The name is the pod's: the environment variable POD_NAME (manifests/deployment.yaml), else the hostname, which is
+    the same but where the pod uses the network of its node.
+    """
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
 
 
 def utc_now() -> dt.datetime:

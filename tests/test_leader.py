@@ -1,6 +1,7 @@
 """Hold the Lease or stop: against a Lease in memory whose API can fail, hang and race, on a clock of our own."""
 
 import datetime as dt
+import socket
 from collections.abc import Callable
 
 import anyio
@@ -10,7 +11,7 @@ import pytest
 
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.lease import Record
-from neuron_scheduler.leader import Leader
+from neuron_scheduler.leader import Leader, identity
 from tests.leases import Memory
 
 NOW = dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC)
@@ -56,6 +57,16 @@ async def held(leader: Leader, reached: Callable[[], bool]) -> None:
             while not reached():
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
+
+
+def test_the_identity_names_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """POD_NAME comes first, as in the network of a node the hostname is the node's; each process has another."""
+    monkeypatch.setenv("POD_NAME", "my-scheduler-7d9f-x2k4q")
+    names = {identity() for _ in range(2)}
+    assert {name.partition("_")[0] for name in names} == {"my-scheduler-7d9f-x2k4q"}
+    assert len(names) == 2
+    monkeypatch.setenv("POD_NAME", "")
+    assert identity().partition("_")[0] == socket.gethostname()
 
 
 async def test_a_lease_that_does_not_exist_is_created() -> None:
