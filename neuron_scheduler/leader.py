@@ -112,8 +112,13 @@ class Leader:
     _claimed: bool = attrs.field(default=False, init=False)  # the server may have our name in the Lease
     _record: Record | None = attrs.field(default=None, init=False)
     _observed_at: float = attrs.field(default=0.0, init=False)
+    _trouble: logs.Trouble = attrs.field(init=False)
+    _watch_trouble: logs.Trouble = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        pairs = {"lease": self.leases.key}
+        self._trouble = logs.Trouble(log, "Lease can be taken again", self.clock, pairs=pairs)
+        self._watch_trouble = logs.Trouble(log, "", self.clock, verbosity=2, pairs=pairs)
         if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
             raise ConfigurationError(
                 "leader election needs lease duration > renew deadline > 1.2 * retry period, and they are "
@@ -144,9 +149,11 @@ class Leader:
     # -- acquire -------------------------------------------------------------------------------------------------------
 
     async def acquire(self) -> None:
-        """Wait until the Lease is ours; what fails is tried again for ever."""
+        """Wait until the Lease is ours; what fails is tried again for ever. The lines are client-go's."""
+        log.info("Attempting to acquire leader lease...", lease=self.leases.key, identity=self.identity)
         while not await self._attempt():
             pass
+        self._trouble.over()
         log.info("Successfully acquired lease", lease=self.leases.key, identity=self.identity)
 
     async def _attempt(self) -> bool:
@@ -155,15 +162,17 @@ class Leader:
             await self._look()
             wait = self._expires_in()
             if wait > 0:
+                self._trouble.over()
                 self.waits()
                 await self._wait(wait)
                 return False
             if self.answering():
                 return await self._take()
+            self._trouble.met("The scheduler does not answer; the lease is not taken")
         except ApiError as error:
-            log.warning("Could not take the lease, retrying", lease=self.leases.key, exc=error)
+            self._trouble.met("Could not take the lease, retrying", error, kind=error.status)
         except UnreachableError as error:
-            log.warning("Could not reach the lease, retrying", lease=self.leases.key, exc=error)
+            self._trouble.met("Could not reach the lease, retrying", error)
         self.waits()
         await anyio.sleep(self.retry_period * (1 + JITTER * self.random()))
         return False
@@ -177,10 +186,13 @@ class Leader:
             self._observe(None)
 
     def _observe(self, record: Record | None) -> None:
-        """Start the time anew when the Lease has changed since it was last seen."""
+        """Start the time anew when the Lease has changed since it was last seen; log a new holder."""
+        before = self.holder
         if record != self._record or record is None:
             self._record = record
             self._observed_at = self.clock()
+        if self.holder not in ("", before, self.identity):
+            log.info("New leader elected", lease=self.leases.key, identity=self.holder)
 
     def _expires_in(self) -> float:
         """Return in how many seconds the Lease may be taken; its holder's duration counts, not ours."""
@@ -201,7 +213,7 @@ class Leader:
             try:
                 await self.leases.watch(known, seen, seconds=WATCH_SECONDS)
             except (ApiError, UnreachableError) as error:
-                log.v(2).info("Watch of the lease broke off", lease=self.leases.key, err=str(error))
+                self._watch_trouble.met("Watch of the lease broke off", error)
             await anyio.sleep(self.retry_period * (1 + JITTER * self.random()))  # a server that hangs up at once
 
     async def _take(self) -> bool:

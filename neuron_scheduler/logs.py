@@ -14,6 +14,7 @@ a message is never formatted with values, so no value can forge a second line.
 import contextlib
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -28,6 +29,7 @@ from neuron_scheduler.stderr import UnblockedStderr
 
 ROOT: Final = "neuron_scheduler"
 MOST_VERBOSE: Final = 10
+REMIND: Final = 600.0  # seconds after which a lasting failure is logged again
 SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 _Form = Callable[[int, float, str, str, Mapping[str, Any] | None], str]
@@ -112,6 +114,44 @@ class Once:
     def forget(self, key: Hashable) -> None:
         """Let the key count as new again: its object is gone, or well."""
         self._seen.pop(key, None)
+
+
+@attrs.define(eq=False)
+class Trouble:
+    """
+    Writes the first of like failures, a lasting one every ten minutes, and the recovery.
+
+    Attributes:
+        ends: the line of the recovery; empty for none.
+        clock: monotonic seconds.
+        verbosity: None for lines of severity W.
+        pairs: part of every line.
+    """
+
+    log: Logger
+    ends: str
+    clock: Callable[[], float]
+    verbosity: int | None = None
+    pairs: Mapping[str, Any] = attrs.field(factory=dict)
+    _said_at: dict[Hashable, float] = attrs.field(factory=dict, init=False)
+
+    def met(self, message: str, error: Exception | None = None, *, kind: Hashable = None) -> None:
+        """Write a failure, unless one with this message and kind has been written lately."""
+        now = self.clock()
+        if now - self._said_at.get((message, kind), -math.inf) < REMIND:
+            return
+        self._said_at[message, kind] = now
+        if self.verbosity is None:
+            self.log.warning(message, exc=error, **self.pairs)
+        else:
+            self.log.info(message, v=self.verbosity, **_with_error(dict(self.pairs), error))
+
+    def over(self) -> None:
+        """Write the recovery if a failure has been written."""
+        if self._said_at:
+            self._said_at.clear()
+            if self.ends:
+                self.log.info(self.ends, **self.pairs)
 
 
 def logger(module: str) -> Logger:

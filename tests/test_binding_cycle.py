@@ -166,6 +166,7 @@ class World:
 
     def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Remember it."""
+        assert placement is None or placement.ids
         self._break("scheduled", pod)
         self.told.append((pod.name, node_name))
 

@@ -1,6 +1,7 @@
 """Hold the Lease or stop: against a Lease in memory whose API can fail, hang and race, on a clock of our own."""
 
 import datetime as dt
+import io
 import socket
 from collections.abc import Callable
 
@@ -9,10 +10,12 @@ import anyio.lowlevel
 import attrs
 import pytest
 
+from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.lease import Record
 from neuron_scheduler.leader import Leader, identity
 from tests.leases import Memory
+from tests.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 NOW = dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC)
 
@@ -116,6 +119,80 @@ async def test_a_renewed_lease_is_waited_for_anew() -> None:
         memory.put(Record("other", 1))
 
     assert anyio.current_time() - start >= 1.29
+
+
+def configured() -> io.StringIO:
+    """Log into the stream that is returned."""
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    return stream
+
+
+def said(stream: io.StringIO) -> list[str]:
+    """Return what was logged, without headers."""
+    return [line.partition("] ")[2] for line in stream.getvalue().splitlines()]
+
+
+async def test_a_standby_says_whom_it_waits_for() -> None:
+    """It says that it stands, each new holder once, and that it has won: client-go's words."""
+    memory, stream = Memory(), configured()
+    memory.put(Record("a", 3600))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(acquired, candidate(memory))
+        for record in (Record("a", 3600), Record("b", 3600), Record("b", 3600), Record("", 1)):
+            for _ in range(50):
+                await anyio.lowlevel.checkpoint()
+            memory.put(record)
+
+    lease = 'lease="kube-system/my-scheduler"'
+    assert said(stream) == [
+        f'"Attempting to acquire leader lease..." {lease} identity="me"',
+        f'"New leader elected" {lease} identity="a"',
+        f'"New leader elected" {lease} identity="b"',
+        f'"Successfully acquired lease" {lease} identity="me"',
+    ]
+
+
+async def test_a_lease_that_cannot_be_read_is_told_once() -> None:
+    """One line for each cause, however many tries, one more every ten minutes, and one when it can be read again."""
+    forbidden = ApiError(403, reason="Forbidden", message="not you")
+
+    def before(_verb: str) -> None:
+        tries = len(memory.calls)
+        if tries == 50:
+            clock.offset += 601.0
+        if tries < 10 or 20 <= tries < 60:
+            raise forbidden
+        if tries < 20:
+            raise UnreachableError("no route")
+
+    memory, stream, clock = Memory(before=before), configured(), Clock()
+    await acquired(candidate(memory, clock=clock, retry_period=0.0001))
+
+    lease = 'lease="kube-system/my-scheduler"'
+    refused = f'"Could not take the lease, retrying" err="{forbidden}" {lease}'
+    assert said(stream)[1:] == [
+        refused,
+        f'"Could not reach the lease, retrying" err="no route" {lease}',
+        refused,
+        f'"Lease can be taken again" {lease}',
+        f'"Successfully acquired lease" {lease} identity="me"',
+    ]
+
+
+async def test_a_watch_that_is_refused_is_told_once() -> None:
+    """A standby that polls does not say so at each poll."""
+
+    def before(verb: str) -> None:
+        if verb == "watch":
+            if memory.calls.count("watch") == 30:
+                memory.put(Record("", 1))
+            raise UnreachableError("hung up")
+
+    memory, stream = Memory(before=before), configured()
+    memory.put(Record("other", 3600))
+    await acquired(candidate(memory, retry_period=0.0001))
+    assert len([line for line in said(stream) if line.startswith('"Watch of the lease broke off"')]) == 1
 
 
 @pytest.mark.parametrize("change", [Record("", 1), None], ids=["released", "deleted"])

@@ -9,8 +9,8 @@ to log a token.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
 
 import attrs
 
@@ -23,7 +23,8 @@ REREAD: Final = 10.0  # seconds a token file is trusted; the kubelet rotates it 
 RENEW_AT: Final = 0.8  # of a token's life, as the kubelet does
 PAUSE: Final = 10.0  # seconds before a plugin that failed, or whose token was rejected, runs again
 PATIENCE: Final = 5.0  # seconds that a request waits for a plugin where it has no token, or a rejected one
-REMIND: Final = 600.0  # seconds after which a lasting failure is logged again
+
+UNREAD: Final = "Could not read the token file, keeping the last token"
 
 log = logs.logger(__name__)
 
@@ -61,27 +62,6 @@ class Fixed:
 
 
 @attrs.define(eq=False)
-class _Trouble:
-    """Logs the first failure, a lasting one every ten minutes, and the recovery."""
-
-    begins: str
-    ends: str
-    clock: Callable[[], float]
-    pairs: Mapping[str, Any] = attrs.field(factory=dict)
-    _said_at: float = attrs.field(default=-math.inf, init=False)
-
-    def met(self, error: Exception) -> None:
-        if self.clock() - self._said_at >= REMIND:
-            self._said_at = self.clock()
-            log.warning(self.begins, exc=error, **self.pairs)
-
-    def over(self) -> None:
-        if self._said_at > -math.inf:
-            self._said_at = -math.inf
-            log.info(self.ends, **self.pairs)
-
-
-@attrs.define(eq=False)
 class TokenFile:
     """
     A bearer token in a file that another process replaces, without white space; the last good one is kept.
@@ -95,16 +75,11 @@ class TokenFile:
     otherwise: str = attrs.field(default="", repr=False)
     _header: str | None = attrs.field(init=False, repr=False)
     _read_at: float = attrs.field(default=-REREAD, init=False)
-    _trouble: _Trouble = attrs.field(init=False, repr=False)
+    _trouble: logs.Trouble = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._header = f"Bearer {self.otherwise}" if self.otherwise else None
-        self._trouble = _Trouble(
-            "Could not read the token file, keeping the last token",
-            "Token file can be read again",
-            self.clock,
-            {"path": self.path},
-        )
+        self._trouble = logs.Trouble(log, "Token file can be read again", self.clock, pairs={"path": self.path})
 
     async def authorization(self) -> str | None:
         """Return the header, from a read at most `REREAD` seconds ago."""
@@ -130,10 +105,10 @@ class TokenFile:
             with open(self.path, encoding="utf-8") as file:  # noqa: PTH123 - a few bytes from tmpfs
                 token = printable(file.read(MOST_TOKEN), "the file's token")
         except (OSError, ValueError, CredentialsError) as error:
-            self._trouble.met(error)
+            self._trouble.met(UNREAD, error)
             return
         if not token:
-            self._trouble.met(CredentialsError("the file is empty"))
+            self._trouble.met(UNREAD, CredentialsError("the file is empty"))
             return
         self._trouble.over()
         self._header = f"Bearer {token}"
@@ -161,10 +136,10 @@ class ExecPlugin:
     _not_before: float = attrs.field(default=-math.inf, init=False)  # when the next run may begin
     _failure: str = attrs.field(default="", init=False)  # of the last run
     _running: "asyncio.Task[None] | None" = attrs.field(default=None, init=False)
-    _trouble: _Trouble = attrs.field(init=False, repr=False)
+    _trouble: logs.Trouble = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._trouble = _Trouble("Credential plugin fails", "Credential plugin works again", self.now)
+        self._trouble = logs.Trouble(log, "Credential plugin works again", self.now)
 
     async def start(self) -> None:
         """Wait for a first run; raises CredentialsError if it fails."""
@@ -204,7 +179,7 @@ class ExecPlugin:
             self._trouble.over()
         except (CredentialsError, RuntimeError) as error:  # RuntimeError: no thread can be started
             self._failure, pause = str(error), PAUSE
-            self._trouble.met(error)
+            self._trouble.met("Credential plugin fails", error)
         finally:
             self._not_before = self.now() + pause
             self._running = None

@@ -9,8 +9,9 @@ import pytest
 
 from neuron_scheduler.errors import CredentialsError
 from neuron_scheduler.kube import credentials as credentials_page
-from neuron_scheduler.kube.credentials import PAUSE, REMIND, ExecPlugin, Fixed, TokenFile
+from neuron_scheduler.kube.credentials import PAUSE, ExecPlugin, Fixed, TokenFile
 from neuron_scheduler.kube.plugin import Ticket
+from neuron_scheduler.logs import REMIND
 
 
 @attrs.define(eq=False)

@@ -22,9 +22,9 @@ from neuron_scheduler.kube.reflection import Reflection, same_node, same_pod
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.model.volumes import Storage
 from neuron_scheduler.namespace_handler import NamespaceHandler
+from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.preemptor import Preemptor
 from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.decide import Decision, schedule_pod
