@@ -2,33 +2,78 @@
 The log lines of AWS's Neuron scheduler extension, in its own words, so that its runbooks keep working.
 
 AWS Neuron documentation, "Neuron Scheduler Extension Flow" (verification of filter and bind), quirks of spelling
-included. Written at `-v=4` and above; usage maps at `-v=6`. A line is one message, without key/value pairs.
+included. The filter's lines are written for every attempt of a pod with Neuron, whether it gets a node or not. Written
+at `-v=4` and above; usage maps at `-v=6`. A line is one message, without key/value pairs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Final
 
 from neuron_scheduler import logs
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.scheduling.decide import Decision, explain
 from neuron_scheduler.scheduling.profile import Profile
 
+MOST_NAMED: Final = 100  # nodes of a cluster in which the lines name each
+_NAMED_OF_MANY: Final = 3
+
 _filters = logs.logger(__name__).v(4)
 _maps = logs.logger(__name__).v(6)
 
 
-def filtered(cluster: Cluster, pod: Pod, profile: Profile) -> None:
-    """Write which nodes the pod fits and why it does not fit the others; dear in a large cluster."""
+def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> None:
+    """
+    Write which nodes the pod fits and why it does not fit the others, for an attempt that is not assumed yet.
+
+    Up to `MOST_NAMED` nodes in the cluster each is named, as AWS's extension does. In a larger one the log would be a
+    list of nodes, so `Filtered nodes` and, for each reason, `Failed nodes` name three nodes and count the others, and
+    `fits in Node` is about the chosen node alone. The filters are asked once more for it: about as much as a refusal
+    costs.
+
+    Args:
+        cluster: as it was when the attempt was decided.
+        pod: nothing is written for a pod without Neuron.
+        profile: the filters.
+        chosen: the node that the pod gets; empty if none.
+    """
     if not _filters.enabled or pod.neuron is None:
         return
     fitting, failed = explain(cluster, pod, profile)
-    for name in fitting:
-        _filters.info(f"POD {pod.name} fits in Node:{name}")
-    _filters.info(f"Filtered nodes: [{' '.join(fitting)}]")
-    _filters.info(f"Failed nodes: map[{' '.join(f'{name}:{reason}' for name, reason in sorted(failed.items()))}]")
+    for line in _named(cluster.view, fitting, failed, chosen, pod.name):
+        _filters.info(line)
     _filters.info("Finished Processing Filter Request...")
+
+
+def _named(view: View, fitting: NodeSet, failed: Mapping[str, NodeSet], chosen: str, pod_name: str) -> Iterator[str]:
+    """Yield the lines that name nodes."""
+    if view.node_count > MOST_NAMED:
+        if chosen:
+            yield f"POD {pod_name} fits in Node:{chosen}"
+        reasons = (f"{reason}:[{_some(view, nodes)}]" for reason, nodes in sorted(failed.items()))
+        yield f"Filtered nodes: [{_some(view, fitting, chosen)}]"
+        yield f"Failed nodes: map[{' '.join(reasons)}]"
+        return
+    names = [view.row(slot).node.name for slot in slots_of(fitting)]
+    for name in names:
+        yield f"POD {pod_name} fits in Node:{name}"
+    yield f"Filtered nodes: [{' '.join(names)}]"
+    refused = sorted((view.row(slot).node.name, reason) for reason, nodes in failed.items() for slot in slots_of(nodes))
+    yield f"Failed nodes: map[{' '.join(f'{name}:{reason}' for name, reason in refused)}]"
+
+
+def _some(view: View, nodes: NodeSet, first: str = "") -> str:
+    """Return the names of a few nodes, one of them first if it is given, and the number of the others."""
+    names = (view.row(slot).node.name for slot in slots_of(nodes))
+    others = (name for name in names if name != first)
+    named = list(islice(chain(filter(None, (first,)), others), _NAMED_OF_MANY))
+    more = nodes.bit_count() - len(named)
+    return " ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
 def allocated(cluster: Cluster, pod: Pod, decision: Decision) -> None:

@@ -32,6 +32,7 @@ from neuron_scheduler.side_lane import SideLane
 from neuron_scheduler.unexpected import UnexpectedErrors
 
 log = logs.logger(__name__)
+_attempts = log.v(3)  # as upstream's
 
 NO_FIT = "Unable to schedule pod; no fit; waiting"
 NO_NODES = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
@@ -205,14 +206,17 @@ class Scheduler:
         if not await self._rehearsed(queued, profile):
             return None
         pod, started = queued.pod, self.clock()
+        if _attempts.enabled:
+            _attempts.info("Attempting to schedule pod", pod=pod.key)
         self.preemptor.adopt(queued, profile)
         decision = schedule_pod(self.cluster, pod, profile)
         decided = self.clock()
         self.metrics.decided(decided - started)
+        chosen = "" if isinstance(decision, FitError) else decision.node_name
+        extension_log.filtered(self.cluster, pod, profile, chosen)  # before the assumption: it shows what was free
         if isinstance(decision, FitError):
             await self._refused(queued, decision, profile, started)
             return None
-        extension_log.filtered(self.cluster, pod, profile)  # before the assumption: it shows what was free
         allocation = self._allocation(pod, decision)
         promised = self.cluster.nomination(pod.uid)
         assumed = placed(pod, decision.node_name, allocation)

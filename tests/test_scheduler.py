@@ -1,14 +1,17 @@
 """The loop goes on: through a renewal that is late, and past a wake-up that never came."""
 
+import io
 from random import Random
 from unittest import mock
 
 import anyio
 import anyio.lowlevel
+import pytest
 
-from neuron_scheduler import scheduler as loop
+from neuron_scheduler import logs, scheduler as loop
 from tests.builders import node, pod
 from tests.scheduling.imagined_server import World, running
+from tests.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 
 def world_with_a_pod() -> World:
@@ -40,6 +43,28 @@ async def test_a_renewal_that_is_late_does_not_end_the_loop() -> None:
     with mock.patch.object(loop, "_PAUSE", 0.0):
         async with running(world):
             await bound(world)
+
+
+@pytest.mark.parametrize("devices", [4, 7])
+async def test_each_attempt_has_its_lines(devices: int) -> None:
+    """The attempt, the filters' answers, and the outcome, in this order, whether there is a node or not."""
+    world, stream = World(Random(1)), io.StringIO()
+    world.see_node(node("n1", "trn1.32xlarge"))
+    world.see_pod(pod("p", devices=devices, scheduler_name="my-scheduler"))
+    logs.configure(verbosity=4, stream=stream)
+    async with running(world):
+        await anyio.wait_all_tasks_blocked()
+    lines = [line.partition('] "')[2].partition('"')[0] for line in stream.getvalue().splitlines()]
+    filtered = ["POD p fits in Node:n1", "Filtered nodes: [n1]", "Failed nodes: map[]"]
+    if devices == 7:
+        reason = "does not support requests for device: 7. Please request a different number of devices."
+        filtered = ["Filtered nodes: []", f"Failed nodes: map[n1:Instance type trn1.32xlarge {reason}]"]
+    assert lines[: len(filtered) + 2] == [
+        "Attempting to schedule pod",
+        *filtered,
+        "Finished Processing Filter Request...",
+    ]
+    assert ("Unable to schedule pod; no fit; waiting" in lines) == (devices == 7)
 
 
 async def test_nothing_is_decided_while_the_lease_may_be_lost() -> None:

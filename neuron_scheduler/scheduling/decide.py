@@ -11,6 +11,8 @@ A pure function of cluster, pod and profile: same input, same answer, on any rep
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
 
 import attrs
 
@@ -28,6 +30,7 @@ from neuron_scheduler.scheduling.profile import Plan, Profile
 from neuron_scheduler.scheduling.shortage import shortage, unknown_holders
 
 NO_NODES = "no nodes available to schedule pods"
+_ASKED_AGAIN: Final = 100  # nodes: an explanation must not cost more in a larger fleet
 ALIAS_HINT = f"{NEURON_DEVICE_ALIAS} is an old name; ask for {NEURON_DEVICE}."
 
 
@@ -136,18 +139,30 @@ def _best(view: View, pod: Pod, preferences: Iterable[Prefer], candidates: NodeS
     return best
 
 
-def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[tuple[str, ...], dict[str, str]]:
+def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict[str, NodeSet]]:
     """
-    Return the names of the nodes that pass every filter, and the first reason of each that does not.
+    Return the nodes that pass every filter, and the others by their first reason; for the log, no decision calls it.
 
-    The one place that goes through nodes, for log lines that name them all; no decision calls it.
+    Of the nodes where space is promised to other pods, the oldest are asked as exactly as the decision asks the one
+    that it chooses.
     """
-    candidates, refusals = accepted(cluster, pod, profile, cluster.view.live)
-    reasons: dict[str, str] = {}
+    live = cluster.view.live
+    for pre_filter in profile.plan(pod).pre_filters:
+        pod_refusal = pre_filter.refuse(cluster.view, pod)
+        if pod_refusal is not None:
+            return 0, {pod_refusal.reason: live} if live else {}
+    with cluster.unpromised(pod.uid):
+        candidates, refusals = accepted(cluster, pod, profile, live)
+        for slot in islice(slots_of(promised(cluster, pod.priority) & candidates), _ASKED_AGAIN):
+            refusals += refusals_of(cluster, slot, pod, profile)
+    reasons: dict[str, NodeSet] = {}
+    fitting = live
     for refusal in refusals:
-        for slot in slots_of(refusal.nodes):
-            reasons.setdefault(cluster.view.row(slot).node.name, refusal.reason)
-    return tuple(cluster.view.row(slot).node.name for slot in slots_of(candidates)), reasons
+        new = refusal.nodes & fitting
+        if new:
+            reasons[refusal.reason] = reasons.get(refusal.reason, 0) | new
+            fitting = less(fitting, new)
+    return fitting, reasons
 
 
 def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:

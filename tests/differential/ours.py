@@ -98,7 +98,10 @@ def answer(cluster: Cluster, manifest: Object) -> Answer:
 def refusal(cluster: Cluster, manifest: Object, node_name: str) -> str:
     """Return the first reason for which our filters refuse a node to a pod; empty if they do not."""
     pod = _read(POD.decode(_bytes(manifest)))
-    return "" if pod is None else explain(cluster, pod, PROFILE)[1].get(node_name, "")
+    slot = cluster.view.slot(node_name)
+    if pod is None or slot is None:
+        return ""
+    return next((reason for reason, nodes in explain(cluster, pod, PROFILE)[1].items() if nodes >> slot & 1), "")
 
 
 def _put_beside(cluster: Cluster, manifest: Object) -> None:

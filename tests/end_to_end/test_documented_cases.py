@@ -106,6 +106,13 @@ async def test_the_log_has_the_lines_that_the_runbooks_look_for(api: RestClient,
     ]
 
 
+async def test_the_log_has_the_filters_lines_of_a_refused_pod(api: RestClient, scheduler: SchedulerProcess) -> None:
+    """Why each node was refused, when it is wanted: before the pod has a node."""
+    await add_nodes(scheduler, api, lines="trn1.32xlarge")
+    await refused(api, "seven-lines", neuron=7)
+    await scheduler.line("Failed nodes: map[lines:Instance type trn1.32xlarge does not support requests for device: 7.")
+
+
 async def test_three_devices_on_inf2_are_neighbours_or_nothing(api: RestClient, scheduler: SchedulerProcess) -> None:
     """Three devices are 0, 1, 2; with only 0, 2, 4 free they are refused, until a neighbour becomes free."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge")

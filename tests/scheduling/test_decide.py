@@ -341,11 +341,13 @@ def test_deciding_changes_nothing() -> None:
 def test_an_explanation_names_every_node() -> None:
     """For the log: who passes, and of each other node the first reason."""
     nodes = [trn1("a"), trn1("b", 1, cpu=1), node("c", created=2), trn1("d", 3, unschedulable=True)]
-    assert explain(cluster_of(nodes), pod(devices=4, cpu=500), default_profile("my-scheduler")) == (
-        ("a",),
+    cluster = cluster_of(nodes)
+    slots = {name: cluster.view.slot(name) for name in "abcd"}
+    assert explain(cluster, pod(devices=4, cpu=500), default_profile("my-scheduler")) == (
+        1 << (slots["a"] or 0),
         {
-            "b": "Insufficient cpu",
-            "c": "Insufficient aws.amazon.com/neuron",
-            "d": "node(s) were unschedulable",
+            "Insufficient cpu": 1 << (slots["b"] or 0),
+            "Insufficient aws.amazon.com/neuron": 1 << (slots["c"] or 0),
+            "node(s) were unschedulable": 1 << (slots["d"] or 0),
         },
     )

@@ -13,7 +13,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.allocation import annotations_for
-from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.decide import Decision, FitError, explain, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
 from tests.builders import node, pod
 from tests.scheduling.generation import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
@@ -36,6 +36,7 @@ def unanimous(
 ) -> Pod | None:
     """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
     found = schedule_pod(cluster, pending, PROFILES[trusting])
+    explained_alike(cluster, pending, found, trusting=trusting)
     want = outcome(nodes, bound, pending, trusting=trusting, workloads=workloads, namespaces=namespaces)
     if isinstance(found, FitError):
         assert Outcome(reasons=found.reasons, pod_reason=found.pod_reason) == want
@@ -44,6 +45,20 @@ def unanimous(
     assert Outcome(node_name=found.node_name, feasible=found.feasible) == want
     assert found.evaluated == len(nodes)
     return placed(cluster, pending, found)
+
+
+def explained_alike(cluster: Cluster, pending: Pod, found: Decision | FitError, *, trusting: bool) -> None:
+    """Compare what the log says of every node with the decision: each node is told once, for the reasons counted."""
+    fitting, failed = explain(cluster, pending, PROFILES[trusting])
+    assert fitting + sum(failed.values()) == cluster.view.live
+    if isinstance(found, FitError):
+        assert not fitting
+        assert failed.keys() <= {reason for reason, _ in found.reasons} | {found.pod_reason}
+        return
+    slot = cluster.view.slot(found.node_name)
+    assert slot is not None
+    assert fitting >> slot & 1
+    assert fitting.bit_count() == found.feasible
 
 
 def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
