@@ -44,6 +44,7 @@ LONGEST_TAKEOVER = 120.0
 """Seconds from taking the Lease to the first look at the queue; a list of 30,000 pods takes about ten."""
 BEAT = 1.0
 """Seconds between two beats; fewer if the Lease is short."""
+_WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 BEATS_TO_RECOVER = 10
 """How many beats in a row a leader may fail to be live before it ends."""
 _ONLY_THE_YOUNG = (*gc.get_threshold()[:2], 1 << 30)
@@ -68,9 +69,15 @@ async def run(config: Config) -> None:
         LeaseLostError: another replica may be leading.
         StalledError: it leads and does not schedule.
     """
-    connection = await auth.load(config.kubeconfig or None, config.master or None)
-    log.info("Starting neuron-scheduler", version=__version__, server=connection.server, source=connection.source)
     names = [profile.scheduler_name for profile in config.profiles]
+    connection = await auth.load(config.kubeconfig or None, config.master or None)
+    log.info(
+        "Starting neuron-scheduler",
+        version=__version__,
+        server=connection.server,
+        source=connection.source,
+        schedulerNames=names,
+    )
     metrics = Metrics(names, config.leader_elect_resource_name, connection.server)
     async with Client(
         connection=connection,
@@ -150,6 +157,12 @@ class App:
             self._beat()
             await parts.pods.resync()  # what a predecessor bound last must be known before the first decision
             parts.pod_handler.tell_doubts()
+        log.info(
+            "Starting to schedule pods",
+            nodes=parts.cluster.view.node_count,
+            pods=parts.cluster.pod_count,
+            pending=sum(map(parts.queue.count, _WAITING)),
+        )
         await parts.scheduler.run()
 
     def _beat(self) -> None:
@@ -250,10 +263,9 @@ class App:
 
     def _state(self) -> State:
         cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election
-        waiting = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
         return State(
             leader=election.leading if election is not None else True,
-            pending_pods={place: queue.count(place) for place in waiting},
+            pending_pods={place: queue.count(place) for place in _WAITING},
             unschedulable_pods=queue.refused_by_plugin(),
             cache_size={
                 "nodes": cluster.view.node_count,

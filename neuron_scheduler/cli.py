@@ -93,6 +93,8 @@ def _run(config: Config) -> int:
         code = _stop("The scheduler does not schedule; ending", group)
     except* Exception as group:  # noqa: BLE001 - the process ends here, and says why
         code = _crash(group)
+    if code == CLEAN:
+        log.info("Requested to terminate, exiting")
     return code
 
 

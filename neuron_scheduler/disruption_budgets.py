@@ -46,7 +46,7 @@ class DisruptionBudgets:
         """Take a budget that cannot be read; its last good state, if any, is kept."""
         self.metrics.malformed("poddisruptionbudgets")
         if self._warned(report.key):
-            log.warning("PodDisruptionBudget cannot be read; it is set aside", budget=report.key, err=report.reason)
+            log.warning("Skipping malformed PodDisruptionBudget", budget=report.key, err=report.reason)
 
     def mended(self, report: Malformed) -> None:
         """Take that an unreadable budget can be read again, or is gone."""

@@ -24,7 +24,8 @@ from neuron_scheduler.scheduling.queue import SchedulingQueue
 
 log = logs.logger(__name__)
 
-UNKNOWN = "Pod holds Neuron that cannot be told; its node takes no request for more than one unit until it ends"
+UNKNOWN = "Pod uses Neuron devices, but their ids are unknown"
+EFFECT = "until it ends, its node gets no pod with several devices or cores (unless unknownAllocations is count-only)"
 ADVICE = "set schedulerName on every pod that asks for Neuron, and spec.nodeName on none, so that its devices are known"
 
 
@@ -97,7 +98,7 @@ class PodHandler:
                 Pod(uid=report.uid, namespace=namespace, name=name, node_name=report.node_name)
             )
         if self._warned(("malformed", report.key)):
-            log.warning("Pod cannot be read; it is set aside", pod=report.key, node=report.node_name, err=report.reason)
+            log.warning("Skipping malformed pod", pod=report.key, node=report.node_name, err=report.reason)
             tenant = self.cluster.tenant(report.uid)
             if tenant is not None and tenant.unreadable:
                 self.unknown(tenant.pod, tenant.problem, ADVICE)
@@ -168,7 +169,7 @@ class PodHandler:
             return
         if tenant.problem and self._warned((pod.uid, tenant.cores is None)):
             if tenant.cores is None:
-                log.warning(UNKNOWN, pod=pod.key, node=pod.node_name, err=tenant.problem, hint=ADVICE)
+                log.warning(UNKNOWN, pod=pod.key, node=pod.node_name, err=tenant.problem, effect=EFFECT, hint=ADVICE)
                 self.unknown(pod, tenant.problem, ADVICE)
             else:
                 log.warning("Pod's Neuron allocation is in doubt", pod=pod.key, node=pod.node_name, err=tenant.problem)
@@ -197,6 +198,7 @@ class NodeHandler:
 
     def added(self, node: Node) -> None:
         """Take a node that was not there before."""
+        log.info("Add event for node", v=3, node=node.name)
         self._put(node)
         self._note(node, None, (ClusterEvent.NODE_ADDED,))
 
@@ -213,6 +215,7 @@ class NodeHandler:
 
     def deleted(self, node: Node) -> None:
         """Take that a node is gone; its pods stay on the books until they are gone too."""
+        log.info("Delete event for node", v=3, node=node.name)
         for lost in self.cluster.remove_node(node.name):
             self.void(lost.pod)
         self._warned.forget(node.name)
@@ -224,7 +227,7 @@ class NodeHandler:
         """Take a node of which not even the name could be read, or whose last good state is kept."""
         self.metrics.malformed("nodes")
         if self._warned(("malformed", report.key)):
-            log.warning("Node cannot be read; it is set aside", node=report.key, err=report.reason)
+            log.warning("Skipping malformed node", node=report.key, err=report.reason)
 
     def mended(self, report: Malformed) -> None:
         """Take that an unreadable object can be read again, or is gone."""
@@ -246,7 +249,7 @@ class NodeHandler:
             self.metrics.malformed("nodes")
         doubt = node.refusal or doubts(node)
         if doubt and self._warned((node.name, doubt)):
-            log.warning("Node is served with care", node=node.name, err=doubt)
+            log.warning("Neuron devices of node are not as expected", node=node.name, err=doubt)
 
 
 def _told_differently(before: Tenant, after: Tenant) -> bool:

@@ -141,17 +141,16 @@ class Trouble:
         if now - self._said_at.get((message, kind), -math.inf) < REMIND:
             return
         self._said_at[message, kind] = now
-        if self.verbosity is None:
-            self.log.warning(message, exc=error, **self.pairs)
-        else:
-            self.log.info(message, v=self.verbosity, **_with_error(dict(self.pairs), error))
+        level = logging.WARNING if self.verbosity is None else logging.INFO - self.verbosity
+        if self.verbosity is None or self.log.v(self.verbosity).enabled:
+            self.log._write(level, message, _with_error(dict(self.pairs), error))  # noqa: SLF001 - names the caller's line
 
     def over(self) -> None:
         """Write the recovery if a failure has been written."""
         if self._said_at:
             self._said_at.clear()
             if self.ends:
-                self.log.info(self.ends, **self.pairs)
+                self.log._write(logging.INFO, self.ends, self.pairs)  # noqa: SLF001 - as above
 
 
 def logger(module: str) -> Logger:

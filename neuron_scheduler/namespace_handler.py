@@ -48,7 +48,7 @@ class NamespaceHandler:
         """Take one that cannot be read; its last good state, if any, is kept."""
         self.metrics.malformed("namespaces")
         if self._warned(report.key):
-            log.warning("Namespace cannot be read; it is set aside", namespace=report.key, err=report.reason)
+            log.warning("Skipping malformed namespace", namespace=report.key, err=report.reason)
 
     def mended(self, report: Malformed) -> None:
         """Take that an unreadable object can be read again, or is gone."""

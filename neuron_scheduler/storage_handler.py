@@ -54,9 +54,7 @@ class StorageHandler:
         """Take an object that cannot be read: it counts as absent, so that no pod is placed by it."""
         self.metrics.malformed("storage")
         if self._warned((report.kind, report.key)):
-            log.warning(
-                "Storage object cannot be read; it is set aside", kind=report.kind, key=report.key, err=report.reason
-            )
+            log.warning("Skipping malformed storage object", kind=report.kind, key=report.key, err=report.reason)
 
     def mended(self, report: Malformed) -> None:
         """Take that an unreadable object can be read again, or is gone."""

@@ -46,7 +46,7 @@ class WorkloadHandler:
         """Take one that cannot be read; its last good state, if any, is kept."""
         self.metrics.malformed(self.resource)
         if self._warned(report.key):
-            log.warning("Object cannot be read; it is set aside", kind=report.kind, key=report.key, err=report.reason)
+            log.warning("Skipping malformed object", kind=report.kind, key=report.key, err=report.reason)
 
     def mended(self, report: Malformed) -> None:
         """Take that an unreadable object can be read again, or is gone."""

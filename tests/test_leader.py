@@ -169,6 +169,7 @@ async def test_a_lease_that_cannot_be_read_is_told_once() -> None:
     memory, stream, clock = Memory(before=before), configured(), Clock()
     await acquired(candidate(memory, clock=clock, retry_period=0.0001))
 
+    assert all(" leader.py:" in line for line in stream.getvalue().splitlines())
     lease = 'lease="kube-system/my-scheduler"'
     refused = f'"Could not take the lease, retrying" err="{forbidden}" {lease}'
     assert said(stream)[1:] == [

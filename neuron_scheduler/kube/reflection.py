@@ -182,4 +182,4 @@ class Reflection(Generic[T]):
     def _tell(self, key: str, error: Exception) -> None:
         self.failed()
         if self._warned((key, type(error))):
-            log.error("Object cannot be handled; it is set aside", key=key, exc=error, traceback=True)
+            log.error("Skipping object that could not be handled", key=key, exc=error, traceback=True)

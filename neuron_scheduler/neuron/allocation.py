@@ -138,7 +138,7 @@ def alloc_time_of(pod: Pod) -> int | None:
 def _held(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> int:
     """Return the core bits that the pod holds for certain."""
     if machine is None:
-        raise _UnreadableError("its node offers no Neuron")
+        raise _UnreadableError("its node is gone or offers no Neuron")
     if request.unit not in machine.units:
         raise _UnreadableError(f"its node does not serve {request.resource}")
     if request.total == machine.size(request.unit):
@@ -200,6 +200,10 @@ def _legal(ids: tuple[int, ...], *, request: NeuronRequest, machine: Machine) ->
         raise _UnreadableError(f"its annotations name {len(ids)} ids, but it asks for {request.total}")
     if len(set(ids)) != len(ids):
         raise _UnreadableError("its annotations name an id twice")
-    if min(ids) < 0 or max(ids) >= machine.size(request.unit):
-        raise _UnreadableError(f"its annotations name an id that its node does not have ({min(ids)} to {max(ids)})")
+    last = machine.size(request.unit) - 1
+    absent = [number for number in ids if not 0 <= number <= last]
+    if absent:
+        raise _UnreadableError(
+            f"its annotations name {request.unit} {absent[0]}, but its node has {request.unit}s 0 to {last}"
+        )
     return core_mask(machine, ids=ids, unit=request.unit)

@@ -8,6 +8,7 @@ node whose counts leave the mapping of cores to devices open is served in one un
 
 import enum
 import functools
+from typing import Final
 
 import attrs
 
@@ -142,6 +143,16 @@ def doubts(node: Node) -> str | None:
     return f"node {node.name}: {'; '.join(parts)}" if parts else None
 
 
+_SERVED: Final = {
+    Shape.SINGLE: "its one device is served",
+    Shape.LINE: "its devices are served as a line, in runs of neighbours",
+    Shape.RING: "its devices are served as a line, in runs of neighbours",
+    Shape.TORUS: "its devices are served as a 4x4 torus, in aligned blocks of 1, 4, 8 or 16",
+    Shape.BLOCKS: "one or all of its devices are served",
+    Shape.FLAT: "one or all of its devices are served",
+}
+
+
 def _count_doubts(devices: int, cores: int) -> list[str]:
     if max(devices, cores) > MOST_CORES:
         return [f"{devices} Neuron devices and {cores} cores are more than {MOST_CORES}; the node's Neuron is not used"]
@@ -161,7 +172,7 @@ def _type_doubts(instance_type: str, devices: int, cores: int) -> list[str]:
             return []
         named = f"instance type {instance_type} is not known" if instance_type else f"no label {INSTANCE_TYPE_LABEL}"
         machine = _machine(instance_type, devices, cores)
-        return [f"{named}, its devices are taken for shape {machine.shape.value!r}"] if machine else []
+        return [f"{named}; {_SERVED[machine.shape]}"] if machine else []
     parts = []
     if devices and devices != row.devices:
         parts.append(f"{devices} Neuron devices, but {row.name} has {row.devices}")

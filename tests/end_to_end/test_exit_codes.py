@@ -135,6 +135,7 @@ async def test_a_second_signal_hurries(plane: ControlPlane, account: Path, empty
         scheduler.send_signal(signal.SIGTERM)
         assert await scheduler.ended() == 0
         assert scheduler.said("Released lease")
+        assert scheduler.lines[-1].endswith('"Requested to terminate, exiting"')
     assert (await empty.get(LEASE))["spec"]["holderIdentity"] == ""
 
 

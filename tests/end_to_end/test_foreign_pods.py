@@ -10,7 +10,7 @@ from tests.end_to_end.process import SchedulerProcess
 from tests.end_to_end.workload import PODS, add_nodes, events_of, ids_of, on, placed, refused, remove
 
 UNKNOWN = "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation."
-WARNING = "Pod holds Neuron that cannot be told"
+WARNING = "Pod uses Neuron devices, but their ids are unknown"
 EVENT = "NeuronAllocationUnknown"
 CONFLICT = "Pods claim the same Neuron cores"
 

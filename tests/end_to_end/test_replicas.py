@@ -24,6 +24,7 @@ from tests.end_to_end.proxy import Fault, binding_of, run_proxy
 from tests.end_to_end.workload import LEASE, PODS, all_placed, clear, events_of, held_cores, on, placed
 
 TYPES = {"trn1-a": "trn1.32xlarge", "trn1-b": "trn1.32xlarge", "inf2": "inf2.24xlarge"}
+STARTED = "Starting to schedule pods"
 KUBECTL = Path(sys.executable).with_name("kubectl")
 NOT_THE_HOLDER = "this scheduler does not hold the Lease kube-system/my-scheduler"
 
@@ -104,12 +105,16 @@ async def test_exactly_one_binds_and_a_clean_stop_hands_over_at_once(kubeconfig:
         await until(one_leads)
         leader, follower = (first, second) if await leads(first) else (second, first)
         await ready_to_follow(follower)
+        holder = (await cluster.get(LEASE))["spec"]["holderIdentity"]
+        assert follower.said("New leader elected", f'identity="{holder}"')
+        assert not follower.said(STARTED)
         names = await create_wave(cluster, "before")
         await all_placed(cluster, names)
         await leader.line(BOUND, count=len(names))
         assert not follower.said(BOUND)
         assert await leader.stop() == 0
         await follower.line(ACQUIRED)
+        await follower.line(STARTED, "nodes=3", f"pods={len(names)}", "pending=0")
         more = await create_wave(cluster, "after")
         pods = await all_placed(cluster, names + more)
         await follower.line(BOUND, count=len(more))
@@ -142,7 +147,7 @@ async def test_a_killed_leader_is_followed_when_its_lease_expires(kubeconfig: Pa
 
 async def test_the_next_leader_tells_of_unknown_allocations_again(kubeconfig: Path, cluster: RestClient) -> None:
     """The Event that a former leader wrote may have expired; a replica on standby writes none."""
-    reason, warning = "NeuronAllocationUnknown", "Pod holds Neuron that cannot be told"
+    reason, warning = "NeuronAllocationUnknown", "Pod uses Neuron devices, but their ids are unknown"
     await bind(cluster, await create_pod(cluster, pod_manifest("theirs", scheduler_name="another", neuron=1)), "inf2")
     async with run_scheduler(kubeconfig) as leader:
         await leader.line(ACQUIRED)

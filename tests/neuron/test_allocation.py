@@ -93,7 +93,7 @@ UNKNOWN: dict[str, tuple[dict[str, str], str]] = {
     "too few ids": ({IDS: "1"}, "1 ids"),
     "too many ids": ({IDS: "1,2,3"}, "3 ids"),
     "an id twice": ({IDS: "1,1"}, "twice"),
-    "an id out of range": ({IDS: "3,4"}, "does not have"),
+    "an id out of range": ({IDS: "3,4"}, "name device 4, but its node has devices 0 to 3"),
     "a negative id": ({IDS: "-1,2"}, "not a list"),
     "a sign": ({IDS: "+1,2"}, "not a list"),
     "a blank": ({IDS: "1, 2"}, "not a list"),
@@ -117,7 +117,7 @@ UNKNOWN: dict[str, tuple[dict[str, str], str]] = {
     "our own without ids": ({OWN: own(None)}, "no list of ids"),
     "our own about cores": ({OWN: own([1, 2], key="cores")}, "not about"),
     "our own with a huge number": ({OWN: '{"node":"n1","devices":{},"ids":[' + "9" * 5000 + ",1]}"}, "not JSON"),
-    "our own out of range": ({OWN: own([-1, 2])}, "does not have"),
+    "our own out of range": ({OWN: own([-1, 2])}, "name device -1, but its node has devices 0 to 3"),
 }
 
 

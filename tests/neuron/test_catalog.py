@@ -135,7 +135,7 @@ def test_doubts() -> None:
         "node n: 1 cores per device, but trn2.48xlarge has 4 or 8"
     )
     assert doubts(node("x9.large", devices=3, cores=6)) == (
-        "node n: instance type x9.large is not known, its devices are taken for shape 'flat'"
+        "node n: instance type x9.large is not known; one or all of its devices are served"
     )
     assert doubts(node("inf1.6xlarge", devices=4, alias=3, cores=16)) == (
         "node n: aws.amazon.com/neurondevice is 3, aws.amazon.com/neuron is 4: the latter counts"
