@@ -17,10 +17,17 @@ import yaml
 from neuron_scheduler import __version__, cli
 from neuron_scheduler.config import Config, ProfileConfig
 from neuron_scheduler.endpoints import listener
-from neuron_scheduler.scheduling.profile import PREFERENCES
+from neuron_scheduler.kube.pod_codec import POD
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Effect, Taint
+from neuron_scheduler.neuron.topology import illegal_count
+from neuron_scheduler.scheduling.decide import Decision, schedule_pod
+from neuron_scheduler.scheduling.profile import PREFERENCES, default_profile
+from tests.builders import machine, node, request
 from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
 from tests.control_plane.server import ControlPlane, User, run_control_plane
+from tests.scheduling.harness import cluster_of
 
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent
@@ -321,11 +328,36 @@ def test_the_pod_is_allowed_nothing_it_does_not_need(rendered: dict[str, Object]
 
 def test_there_is_an_example_for_each_family(examples: dict[str, Object]) -> None:
     """Each file is one pod for a type of the family it is named after, and asks for Neuron by name."""
-    assert sorted(examples) == ["inf1", "inf2", "trn1", "trn2"]
+    assert sorted(examples) == ["inf1", "inf2", "trn1", "trn2", "trn3"]
     for family, pod in examples.items():
         assert pod["spec"]["nodeSelector"]["node.kubernetes.io/instance-type"].startswith(f"{family}.")
         limits = pod["spec"]["containers"][0]["resources"]["limits"]
         assert limits.keys() <= {"aws.amazon.com/neuron", "aws.amazon.com/neuroncore"}
+
+
+@pytest.mark.parametrize(
+    ("family", "ids"),
+    [("inf1", range(9)), ("inf2", range(3)), ("trn1", range(4)), ("trn2", range(8)), ("trn3", range(4))],
+)
+def test_the_examples_are_scheduled(examples: dict[str, Object], family: str, ids: range) -> None:
+    """Each gets neighbouring ids on a node of the type that it names, tainted as AWS's nodes are."""
+    given = examples[family] | {"metadata": examples[family]["metadata"] | {"namespace": "default", "uid": "u"}}
+    pod = POD.decode(json.dumps(given).encode()).value
+    assert isinstance(pod, Pod)
+    instance_type = given["spec"]["nodeSelector"]["node.kubernetes.io/instance-type"]
+    taints = (Taint("aws.amazon.com/neuron", Effect.NO_SCHEDULE, "true"),)
+    cluster = cluster_of([node("other", "trn1.2xlarge"), node("theirs", instance_type, taints=taints)])
+    decision = schedule_pod(cluster, pod, default_profile("my-scheduler"))
+    assert isinstance(decision, Decision)
+    assert decision.placement is not None
+    assert (decision.node_name, decision.placement.ids) == ("theirs", tuple(ids))
+
+
+def test_the_trn3_example_fits_both_descriptions_of_trn3(examples: dict[str, Object]) -> None:
+    """AWS's source has 16 devices a node, its documentation 4: the example's count is legal on both."""
+    (count,) = examples["trn3"]["spec"]["containers"][0]["resources"]["limits"].values()
+    for devices in (16, 4):
+        assert illegal_count(machine("trn3.any", devices=devices, cores_per_device=4), request(count)) is None
 
 
 def test_the_image_is_built_as_it_should_be(rendered: dict[str, Object]) -> None:
