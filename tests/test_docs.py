@@ -1,0 +1,147 @@
+"""What README, docs, manifests and --help name exists: flags, defaults, metrics, variables, files, links, commands."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from neuron_scheduler import cli
+from neuron_scheduler.config import flag, settings
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.sandbox import demo
+from neuron_scheduler.scheduling.decide import FitError
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, decide
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+MANIFESTS = sorted(ROOT.glob("manifests/**/*.yaml"))
+TEXTS = [*PAGES, *MANIFESTS]
+README = (ROOT / "README.md").read_text()
+# Of kubectl, kustomize, docker, pip and the API server; of our own everything else.
+OTHERS = {
+    "--all",
+    "--cert",
+    "--clusterrole",
+    "--feature-gates",
+    "--key",
+    "--namespace",
+    "--runtime-config",
+    "--server",
+    "--serviceaccount",
+    "--tag",
+    "--leader-elect-",  # a prefix
+}
+
+
+def named(path: Path) -> str:
+    """Return a file's name for a test's id."""
+    return str(path.relative_to(ROOT))
+
+
+def known_flags() -> set[str]:
+    """Return the flags of both commands."""
+    parser, commands = cli._parsers()
+    demo.add_arguments(commands["demo"])
+    return {
+        option for each in (parser, *commands.values()) for action in each._actions for option in action.option_strings
+    }
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=named)
+def test_the_flags_exist(path: Path) -> None:
+    """A flag that is recommended can be given."""
+    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text()))
+    assert flags <= known_flags() | OTHERS
+
+
+def test_the_flags_of_the_readme_have_the_defaults_it_says() -> None:
+    """Its table says what `--help` says."""
+    said = re.findall(r"^\| (`-.*?`) \| (.*?) \|", README, re.MULTILINE)
+    fields = {flag(field.name): field for field in settings()} | {"-v": {f.name: f for f in settings()}["v"]}
+    assert len(said) > 5
+    for names, default in said:
+        first = re.findall(r"`(-[a-z-]+)`", names)[0]
+        field = fields[first]
+        shown = cli._shown(field.default, field.metadata["parse"])
+        assert default.strip("`") == shown or (first, default) == ("--kube-api-qps", "unlimited")
+
+
+def exported() -> set[str]:
+    """Return the names of all metrics, as a scrape has them."""
+    return set(re.findall(r"^# TYPE (\S+)", Metrics().exposition()[0].decode(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=named)
+def test_the_metrics_exist(path: Path) -> None:
+    """A metric to watch is there to be watched."""
+    names = re.findall(r"(?<![\w/])((?:neuron_scheduler|scheduler|rest_client|leader_election)_\w+)", path.read_text())
+    assert set(names) <= exported()
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=named)
+def test_the_variables_are_read(path: Path) -> None:
+    """What a manifest sets in the scheduler's environment, the scheduler reads."""
+    code = "".join(file.read_text() for file in (ROOT / "neuron_scheduler").rglob("*.py"))
+    read = set(re.findall(r"""environ(?:ment)?(?:\.get\(|\[)["'](\w+)["']""", code))
+    for item in yaml.safe_load_all(path.read_text()):
+        if isinstance(item, dict) and item.get("kind") == "Deployment":
+            for container in item["spec"]["template"]["spec"]["containers"]:
+                assert {variable["name"] for variable in container.get("env", ())} <= read
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_the_links_lead_somewhere(page: Path) -> None:
+    """Each link within the repository names a file that is there, and a heading of it."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        if path.startswith("http"):
+            continue
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=named)
+def test_the_files_exist(path: Path) -> None:
+    """A path of this repository that is named in a text is there."""
+    text = re.sub(r"https?://\S+", "", path.read_text())
+    for name in re.findall(r"\b((?:manifests|docs|benchmarks|tests|neuron_scheduler|components)/[\w./-]*\w)", text):
+        base = ROOT / "manifests" if name.startswith("components/") else ROOT
+        assert (base / name).exists() or (base / f"{name}.py").exists() or "*" in name, name
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=named)
+def test_the_commands_exist(path: Path) -> None:
+    """`python -m` names a module that is there, `make` a target, and `neuron-scheduler` a command."""
+    text = path.read_text()
+    for name in re.findall(r"python -m ([\w.]+)", text):
+        assert importlib.util.find_spec(name) is not None, name
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)) <= set(targets)
+    assert set(re.findall(r"`neuron-scheduler ([a-z]+)", text)) <= {"run", "demo"}
+
+
+def test_the_refusal_of_the_readme_is_one() -> None:
+    """The sentence that the README shows is what a pod of four gets on such nodes."""
+    said = re.search(r"^ +(0/5 nodes are available: .*)$", README, re.MULTILINE)
+    assert said is not None
+    trn1 = "trn1.32xlarge"
+    nodes = [node("broken", trn1), node("full", trn1), *(node(f"cpu-{i}", labels={"a": "b"}) for i in range(3))]
+    held = [
+        *(pod(f"row-{row}", devices=1, on="broken", ids=(4 * row,)) for row in range(4)),
+        *(pod(f"more-{i}", devices=1, on="broken", ids=(4 * i + 1,)) for i in range(4)),
+        pod("rest", devices=15, on="full", ids=range(15)),
+    ]
+    wanted = pod("p", devices=4, node_selector={"node.kubernetes.io/instance-type": trn1})
+    found = decide(cluster_of(nodes, held), wanted)
+    assert isinstance(found, FitError)
+    assert found.text == said[1]
