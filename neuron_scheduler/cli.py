@@ -28,8 +28,8 @@ PROGRAM: Final = "neuron-scheduler"
 CLEAN, FAILED, MISCONFIGURED = 0, 1, 2
 
 EPILOG: Final = (
-    "Exit codes: 0 stopped as asked; 1 lost the Lease, led without scheduling, or crashed;"
-    " 2 cannot run as it is set up."
+    "Exit codes: 0: asked to stop; 1: lost the Lease, was the leader and did not schedule, or crashed;"
+    " 2: the configuration cannot work."
 )
 
 _KUBE_SCHEDULERS_OWN: Final = frozenset(
@@ -90,7 +90,7 @@ def _run(config: Config) -> int:
     except* LeaseLostError as group:
         code = _stop("Leaderelection lost", group)
     except* StalledError as group:
-        code = _stop("The scheduler does not schedule; ending", group)
+        code = _stop("The scheduler does not schedule; exiting", group)
     except* Exception as group:  # noqa: BLE001 - the process ends here, and says why
         code = _crash(group)
     if code == CLEAN:
@@ -168,7 +168,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="Read the settings from a YAML file; a flag that is given as well has the last word. (default: none)",
+        help="Read the settings from a YAML file; flags override the file. (default: none)",
         default=argparse.SUPPRESS,
     )
     for field in settings():
@@ -179,7 +179,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
             dest=field.name,
             type=_reader(parse),
             metavar=field.metadata["metavar"],
-            help=f"{field.metadata['help']} (default: {_shown(field.default, parse)})",
+            help=f"{field.metadata['help']} (default: {field.metadata['shown'] or _shown(field.default, parse)})",
             default=argparse.SUPPRESS,
             **alone,
         )

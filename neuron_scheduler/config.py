@@ -59,9 +59,9 @@ def boolean(text: str) -> bool:
     raise ValueError(f"{text!r} is neither true nor false")
 
 
-def _setting(default: Any, text: str, *, parse: Callable[[str], Any] = str, metavar: str = "") -> Any:
-    """Declare a field that is also a flag; `text` is its help."""
-    return attrs.field(default=default, metadata={"help": text, "parse": parse, "metavar": metavar})
+def _setting(default: Any, text: str, *, parse: Callable[[str], Any] = str, metavar: str = "", shown: str = "") -> Any:
+    """Declare a field that is also a flag; `text` is its help, `shown` the default there, if not the value itself."""
+    return attrs.field(default=default, metadata={"help": text, "parse": parse, "metavar": metavar, "shown": shown})
 
 
 @attrs.frozen(kw_only=True)
@@ -102,31 +102,44 @@ class Config:
     """
 
     kubeconfig: str = _setting(
-        "", "Path of a kubeconfig file. Without it: the pod's own service account.", metavar="FILE"
+        "",
+        "Path of a kubeconfig file.",
+        metavar="FILE",
+        shown="the service account in a pod, elsewhere $KUBECONFIG or ~/.kube/config",
     )
-    master: str = _setting("", "Address of the API server; overrides the one in the kubeconfig.", metavar="URL")
+    master: str = _setting(
+        "",
+        "Address of the API server; overrides the one in --kubeconfig. Without --kubeconfig no credentials are sent.",
+        metavar="URL",
+    )
     # AWS's documentation and every pod written for it say my-scheduler.
     scheduler_name: str = _setting(
         "my-scheduler", "Schedule the pods whose spec.schedulerName is this.", metavar="NAME"
     )
     leader_elect: bool = _setting(
         True,
-        "Hold a Lease before scheduling, so that of several replicas one works. Without it, run one replica only, and"
-        " without the admission policy on Bindings.",
+        "Hold a Lease before scheduling, so that one of several replicas is active. If false, run one replica only, and"
+        " remove the admission policy on Bindings.",
         parse=boolean,
         metavar="BOOL",
     )
     leader_elect_lease_duration: float = _setting(
         15.0,
-        "How long others wait before they take the Lease from a silent leader.",
+        "How long the other replicas wait before they take the Lease of a leader that does not renew it.",
         parse=duration,
         metavar="DURATION",
     )
     leader_elect_renew_deadline: float = _setting(
-        10.0, "A leader that cannot renew for this long binds no more and ends.", parse=duration, metavar="DURATION"
+        10.0,
+        "A leader that cannot renew the Lease for this long stops binding and exits.",
+        parse=duration,
+        metavar="DURATION",
     )
     leader_elect_retry_period: float = _setting(
-        2.0, "How often the Lease is renewed or tried for.", parse=duration, metavar="DURATION"
+        2.0,
+        "How often the leader renews the Lease, and the pause between failed attempts to take it.",
+        parse=duration,
+        metavar="DURATION",
     )
     # The name AWS's my-scheduler uses, so that the old scheduler and this one exclude each other during a migration.
     leader_elect_resource_name: str = _setting("my-scheduler", "Name of the Lease.", metavar="NAME")
@@ -155,14 +168,19 @@ class Config:
     )
     # 2 shows one line per outcome of an attempt, as AWS's manifests for kube-scheduler ask for.
     v: int = _setting(
-        2, "Verbosity of the log: 2 outcomes, 4 filters and allocations, 6 usage maps.", parse=int, metavar="N"
+        2,
+        "Verbosity of the log: 2 outcomes, 3 attempts and nodes, 4 filters and allocations, 6 usage maps.",
+        parse=int,
+        metavar="N",
     )
     logging_format: str = _setting("text", "text (klog) or json.", metavar="FORMAT")
     # kube-scheduler's 50 would bound us to 50 pods/s; the API server's own priority and fairness protects it.
     kube_api_qps: float = _setting(
         0.0, "Limit on writes to the API server per second; 0: none.", parse=float, metavar="N"
     )
-    kube_api_burst: int = _setting(100, "Writes allowed at once under --kube-api-qps.", parse=int, metavar="N")
+    kube_api_burst: int = _setting(
+        100, "Writes allowed at once under --kube-api-qps; without that limit it has no effect.", parse=int, metavar="N"
+    )
     # The scheduler's own client takes a third of the CPU that aiohttp takes (docs/decisions/0005).
     own_http: bool = _setting(
         True,
@@ -172,36 +190,41 @@ class Config:
         metavar="BOOL",
     )
     pod_initial_backoff_seconds: float = _setting(
-        1.0, "Wait after a pod's first failed attempt; doubles with each further one.", parse=float, metavar="SECONDS"
+        1.0,
+        "Pause after a pod's first failed attempt; it doubles with each further one.",
+        parse=float,
+        metavar="SECONDS",
     )
     pod_max_backoff_seconds: float = _setting(
-        10.0, "Longest wait after a failed attempt.", parse=float, metavar="SECONDS"
+        10.0, "Longest pause after a failed attempt.", parse=float, metavar="SECONDS"
     )
     pod_max_in_unschedulable_pods_duration: float = _setting(
         300.0,
-        "An unschedulable pod is tried again after this long, whatever happened.",
+        "An unschedulable pod is retried after at most this long.",
         parse=duration,
         metavar="DURATION",
     )
     # What cannot be read never counts as free.
     unknown_allocations: str = _setting(
         "pessimistic",
-        "What a bound Neuron pod without readable ids may hold. pessimistic: any core that nobody else provably holds."
-        " count-only: only its number is subtracted; RISK: two pods may be given the same cores.",
+        "How to treat a bound pod whose Neuron ids are unknown. pessimistic: it may use any core that no other pod"
+        " provably holds. count-only: only its count is subtracted; RISK: two pods may be given the same cores.",
         metavar="POLICY",
     )
     volume_bind_timeout: float = _setting(
         VOLUME_BIND_TIMEOUT,
-        "A pod whose volumes are not bound this long after it got its node is scheduled anew.",
+        "If a pod's volumes are not bound within this time after it got its node, it is scheduled again.",
         parse=duration,
         metavar="DURATION",
     )
     # Beyond this the API server gets slower rather than faster (measured on one server with etcd beside it).
-    bind_concurrency: int = _setting(48, "Bindings on their way at once.", parse=int, metavar="N")
+    bind_concurrency: int = _setting(
+        48, "Maximum concurrent Binding requests, repeated ones not counted.", parse=int, metavar="N"
+    )
     # Below the 30 s that Kubernetes gives a pod by default.
     shutdown_grace_period: float = _setting(
         25.0,
-        "After SIGTERM, wait this long for running Bindings to be resolved; a second signal ends the wait.",
+        "After SIGTERM or SIGINT, wait at most this long for running Bindings; a second signal ends the wait.",
         parse=duration,
         metavar="DURATION",
     )
