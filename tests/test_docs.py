@@ -2,8 +2,11 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import anyio
 import pytest
 import yaml
 
@@ -13,12 +16,15 @@ from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.sandbox import demo
 from neuron_scheduler.scheduling.decide import FitError
 from tests.builders import node, pod
+from tests.control_plane.objects import create_node, node_manifest
+from tests.control_plane.server import run_control_plane
 from tests.scheduling.harness import cluster_of, decide
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 MANIFESTS = sorted(ROOT.glob("manifests/**/*.yaml"))
 TEXTS = [*PAGES, *MANIFESTS]
+DEPLOYMENT = "/apis/apps/v1/namespaces/kube-system/deployments/my-scheduler"
 README = (ROOT / "README.md").read_text()
 # Of kubectl, kustomize, docker, pip and the API server; of our own everything else.
 OTHERS = {
@@ -26,6 +32,7 @@ OTHERS = {
     "--cert",
     "--set",
     "--reuse-values",
+    "--ignore-not-found",
     "--clusterrole",
     "--feature-gates",
     "--key",
@@ -147,3 +154,31 @@ def test_the_refusal_of_the_readme_is_one() -> None:
     found = decide(cluster_of(nodes, held), wanted)
     assert isinstance(found, FitError)
     assert found.text == said[1]
+
+
+@pytest.mark.control_plane
+async def test_the_kubectl_commands_of_the_readme_run() -> None:
+    """Each does what it is there for; what needs an image or a kubelet is left out."""
+    kubectl = Path(sys.executable).with_name("kubectl")
+    blocks = re.findall(r"^ *```sh\n(.*?)```", README, re.MULTILINE | re.DOTALL)
+    async with run_control_plane() as plane:
+        kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
+        manifest = node_manifest("n")
+        manifest["metadata"]["annotations"] = {"NEURON_DEV_USAGE_MAP": "[true]"}
+        await create_node(plane.admin, manifest)
+
+        async def run(command: str) -> None:
+            argv = [str(kubectl), *command.split()[1:], f"--kubeconfig={kubeconfig}"]
+            done = await anyio.run_process(argv, cwd=ROOT, check=False, stderr=subprocess.STDOUT)
+            assert done.returncode == 0, (command, done.stdout.decode())
+
+        for block in blocks:
+            commands = [part.strip() for line in block.splitlines() for part in line.partition("#")[0].split("&&")]
+            for command in commands:
+                if command.startswith("kubectl ") and "rollout status" not in command:
+                    await run(command)
+            if any("delete deployment" in command for command in commands):
+                await run("kubectl apply -k manifests/")
+        found = await plane.admin.get("/api/v1/nodes/n")
+        assert "NEURON_DEV_USAGE_MAP" not in found["metadata"].get("annotations", {})
+        assert (await plane.admin.request("GET", DEPLOYMENT))[0] == 404

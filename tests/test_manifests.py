@@ -263,7 +263,7 @@ def test_the_metrics_are_open_to_scrapers_only(rendered: dict[str, Object], tmp_
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the manifests with the component for secure metrics, as `kustomize edit add component` leaves them."""
+    """Return the manifests with the component for secure metrics, added as the README says."""
     folder = tmp_path_factory.mktemp("secured") / "manifests"
     shutil.copytree(ROOT / "manifests", folder)
     with (folder / "kustomization.yaml").open("a") as file:

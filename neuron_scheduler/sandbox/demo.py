@@ -49,7 +49,9 @@ def run(arguments: argparse.Namespace, *, command: Command = _real_scheduler) ->
     try:
         from neuron_scheduler.sandbox import stage  # noqa: F401 - found out before anything is started
     except ModuleNotFoundError as error:
-        raise ConfigurationError("the demo draws with rich: pip install 'neuron-scheduler[demo]'") from error
+        raise ConfigurationError(
+            "the demo draws with rich, which is not installed: run `make demo`, or pip install rich"
+        ) from error
     if arguments.export and not Path(arguments.export).absolute().parent.is_dir():
         raise ConfigurationError(f"--export {arguments.export}: there is no such folder")
     code = 0
