@@ -37,13 +37,34 @@ class Allowance:
         if not self.budgets:
             return frozenset()
         left: dict[int, int] = {}
-        beyond = set()
-        for pod in pods:
-            for number in self._counted_by(pod):
-                left[number] = left.get(number, self.budgets[number].allowed) - 1
-                if left[number] < 0:
-                    beyond.add(pod.uid)
-        return frozenset(beyond)
+        return frozenset([pod.uid for pod in pods if not self._use_up(left, pod)])
+
+    def spared(self, leaving: Iterable[Pod], others: Iterable[Pod]) -> frozenset[str]:
+        """
+        Return the uids of those others for whom no disruption is left, if they leave in this order after `leaving`.
+
+        Unlike in `violating`, a pod that is spared stays, so it uses up nothing.
+        """
+        if not self.budgets:
+            return frozenset()
+        left: dict[int, int] = {}
+        for pod in leaving:
+            self._use_up(left, pod)
+        spared = set()
+        for pod in others:
+            if any(left.get(number, self.budgets[number].allowed) < 1 for number in self._counted_by(pod)):
+                spared.add(pod.uid)
+            else:
+                self._use_up(left, pod)
+        return frozenset(spared)
+
+    def _use_up(self, left: dict[int, int], pod: Pod) -> bool:
+        """Let a pod use up a disruption of each budget that counts it; tell whether each had one left."""
+        within = True
+        for number in self._counted_by(pod):
+            left[number] = left.get(number, self.budgets[number].allowed) - 1
+            within &= left[number] >= 0
+        return within
 
     def _counted_by(self, pod: Pod) -> tuple[int, ...]:
         """Return the budgets that count a pod, by number."""

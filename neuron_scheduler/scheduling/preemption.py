@@ -30,7 +30,7 @@ from neuron_scheduler.scheduling.filtering import accepted, counted, refusals_of
 from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, pod_topology_spread
 from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.victims import Cost, Incoming, Victims, has_room, victims_on
+from neuron_scheduler.scheduling.victims import Cost, Incoming, Victims, has_room, none_cheaper_from, victims_on
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
@@ -106,7 +106,7 @@ def search(
             if name not in comparison.asked and not comparison.enough:
                 comparison.add(name, _victims_on(cluster, name, incoming, below=below, limit=comparison.limit))
                 yield None
-        if comparison.decided:
+        if comparison.decided(below):
             break
     yield comparison.best or NoPreemption(f"preemption: {comparison.told(refused.nodes)}", gives_up=True)
 
@@ -170,13 +170,13 @@ class _Comparison:
 
     @property
     def enough(self) -> bool:
-        """Whether as many candidates were found as have to be compared."""
-        return self.candidates >= max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100)
+        """Whether as many candidates were found as have to be compared, one of them within the budgets."""
+        most = max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100)
+        return self.candidates >= most and self.best is not None and not self.best.victims.violations
 
-    @property
-    def decided(self) -> bool:
-        """Whether further nodes cannot be better: on each, somebody of a higher priority would have to leave."""
-        return self.enough or (self.best is not None and not self.best.victims.violations)
+    def decided(self, below: int) -> bool:
+        """Tell whether further nodes cannot be better: on each, a pod of this priority or a higher one must leave."""
+        return self.enough or (self.best is not None and none_cheaper_from(below, self.best.victims.cost))
 
     def add(self, name: str, found: Victims | list[Refusal] | None) -> None:
         """Take what was found on a node: cheaper victims than before, none that are cheaper, or why there are none."""

@@ -14,7 +14,7 @@ known from other nodes. Counting sees resources and silicon; where the filters s
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache, reduce
 from math import inf
-from operator import or_
+from operator import attrgetter, or_
 from typing import Protocol, Self
 
 import attrs
@@ -92,18 +92,15 @@ def victims_on(
     Return the cheapest pods that must leave a node for a pod; the refusals that would stand if all lower left.
 
     None if they cost the limit or more. `below` is a priority below which there are enough of them, as far as the node
-    alone tells: then others are asked only where that spares a budget.
+    alone tells: blocks that others stand on are looked at only where nothing within the budgets was found.
     """
     state = cluster.view.row(slot)
-    found = _counted(state, incoming, below, limit)
-    best = limit if found is None else found.cost
-    if best is None or best[0]:
-        found = _counted(state, incoming, incoming.pod.priority, best) or found
+    lower = by_importance(state.tenants[uid].pod for uid in evictable(state, incoming.pod.priority))
+    found = _counted(state, incoming, lower, below, limit)
     if found is None and limit is not None:
         return None
     if found is not None and not _refusals_as(cluster, slot, _without(state, found.pods), incoming):
         return found
-    lower = _lower(state, incoming.pod.priority)
     refusals = _refusals_as(cluster, slot, _without(state, lower), incoming)
     if refusals:
         return refusals
@@ -114,18 +111,28 @@ def victims_on(
     return _DryRun(incoming.allowance, lower, filtered).cheapest(_forced(state, incoming.pod, lower), limit)
 
 
-def _counted(state: NodeState, incoming: Incoming, below: int, limit: Cost | None) -> Victims | None:
-    """Return the cheapest victims below a priority as far as counting tells; None if they are not below the limit."""
-    lower = _lower(state, below)
+def none_cheaper_from(priority: int, cost: Cost) -> bool:
+    """Tell whether victims of which one has this priority or a higher one cost more than this, whoever they are."""
+    violations, highest, *_ = cost
+    return not violations and highest < priority
+
+
+def _counted(
+    state: NodeState, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None
+) -> Victims | None:
+    """Return the cheapest victims as far as counting tells; None if they are not below the limit."""
 
     def counting(gone: Sequence[Pod]) -> _ByCounting:
         return _ByCounting.without(gone, state, incoming.pod)
 
-    return _DryRun(incoming.allowance, lower, counting).cheapest(_forced(state, incoming.pod, lower), limit)
-
-
-def _lower(state: NodeState, priority: int) -> tuple[Pod, ...]:
-    return by_importance(state.tenants[uid].pod for uid in evictable(state, priority))
+    dry_run = _DryRun(incoming.allowance, lower, counting)
+    groups = _forced(state, incoming.pod, [pod for pod in lower if pod.priority < below])
+    found = dry_run.cheapest(groups, limit)
+    best = limit if found is None else found.cost
+    if best is not None and none_cheaper_from(below, best):
+        return found
+    more = [group for group in _forced(state, incoming.pod, lower) if group and group[0].priority >= below]
+    return dry_run.cheapest(more, best) or found
 
 
 @attrs.frozen
@@ -149,7 +156,7 @@ class _DryRun:
         None if there is no group, or if none costs less than the limit.
         """
         best: Victims | None = None
-        for bound in sorted((self._victims(group) for group in forced), key=lambda victims: victims.cost):
+        for bound in sorted(map(self._victims, forced), key=_cost):
             if limit is not None and bound.cost >= limit:
                 break  # more victims never cost less
             found = self._beside(bound)
@@ -158,23 +165,31 @@ class _DryRun:
         return best
 
     def _beside(self, bound: Victims) -> Victims:
-        """Return the victims if these must leave: they alone, or more for want of something other than silicon."""
+        """
+        Return the victims if these must leave: they alone, or more for want of something other than silicon.
+
+        The others are reprieved as upstream does, and once more with the budgets used up by the least important, who
+        leave first: upstream spares a pod because of others that do not leave in the end.
+        """
         if bound.pods and self.ground(bound.pods).suffices():
             return bound
         must = {pod.uid for pod in bound.pods}
-        beyond = self.allowance.violating(self.lower)
-        gone = must | self._without_reprieve([pod for pod in self.lower if pod.uid not in must], beyond)
-        pods = tuple(pod for pod in self.lower if pod.uid in gone)
-        return self._victims(pods) if must else Victims(pods, len(beyond & gone))
+        others = [pod for pod in self.lower if pod.uid not in must]
+        spared = (self.allowance.violating(self.lower), self.allowance.spared(bound.pods, reversed(others)))
+        tries = [must | self._without_reprieve(others, first) for first in dict.fromkeys(spared)]
+        return min((self._victims(tuple(pod for pod in self.lower if pod.uid in gone)) for gone in tries), key=_cost)
 
-    def _without_reprieve(self, pods: Sequence[Pod], beyond: Collection[str]) -> set[str]:
-        """Let the pods return, the violating first; return the uids of those beside whom ours does not fit."""
+    def _without_reprieve(self, pods: Sequence[Pod], first: Collection[str]) -> set[str]:
+        """Let the pods return, certain ones first; return the uids of those beside whom ours does not fit."""
         ground = self.ground(self.lower)
-        return {pod.uid for pod in sorted(pods, key=lambda pod: pod.uid not in beyond) if not ground.takes_back(pod)}
+        return {pod.uid for pod in sorted(pods, key=lambda pod: pod.uid not in first) if not ground.takes_back(pod)}
 
     def _victims(self, pods: tuple[Pod, ...]) -> Victims:
-        """Return these as victims, with the violations that they alone cause."""
+        """Return these as victims, with the violations that they cause if nobody else leaves."""
         return Victims(pods, len(self.allowance.violating(pods)))
+
+
+_cost = attrgetter("cost")
 
 
 class _Ground(Protocol):

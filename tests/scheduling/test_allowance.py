@@ -46,3 +46,24 @@ def test_each_budget_counts_as_if_it_were_alone() -> None:
         assert allowance.violating(pods) == want, "asking uses nothing up"
         beyond += len(want)
     assert beyond
+
+
+def test_who_is_spared_uses_nothing_up() -> None:
+    """Those who leave come first; a pod that has to stay for one budget leaves another to those behind it."""
+    web, all_of_x = (
+        DisruptionBudget(
+            f"b{key}", "default", f"b{key}", LabelSelector((Requirement(key, Operator.IN, ("a",)),)), allowed
+        )
+        for key, allowed in (("app", 1), ("tier", 1))
+    )
+    gone = pod("gone", labels={"app": "a"})
+    both, tier, app, none = (
+        pod("both", labels={"app": "a", "tier": "a"}),
+        pod("tier", labels={"tier": "a"}),
+        pod("app", labels={"app": "a"}),
+        pod("none"),
+    )
+    allowance = Allowance([web, all_of_x])
+    assert allowance.spared([gone], [both, tier, app, none]) == {both.uid, app.uid}
+    assert allowance.spared([], [app, both, tier]) == {both.uid}
+    assert allowance.violating([gone, both, tier]) == {both.uid, tier.uid}

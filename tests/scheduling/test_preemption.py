@@ -267,6 +267,57 @@ def test_a_budget_is_used_up_by_the_victims() -> None:
         assert (len(found.victims.pods), found.victims.violations) == (devices, violations)
 
 
+def full(name: str, created: float, **keywords: object) -> tuple[Node, Pod]:
+    """Return a node and the pod that holds all of it."""
+    return trn1(name, created), held(f"on-{name}", *range(16), on=name, **keywords)
+
+
+def test_a_pod_spared_on_one_node_costs_no_higher_pod_on_another() -> None:
+    """Where one node would let go a 7 to spare a budget, another still lets go its 3, whose turn would come later."""
+    halves = [
+        held("covered", *range(8), on="a", priority=0, labels={"app": "x"}),
+        held("high", *range(8, 16), on="a", priority=7),
+    ]
+    for later in (  # a node with room below the same priority, and one that only has it with its 3 gone
+        [
+            held("low", *range(8), on="b", priority=0, labels={"app": "x"}),
+            held("mid", *range(8, 16), on="b", priority=3),
+        ],
+        [held("mid", *range(16), on="b", priority=3)],
+    ):
+        cluster = cluster_of([trn1("a"), trn1("b", 1)], [*halves, *later])
+        assert victims(cluster, pod(devices=8, priority=9), [budget("x", 0)]) == ("b", "mid")
+
+
+@pytest.mark.parametrize("asked", [{"devices": 8}, {"cpu": 96_000}])
+def test_of_two_pods_of_a_budget_of_one_the_less_important_leaves(asked: dict[str, Any]) -> None:
+    """The more important one stays, so it does not use the budget up."""
+    bound = [
+        held("old", *range(8), priority=1, started=1.0, cpu=96_000, labels={"app": "x"}),
+        held("new", *range(8, 16), priority=1, started=2.0, cpu=96_000, labels={"app": "x"}),
+    ]
+    assert victims(cluster_of([trn1()], bound), pod(priority=9, **asked), [budget("x", 1)]) == ("n", "new")
+
+
+def test_nobody_leaves_for_a_block_where_another_is_free() -> None:
+    """Who leaves for cpu alone violates no budget that those with him on a block would not violate as well."""
+    bound = [
+        held("stays", *range(4), priority=1, started=1.0, labels={"app": "x"}),
+        held("row", *range(4, 8), priority=1, started=2.0, labels={"app": "x"}),
+        pod("cpu", on="n", cpu=150_000, priority=1, started=3.0, labels={"app": "x"}),
+    ]
+    cluster = cluster_of([trn1()], bound)
+    assert victims(cluster, pod(devices=4, cpu=100_000, priority=9), [budget("x", 2)]) == ("n", "cpu")
+
+
+def test_the_search_goes_on_until_the_budgets_are_kept() -> None:
+    """However many candidates were found: upstream stops once one of them violates no budget."""
+    fleet = [full(f"n{i:03}", i, priority=1, labels={"app": "x"}) for i in range(120)]
+    fleet.append(full("z", 999, priority=2))
+    cluster = cluster_of(*zip(*fleet, strict=True))
+    assert victims(cluster, pod(devices=16, priority=9), [budget("x", 0)]) == ("z", "on-z")
+
+
 def promise(cluster: Cluster, pending: Pod) -> Nomination:
     """Search, and nominate the pod."""
     found = answer(cluster, pending)
