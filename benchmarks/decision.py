@@ -25,6 +25,7 @@ import attrs
 
 from benchmarks.contest.plots import bar_chart
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.model.neuron_request import neuron_request
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Image, Node
 from neuron_scheduler.model.pod import Constraints, Pod
@@ -113,6 +114,16 @@ def _too_much(number: int, dice: random.Random) -> Pod:
     return attrs.evolve(made, requests={**made.requests, CPU: 1_000_000 + dice.randrange(1000)})
 
 
+BESIDE = "beside a nomination"
+FIRST = pod(-2, {NEURON_DEVICE: 4}, priority=1 << 30)
+"""Whom space is promised to."""
+
+
+def _of_new_priority(number: int, dice: random.Random) -> Pod:
+    """Return a pod whose priority no other has, below that of the nominated one."""
+    return attrs.evolve(in_zone(number, dice), priority=number)
+
+
 WORKLOADS: Mapping[str, Make] = {
     "one shape": one_shape,
     "plain": in_zone,
@@ -122,6 +133,7 @@ WORKLOADS: Mapping[str, Make] = {
     "apart by hostname": _constrained(Constraints(anti_affinity=(PodAffinityTerm(HOSTNAME_LABEL, WEB, NAMESPACE),))),
     "near by zone": _constrained(Constraints(affinity=(PodAffinityTerm(ZONE_LABEL, WEB, NAMESPACE),))),
     "unschedulable": _too_much,
+    BESIDE: _of_new_priority,
 }
 
 
@@ -189,6 +201,8 @@ def measure(contestants: list[Contestant], pods: int) -> None:
     for workload, make in WORKLOADS.items():
         dice, placed = random.Random(2), []
         for contestant in contestants:
+            if workload == BESIDE:
+                contestant.cluster.nominate("ip-10-0-0-0", Nomination(FIRST))
             contestant.rehearse(workload, make(0, dice))
         for _ in range(warm_up + pods):
             number += 1
@@ -197,6 +211,7 @@ def measure(contestants: list[Contestant], pods: int) -> None:
         for contestant, uid in placed:
             contestant.cluster.forget(uid)
         for contestant in contestants:
+            contestant.cluster.denominate(FIRST.uid)
             for kind in (contestant.decisions, contestant.queries, contestant.assumptions):
                 del kind.get(workload, [])[:warm_up]
 

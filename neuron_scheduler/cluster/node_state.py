@@ -75,7 +75,7 @@ class NodeState:
     volumes: Mapping[Held, int] = NONE_BORNE
     storage: NodeStorage = NO_STORAGE
     last_alloc_time: int = attrs.field(default=0, eq=False)
-    _above: dict[int, "NodeState"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    _imagined: dict[tuple[str, int], "NodeState"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @property
     def free_cores(self) -> int:
@@ -95,18 +95,29 @@ class NodeState:
         """Return the row without the pods of lower priority; worked out once for a row and a priority."""
         if not any(lower < priority for lower in self.priorities):
             return self
-        found = self._above.get(priority)
+        found = self._imagined.get(("above", priority))
         if found is None:
-            found = self._above[priority] = without_tenants(self, evictable(self, priority))
+            found = self._imagined["above", priority] = without_tenants(self, evictable(self, priority))
         return found
 
     def claimed(self, priority: int) -> "NodeState":
-        """Return the row with the nominated pods of this priority or a higher one as tenants."""
-        state = self
-        for nomination in self.nominated:
-            if nomination.pod.priority >= priority and nomination.pod.uid not in state.tenants:
-                state = with_tenant(state, Tenant(nomination.pod, cores=nomination.cores, volumes=nomination.volumes))
-        return state
+        """
+        Return the row with the nominated pods of this priority or a higher one as tenants.
+
+        Worked out once for a row and a priority.
+        """
+        if not self.nominated:
+            return self
+        found = self._imagined.get(("claimed", priority))
+        if found is None:
+            found = self
+            for nomination in self.nominated:
+                pod = nomination.pod
+                if pod.priority >= priority and pod.uid not in self.tenants:
+                    found = with_tenant(found, Tenant(pod, cores=nomination.cores, volumes=nomination.volumes))
+            if found is not self:
+                self._imagined["claimed", priority] = found
+        return found
 
 
 _compared: Final = attrgetter(*(field.name for field in attrs.fields(NodeState) if field.eq))

@@ -6,12 +6,12 @@ sets are valid until the next `await` (`table` says why).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import attrs
 
 from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.indexes import Indexes
+from neuron_scheduler.cluster.indexes import Derived, Indexes
 from neuron_scheduler.cluster.labels import integer_label, label
 from neuron_scheduler.cluster.lens import Lens, through
 from neuron_scheduler.cluster.namespaces import NamespaceTable
@@ -26,6 +26,8 @@ from neuron_scheduler.cluster.workloads import Workloads
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
+
+_Data = TypeVar("_Data", Postings, Column)
 
 _Lacking = dict[Hashable, Callable[[], Iterator[None]]]
 """Each missing index by its definition, with the function that builds it in steps."""
@@ -115,18 +117,26 @@ class View:
     def postings(self, values_of: Callable[[NodeState], Values]) -> Postings:
         """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
         table = self._table.current if self._table.stale else self._table
-        definition = values_of if self._lens is None else through(self._lens, values_of)
-        if self._lacking is not None and self._lacks(table.of_rows, definition, Postings):
+        if self._lens is not None:
+            return self._through(self._lens, values_of, Postings)
+        if self._lacking is not None and self._lacks(table.of_rows, values_of, Postings):
             return Postings()
-        return table.of_rows.postings(definition, table.slots)
+        return table.of_rows.postings(values_of, table.slots)
 
     def column(self, number_of: Callable[[NodeState], int]) -> Column:
         """Return the up-to-date column defined by `number_of`; equal definitions share one index."""
         table = self._table.current if self._table.stale else self._table
-        definition = number_of if self._lens is None else through(self._lens, number_of)
-        if self._lacking is not None and self._lacks(table.of_rows, definition, Column):
+        if self._lens is not None:
+            return self._through(self._lens, number_of, Column)
+        if self._lacking is not None and self._lacks(table.of_rows, number_of, Column):
             return Column()
-        return table.of_rows.column(definition, table.slots)
+        return table.of_rows.column(number_of, table.slots)
+
+    def changed(self, lens: Lens) -> NodeSet:
+        """Return the nodes whose rows are others through a lens, and perhaps some whose are not."""
+        table = self._table.current
+        marked = table.of_rows.postings(lens.marks, table.slots)
+        return marked.any_of(filter(lens.changes, marked.values)) if marked.keyed else 0
 
     def prepared(self, ask: Callable[[Self], object]) -> Iterator[None]:
         """
@@ -191,6 +201,21 @@ class View:
         For questions to all nodes at once. Counts of pods (`counts`, `totals`) are those of the cluster as it is.
         """
         return attrs.evolve(self, lens=lens)
+
+    def _through(self, lens: Lens, definition: Callable[[NodeState], Any], kind: type[_Data]) -> _Data:
+        """Return an index of rows seen through a lens."""
+        table = self._table.current
+        seen = Derived(through(lens, definition), definition, kind, lambda: self.changed(lens))
+        if self._lacking is not None and not table.of_rows.is_ready(seen.definition):
+            self._lacks(table.of_rows, lens.marks, Postings)
+            self._lacks(table.of_rows, definition, kind)
+            self._lacking[seen.definition] = lambda: self._prepare_through(seen)
+            return kind()
+        return cast(_Data, table.of_rows.derived(seen, table.slots))
+
+    def _prepare_through(self, seen: Derived[NodeState]) -> Iterator[None]:
+        table = self._table.current
+        return table.of_rows.prepare_derived(seen, table.slots)
 
     def _lacks(self, indexes: Indexes[Any], definition: Callable[[Any], Any], kind: type[Postings | Column]) -> bool:
         """Tell whether an index is not ready, and note it."""

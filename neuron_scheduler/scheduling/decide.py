@@ -22,7 +22,14 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.topology import Placement, place
-from neuron_scheduler.scheduling.filtering import Promised, accepted, counted, fitting, promised, refusals_of
+from neuron_scheduler.scheduling.filtering import (
+    accepted,
+    counted,
+    fitting,
+    promised,
+    promised_before,
+    refusals_of,
+)
 from neuron_scheduler.scheduling.framework import PodRefusal, Prefer, Refusal
 from neuron_scheduler.scheduling.outlook import new_node_could_help
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
@@ -110,12 +117,12 @@ def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | Fit
 def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: NodeSet) -> Decision | FitError:
     """Return the best of the nodes, with the pods that were promised space there kept in mind."""
     candidates = fitting(cluster, pod, plan, among)
-    has_promises = promised(cluster, pod.priority) != 0
-    view = cluster.view.seen(Promised(pod.priority)) if has_promises else cluster.view
+    lens = promised_before(cluster, pod.priority)
+    view = cluster.view if lens is None else cluster.view.seen(lens)
     too_late: list[Refusal] = []
     while candidates:
         slot = cluster.view.oldest(_best(view, pod, plan.preferences, candidates))
-        late = refusals_of(cluster, slot, pod, profile) if has_promises else ()
+        late = refusals_of(cluster, slot, pod, profile) if lens is not None else ()
         if not late:
             state = view.row(slot)
             placement = None

@@ -6,7 +6,8 @@ is promised to a pod of equal or higher priority must do both ways: the pod may 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import cast
 
 import attrs
 
@@ -23,31 +24,50 @@ Filtered = tuple[NodeSet, list[Refusal]]
 """The nodes that passed, and why the others did not."""
 
 
+def promises(state: NodeState) -> Values:
+    """Index definition: the priorities of the pods to which space is promised on a node."""
+    if not state.nominated:
+        return ()
+    return tuple({nomination.pod.priority for nomination in state.nominated})
+
+
 @attrs.frozen(cache_hash=True)
 class Promised:
     """Lens: rows with those nominated pods as tenants that have this priority or a higher one."""
 
     priority: int
 
+    @property
+    def marks(self) -> Callable[[NodeState], Values]:
+        """The priorities of a row's nominated pods."""
+        return promises
+
+    def changes(self, mark: Hashable) -> bool:
+        """Tell whether a nominated pod of this priority counts."""
+        return cast(int, mark) >= self.priority
+
     def __call__(self, state: NodeState) -> NodeState:
         """Return the row as it will be once those pods have come."""
         return state.claimed(self.priority)
 
 
-def _promises(state: NodeState) -> Values:
-    if not state.nominated:
-        return ()
-    return tuple({nomination.pod.priority for nomination in state.nominated})
+def promised_before(cluster: Cluster, priority: int) -> Promised | None:
+    """
+    Return the lens that shows the pods to which space is promised before a pod of this priority; None without any.
+
+    Pods of all priorities between two nominated ones look through the same lens, and share its indexes.
+    """
+    if not cluster.has_nominations:
+        return None
+    priorities = cast(Collection[int], cluster.view.postings(promises).values)
+    lowest = min((value for value in priorities if value >= priority), default=None)
+    return None if lowest is None else Promised(lowest)
 
 
 def promised(cluster: Cluster, priority: int) -> NodeSet:
     """Return the nodes on which space is promised to a pod of this priority or a higher one."""
-    if not cluster.has_nominations:
-        return 0
-    promises = cluster.view.postings(_promises)
-    if not promises.keyed:
-        return 0
-    return promises.any_of(value for value in promises.values if isinstance(value, int) and value >= priority)
+    lens = promised_before(cluster, priority)
+    return 0 if lens is None else cluster.view.changed(lens)
 
 
 def walk(
@@ -69,18 +89,18 @@ def fitting(cluster: Cluster, pod: Pod, plan: Plan, among: NodeSet) -> NodeSet:
     """Return the nodes that `accepted` returns, without the reasons of the others: that is known for much less."""
     accepts = plan.accepts
     among = _passing(cluster.view, pod, accepts, among)
-    doubtful = promised(cluster, pod.priority) & among
-    if not doubtful:
+    lens = promised_before(cluster, pod.priority)
+    if lens is None:
         return among
-    still = _passing(cluster.view.seen(Promised(pod.priority)), pod, accepts, doubtful)
-    return less(among, doubtful) | still
+    doubtful = cluster.view.changed(lens) & among
+    return less(among, doubtful) | _passing(cluster.view.seen(lens), pod, accepts, doubtful)
 
 
 def _passing(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
     for accept in accepts:
-        among = accept(view, pod, among)
         if not among:
             break
+        among = accept(view, pod, among)
     return among
 
 
@@ -90,10 +110,11 @@ def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Fi
 
     With the nominated first, as kube-scheduler asks: a node is refused for what it will lack once they have come.
     """
-    doubtful = promised(cluster, pod.priority) & among
-    if not doubtful:
+    lens = promised_before(cluster, pod.priority)
+    doubtful = cluster.view.changed(lens) & among if lens is not None else 0
+    if lens is None or not doubtful:
         return walk(cluster.view, pod, profile, among)
-    still, refusals = walk(cluster.view.seen(Promised(pod.priority)), pod, profile, doubtful)
+    still, refusals = walk(cluster.view.seen(lens), pod, profile, doubtful)
     candidates, more = walk(cluster.view, pod, profile, less(among, doubtful) | still)
     return candidates, refusals + more
 

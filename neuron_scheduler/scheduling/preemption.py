@@ -12,7 +12,8 @@ Refuses to act: `preemptor` does.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import cast
 
 import attrs
 
@@ -26,7 +27,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.allowance import Allowance
 from neuron_scheduler.scheduling.decide import FitError
-from neuron_scheduler.scheduling.filtering import accepted, counted, refusals_of, walk
+from neuron_scheduler.scheduling.filtering import accepted, counted, promises, refusals_of, walk
 from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, pod_topology_spread
 from neuron_scheduler.scheduling.profile import Profile
@@ -69,11 +70,24 @@ class NoPreemption:
     gives_up: bool = False
 
 
+def _priorities(state: NodeState) -> Values:
+    return tuple(state.priorities)
+
+
 @attrs.frozen(cache_hash=True)
 class Emptied:
     """Lens: rows without the pods below a priority."""
 
     below: int
+
+    @property
+    def marks(self) -> Callable[[NodeState], Values]:
+        """The priorities of a row's pods."""
+        return _priorities
+
+    def changes(self, mark: Hashable) -> bool:
+        """Tell whether pods of this priority are gone."""
+        return cast(int, mark) < self.below
 
     def __call__(self, state: NodeState) -> NodeState:
         """Return the row as it would be."""
@@ -95,7 +109,7 @@ def search(
     if reason:
         yield NoPreemption(f"preemption: {reason}")
         return
-    yield from cluster.view.prepared(lambda view: view.postings(_priorities))
+    yield from cluster.view.prepared(lambda view: (view.postings(_priorities), view.postings(promises)))
     comparison, incoming = _Comparison(helpful.bit_count()), Incoming(pod, profile, Allowance(budgets))
     bounds = _bounds(cluster, pod.priority) if helpful else ()
     for below in bounds:
@@ -220,10 +234,6 @@ def _resolvable(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
         if refusal.unresolvable:
             nodes &= ~refusal.nodes
     return nodes
-
-
-def _priorities(state: NodeState) -> Values:
-    return tuple(state.priorities)
 
 
 def _lower(cluster: Cluster, priority: int) -> list[int]:

@@ -23,7 +23,7 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, whole_free_devices
-from neuron_scheduler.scheduling.filtering import Promised, fitting, promised
+from neuron_scheduler.scheduling.filtering import fitting, promised_before
 from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of, insufficient
@@ -136,7 +136,8 @@ def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: Node
 
 
 def _as_promised(cluster: Cluster, pod: Pod) -> View:
-    return cluster.view.seen(Promised(pod.priority)) if promised(cluster, pod.priority) else cluster.view
+    lens = promised_before(cluster, pod.priority)
+    return cluster.view if lens is None else cluster.view.seen(lens)
 
 
 def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet) -> str:

@@ -96,12 +96,14 @@ def test_a_question_is_prepared() -> None:
     def ask(of: View) -> None:
         asked.append(of.column(CPU).value(0) + of.postings(ports).keyed)
 
-    for number, _ in enumerate(view.prepared(ask)):
-        cluster.put_pod(pod(f"new{number}", on="a", cpu=250, priority=3))
+    came = 0
+    for came, _ in enumerate(view.prepared(ask), start=1):
+        cluster.put_pod(pod(f"new{came}", on="a", cpu=250, priority=3))
+    assert came
     assert asked == [0]
     built = []
     assert list(view.prepared(lambda of: built.append(of.column(CPU).value(0)))) == []
-    assert built == [view.column(CPU).value(0)] == [2250]
+    assert built == [view.column(CPU).value(0)] == [3000 - 250 * came]
 
 
 def ports(state: NodeState) -> Values:
