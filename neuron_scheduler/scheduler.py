@@ -22,7 +22,7 @@ from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.allocation import LEADER, annotations_for
 from neuron_scheduler.preemptor import PostFilter
-from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.decide import Decision, FitError, NoNode, fit_error, schedule_pod, select_node
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
@@ -149,8 +149,10 @@ class Scheduler:
         typical = [attrs.evolve(TYPICAL, scheduler_name=name) for name in self.profiles]
         for pod in (*typical, *self.queue.first(_REHEARSED)):
             try:
-                for _ in self._rehearsal.of(self.cluster, pod, self.profiles[pod.scheduler_name]):
-                    await anyio.lowlevel.checkpoint()
+                profile = self.profiles[pod.scheduler_name]
+                for question in (self._rehearsal.of, self._rehearsal.of_refusal):
+                    for _ in question(self.cluster, pod, profile):
+                        await anyio.lowlevel.checkpoint()
             except Exception as error:  # noqa: BLE001 - one pod's; its attempt will say it again
                 self.errors.report(error, task="warm-up", pod=pod.key)
 
@@ -209,7 +211,10 @@ class Scheduler:
         if _attempts.enabled:
             _attempts.info("Attempting to schedule pod", pod=pod.key)
         self.preemptor.adopt(queued, profile)
-        decision = schedule_pod(self.cluster, pod, profile)
+        found = select_node(self.cluster, pod, profile)
+        decision = found if isinstance(found, Decision) else await self._explained(queued, profile, found)
+        if decision is None:
+            return None
         decided = self.clock()
         self.metrics.decided(decided - started)
         chosen = "" if isinstance(decision, FitError) else decision.node_name
@@ -236,6 +241,16 @@ class Scheduler:
             waited = True
             await anyio.lowlevel.checkpoint()
         return not waited or uid in self.queue
+
+    async def _explained(self, queued: QueuedPod, profile: Profile, found: NoNode) -> Decision | FitError | None:
+        """Return why no node was found, or what was decided when all was ready to say it; None if the pod is gone."""
+        pod, waited = queued.pod, False
+        for _ in self._rehearsal.of_refusal(self.cluster, pod, profile):
+            waited = True
+            await anyio.lowlevel.checkpoint()
+        if not waited:
+            return fit_error(self.cluster, pod, profile, found)
+        return schedule_pod(self.cluster, pod, profile) if pod.uid in self.queue else None
 
     async def _refused(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
         """Ask others to leave if that helps, tell the pod's owner, and put the pod back."""

@@ -21,10 +21,12 @@ class Offered:
     Attributes:
         labels: by the label's key.
         resources: by the name of what is allocatable.
+        novelties: how often a node came to have a name that no other had.
     """
 
     labels: dict[str, int] = attrs.field(factory=dict)
     resources: dict[str, int] = attrs.field(factory=dict)
+    novelties: int = 0
 
     def replace(self, old: Node | None, new: Node | None) -> None:
         """Replace a node's old state by the new one; None if there is none."""
@@ -33,12 +35,14 @@ class Offered:
             (self.resources, old and old.allocatable, new and new.allocatable),
         ):
             if before != after:
+                known = len(names)
                 _count(names, after or (), 1)
+                self.novelties += len(names) > known
                 _count(names, before or (), -1)
 
     def fork(self) -> Self:
         """Return an independent copy."""
-        return type(self)(dict(self.labels), dict(self.resources))
+        return type(self)(dict(self.labels), dict(self.resources), self.novelties)
 
 
 def _count(names: dict[str, int], changed: Iterable[str], by: int) -> None:

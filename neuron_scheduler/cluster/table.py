@@ -52,7 +52,6 @@ class NodeTable:
         images: what the nodes have pulled.
         offered: the labels and resources that some node has.
         stale: the numbering is out of order; `current` gives slots anew.
-        epoch: how often that has happened.
     """
 
     slots: list[NodeState | None] = attrs.field(factory=list)
@@ -71,7 +70,6 @@ class NodeTable:
     _newest: _Age | None = None  # of those in order
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
     stale: bool = False
-    epoch: int = 0
 
     @property
     def current(self) -> Self:
@@ -255,10 +253,9 @@ class NodeTable:
         self.terms.renumber(new_slots)
         self.images.renumber()
         self._relabelings = Relabelings()
-        self.of_nodes = Indexes()
-        self.of_rows = Indexes()
+        self.of_nodes = Indexes(end=self.of_nodes.end, dropped=self.of_nodes.dropped + 1)
+        self.of_rows = Indexes(end=self.of_rows.end, dropped=self.of_rows.dropped + 1)
         self.stale = False
-        self.epoch += 1
 
 
 def _age(state: NodeState) -> _Age:

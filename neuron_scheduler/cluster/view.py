@@ -29,8 +29,38 @@ from neuron_scheduler.model.selectors import PodAffinityTerm
 
 _Data = TypeVar("_Data", Postings, Column)
 
-_Lacking = dict[Hashable, Callable[[], Iterator[None]]]
-"""Each missing index by its definition, with the function that builds it in steps."""
+
+@attrs.frozen(eq=False)
+class Needs:
+    """The indexes of nodes and of rows that a question asks for, those through a lens left out, by definition."""
+
+    of_nodes: tuple[Callable[[Node], Any], ...]
+    of_rows: tuple[Callable[[NodeState], Any], ...]
+
+
+@attrs.define(eq=False)
+class Noted:
+    """
+    What a question has asked for.
+
+    Attributes:
+        of_nodes, of_rows: indexes, by definition.
+        lacking: what is not ready, by definition, with the function that prepares it in steps.
+    """
+
+    of_nodes: dict[Callable[[Node], Any], None] = attrs.field(factory=dict)
+    of_rows: dict[Callable[[NodeState], Any], None] = attrs.field(factory=dict)
+    lacking: dict[Hashable, Callable[[], Iterator[None]]] = attrs.field(factory=dict)
+
+    @property
+    def needs(self) -> Needs:
+        """The indexes alone, to be remembered."""
+        return Needs(tuple(self.of_nodes), tuple(self.of_rows))
+
+    def prepared(self) -> Iterator[None]:
+        """Prepare what is lacking; yields whenever others may run."""
+        for prepare in self.lacking.values():
+            yield from prepare()
 
 
 @attrs.define(eq=False)
@@ -49,7 +79,7 @@ class View:
     volumes: Volumes = attrs.field(factory=Volumes)
     _table: NodeTable = attrs.field(factory=NodeTable)
     _lens: Lens | None = None
-    _lacking: _Lacking | None = None
+    _noted: Noted | None = None
 
     @property
     def live(self) -> NodeSet:
@@ -57,9 +87,16 @@ class View:
         return self._table.current.live
 
     @property
+    def changes(self) -> int:
+        """How often a row or a node has changed."""
+        table = self._table
+        return table.of_rows.end + table.of_nodes.end
+
+    @property
     def epoch(self) -> int:
-        """Changes whenever all slots are given anew, and all indexes are gone."""
-        return self._table.current.epoch
+        """Changes whenever what was prepared may not suffice: an index is gone, or nodes have labels that none had."""
+        table = self._table.current if self._table.stale else self._table
+        return table.of_rows.dropped + table.of_nodes.dropped + table.offered.novelties
 
     @property
     def node_count(self) -> int:
@@ -91,14 +128,14 @@ class View:
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
         """Return the postings of something that only the node's own object decides: pods come and go beside it."""
         table = self._table.current if self._table.stale else self._table
-        if self._lacking is not None and self._lacks(table.of_nodes, values_of, Postings):
+        if self._noted is not None and self._lacks(table.of_nodes, values_of, Postings):
             return Postings()
         return table.of_nodes.postings(values_of, table.nodes)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
         """Return the column of a number that only the node's own object decides."""
         table = self._table.current if self._table.stale else self._table
-        if self._lacking is not None and self._lacks(table.of_nodes, number_of, Column):
+        if self._noted is not None and self._lacks(table.of_nodes, number_of, Column):
             return Column()
         return table.of_nodes.column(number_of, table.nodes)
 
@@ -119,7 +156,7 @@ class View:
         table = self._table.current if self._table.stale else self._table
         if self._lens is not None:
             return self._through(self._lens, values_of, Postings)
-        if self._lacking is not None and self._lacks(table.of_rows, values_of, Postings):
+        if self._noted is not None and self._lacks(table.of_rows, values_of, Postings):
             return Postings()
         return table.of_rows.postings(values_of, table.slots)
 
@@ -128,7 +165,7 @@ class View:
         table = self._table.current if self._table.stale else self._table
         if self._lens is not None:
             return self._through(self._lens, number_of, Column)
-        if self._lacking is not None and self._lacks(table.of_rows, number_of, Column):
+        if self._noted is not None and self._lacks(table.of_rows, number_of, Column):
             return Column()
         return table.of_rows.column(number_of, table.slots)
 
@@ -146,28 +183,37 @@ class View:
         called once, of a cluster where indexes that are not there have nothing in them, and must not stop at what that
         leads to.
         """
-        lacking: _Lacking = {}
-        ask(attrs.evolve(self, lacking=lacking))
-        if lacking:
+        noted = self.noted(ask)
+        if noted.lacking:
             yield
-        for prepare in lacking.values():
-            yield from prepare()
+        yield from noted.prepared()
+
+    def noted(self, ask: Callable[[Self], object]) -> Noted:
+        """Return what a question asks for; `ask` is called as in `prepared`."""
+        noted = Noted()
+        ask(attrs.evolve(self, noted=noted))
+        return noted
+
+    def is_ready(self, needs: Needs) -> bool:
+        """Tell whether all these indexes are there and have little to catch up with."""
+        table = self._table.current
+        return all(map(table.of_rows.is_ready, needs.of_rows)) and all(map(table.of_nodes.is_ready, needs.of_nodes))
 
     def counts(self, definition: Matching) -> Column:
         """Return how many pods match a selector on each node."""
         table = self._table.current
-        if self._lacking is not None and not table.pods.is_ready(definition):
-            self._lacking[definition] = lambda: self._table.current.pods.prepare(definition)
+        if self._noted is not None and not table.pods.is_ready(definition):
+            self._noted.lacking[definition] = lambda: self._table.current.pods.prepare(definition)
             return Column()
         return table.pods.counts(definition, len(table.slots))
 
     def totals(self, definition: Matching, key: str) -> Column:
         """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
         table = self._table.current
-        if self._lacking is not None and (
+        if self._noted is not None and (
             self._lacks_domains(key) or not table.pods.is_ready(definition, table.domains(key))
         ):
-            self._lacking[definition, key] = lambda: self._prepare_totals(definition, key)
+            self._noted.lacking[definition, key] = lambda: self._prepare_totals(definition, key)
             return Column()
         return table.pods.totals(definition, table.domains(key), len(table.slots))
 
@@ -175,7 +221,7 @@ class View:
         """Yield each term that pods here bear and that means a pod, with how many bear it in each node's domain."""
         table = self._table.current
         for term, bearers in table.terms.meaning(bearing, pod, self.namespaces.labels(pod.namespace)):
-            if self._lacking is not None and self._lacks_domains(term.topology_key):
+            if self._noted is not None and self._lacks_domains(term.topology_key):
                 continue
             yield term, bearers.totals(table.domains(term.topology_key), len(table.slots))
 
@@ -206,10 +252,10 @@ class View:
         """Return an index of rows seen through a lens."""
         table = self._table.current
         seen = Derived(through(lens, definition), definition, kind, lambda: self.changed(lens))
-        if self._lacking is not None and not table.of_rows.is_ready(seen.definition):
+        if self._noted is not None and not table.of_rows.is_ready(seen.definition):
             self._lacks(table.of_rows, lens.marks, Postings)
             self._lacks(table.of_rows, definition, kind)
-            self._lacking[seen.definition] = lambda: self._prepare_through(seen)
+            self._noted.lacking[seen.definition] = lambda: self._prepare_through(seen)
             return kind()
         return cast(_Data, table.of_rows.derived(seen, table.slots))
 
@@ -218,11 +264,14 @@ class View:
         return table.of_rows.prepare_derived(seen, table.slots)
 
     def _lacks(self, indexes: Indexes[Any], definition: Callable[[Any], Any], kind: type[Postings | Column]) -> bool:
-        """Tell whether an index is not ready, and note it."""
-        if self._lacking is None or indexes.is_ready(definition):
+        """Note that an index is asked for; tell whether it is not ready."""
+        if self._noted is None:
             return False
         of_nodes = indexes is self._table.of_nodes
-        self._lacking[definition] = lambda: self._prepare(definition, kind, of_nodes=of_nodes)
+        (self._noted.of_nodes if of_nodes else self._noted.of_rows)[definition] = None
+        if indexes.is_ready(definition):
+            return False
+        self._noted.lacking[definition] = lambda: self._prepare(definition, kind, of_nodes=of_nodes)
         return True
 
     def _lacks_domains(self, key: str) -> bool:

@@ -94,9 +94,29 @@ class FitError:
         return " ".join(filter(None, sentences))
 
 
-def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | FitError:
+@attrs.frozen
+class NoNode:
     """
-    Return the best node for a pod and its placement there, or why there is none.
+    No node was found for a pod.
+
+    Attributes:
+        pod_refusal: set if the pod itself was refused, whatever the nodes.
+        too_late: refusals by nodes that all filters had accepted, one by one.
+    """
+
+    pod_refusal: PodRefusal | None = None
+    too_late: tuple[Refusal, ...] = ()
+
+
+def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | FitError:
+    """Return the best node for a pod and its placement there, or why there is none."""
+    found = select_node(cluster, pod, profile)
+    return found if isinstance(found, Decision) else fit_error(cluster, pod, profile, found)
+
+
+def select_node(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | NoNode:
+    """
+    Return the best node for a pod and its placement there, if there is one.
 
     A node that was promised to the pod is asked first, and alone, as others left for it (`evaluateNominatedNode`).
     """
@@ -104,17 +124,27 @@ def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | Fit
     for pre_filter in plan.pre_filters:
         pod_refusal = pre_filter.refuse(cluster.view, pod)
         if pod_refusal is not None:
-            return _refused_pod(cluster, pod_refusal)
+            return NoNode(pod_refusal)
     nomination = cluster.nomination(pod.uid)
     slot = cluster.view.slot(nomination[0]) if nomination is not None else None
     if slot is None:
         return _choose(cluster, pod, profile, plan, cluster.view.live)
     with cluster.unpromised(pod.uid):
-        decision = _choose(cluster, pod, profile, plan, 1 << slot)
-        return decision if isinstance(decision, Decision) else _choose(cluster, pod, profile, plan, cluster.view.live)
+        found = _choose(cluster, pod, profile, plan, 1 << slot)
+        return found if isinstance(found, Decision) else _choose(cluster, pod, profile, plan, cluster.view.live)
 
 
-def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: NodeSet) -> Decision | FitError:
+def fit_error(cluster: Cluster, pod: Pod, profile: Profile, found: NoNode) -> FitError:
+    """Return why no node was found for a pod; nothing may have changed since."""
+    if found.pod_refusal is not None:
+        return _refused_pod(cluster, found.pod_refusal)
+    if cluster.nomination(pod.uid) is None:
+        return _no_fit(cluster, pod, profile, found.too_late)
+    with cluster.unpromised(pod.uid):
+        return _no_fit(cluster, pod, profile, found.too_late)
+
+
+def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: NodeSet) -> Decision | NoNode:
     """Return the best of the nodes, with the pods that were promised space there kept in mind."""
     candidates = fitting(cluster, pod, plan, among)
     lens = promised_before(cluster, pod.priority)
@@ -132,7 +162,7 @@ def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: Nod
             return Decision(state.node.name, placement, evaluated=evaluated, feasible=candidates.bit_count())
         too_late += late
         candidates = less(candidates, 1 << slot)
-    return _no_fit(cluster, pod, profile, accepted(cluster, pod, profile, among)[1] + too_late)
+    return NoNode(too_late=tuple(too_late))
 
 
 def _best(view: View, pod: Pod, preferences: Iterable[Prefer], candidates: NodeSet) -> NodeSet:
@@ -181,7 +211,8 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
     )
 
 
-def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Refusal]) -> FitError:
+def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Refusal]) -> FitError:
+    refusals = [*accepted(cluster, pod, profile, cluster.view.live)[1], *too_late]
     counts = counted(refusals)
     alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
     return FitError(

@@ -7,16 +7,16 @@ from unittest import mock
 
 from neuron_scheduler import scheduler
 from neuron_scheduler.__main__ import main
-from neuron_scheduler.scheduling.decide import schedule_pod
+from neuron_scheduler.scheduling.decide import select_node
 
 
 def _slow(cluster: Any, pod: Any, profile: Any) -> Any:
     ends = time.monotonic() + float(pod.labels.get("seconds", 0))
     while time.monotonic() < ends:
         pass  # as Python code does that computes: the interpreter is shared, the event loop is not
-    return schedule_pod(cluster, pod, profile)
+    return select_node(cluster, pod, profile)
 
 
 if __name__ == "__main__":
-    with mock.patch.object(scheduler, "schedule_pod", _slow):
+    with mock.patch.object(scheduler, "select_node", _slow):
         sys.exit(main())
