@@ -1,7 +1,9 @@
 """The loop goes on: through a renewal that is late, and past a wake-up that never came."""
 
 import io
+from collections.abc import Iterator
 from random import Random
+from typing import Any
 from unittest import mock
 
 import anyio
@@ -9,6 +11,8 @@ import anyio.lowlevel
 import pytest
 
 from neuron_scheduler import logs, scheduler as loop
+from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.scheduling.rehearsal import Rehearsal
 from tests.builders import node, pod
 from tests.scheduling.imagined_server import World, running
 from tests.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
@@ -90,3 +94,30 @@ async def test_a_wake_up_that_never_came_is_made_up_for() -> None:
             with mock.patch.object(type(world.scheduler), "wake", return_value=None):
                 show(world)
                 await bound(world)
+
+
+@pytest.mark.parametrize("meanwhile", ["a node comes", "the pod goes"])
+async def test_what_happens_while_a_refusal_is_prepared_counts(meanwhile: str) -> None:
+    """Indexes for the reasons are built in steps, in which others run: then the pod is decided once more."""
+    world = World(Random(1))
+    world.see_node(node("small", cpu=1))
+    world.see_pod(pod("p", cpu=1000, scheduler_name="my-scheduler"))
+    prepared, of_refusal = [0], Rehearsal.of_refusal
+
+    def preparing(*asked: Any) -> Iterator[None]:
+        yield from of_refusal(*asked)
+        if not prepared[0] and meanwhile == "a node comes":
+            world.see_node(node("large", cpu=2000))
+        elif not prepared[0]:
+            world.lose_pod("p")
+        prepared[0] += 1
+        yield
+
+    with mock.patch.object(Rehearsal, "of_refusal", preparing), anyio.fail_after(10):
+        async with running(world):
+            while not prepared[0]:
+                await anyio.lowlevel.checkpoint()
+            await world.settle()
+    assert prepared == [1]
+    assert world.cluster.pod_count == len(world.there) == (meanwhile == "a node comes")
+    assert world.queue.count(Place.UNSCHEDULABLE) == world.queue.count(Place.IN_FLIGHT) == 0

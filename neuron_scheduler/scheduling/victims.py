@@ -129,7 +129,7 @@ def _counted(
     groups = _forced(state, incoming.pod, [pod for pod in lower if pod.priority < below])
     found = dry_run.cheapest(groups, limit)
     best = limit if found is None else found.cost
-    if best is not None and none_cheaper_from(below, best):
+    if not lower or lower[0].priority < below or (best is not None and none_cheaper_from(below, best)):
         return found
     more = [group for group in _forced(state, incoming.pod, lower) if group and group[0].priority >= below]
     return dry_run.cheapest(more, best) or found
