@@ -246,7 +246,7 @@ def _built(
 def _differing(
     data: Postings | Column, derived: Derived[Row], changed: NodeSet, rows: Sequence[Row | None]
 ) -> Generator[None, None, Postings | Column]:
-    """Let the copy of another index's data say of the changed rows what a derived one says, a few at a time."""
+    """Replace what a copy of another index's data says of the changed rows, a few rows at a time."""
     for number, slot in enumerate(slots_of(changed), start=1):
         row = rows[slot]
         if row is not None:

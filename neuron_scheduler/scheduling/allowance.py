@@ -59,7 +59,7 @@ class Allowance:
         return frozenset(spared)
 
     def _use_up(self, left: dict[int, int], pod: Pod) -> bool:
-        """Let a pod use up a disruption of each budget that counts it; tell whether each had one left."""
+        """Take a disruption from each budget that counts a pod; tell whether each had one left."""
         within = True
         for number in self._counted_by(pod):
             left[number] = left.get(number, self.budgets[number].allowed) - 1

@@ -112,7 +112,7 @@ def victims_on(
 
 
 def none_cheaper_from(priority: int, cost: Cost) -> bool:
-    """Tell whether victims of which one has this priority or a higher one cost more than this, whoever they are."""
+    """Tell whether any victims cost more than this if one of them has this priority or a higher one."""
     violations, highest, *_ = cost
     return not violations and highest < priority
 
@@ -180,7 +180,7 @@ class _DryRun:
         return min((self._victims(tuple(pod for pod in self.lower if pod.uid in gone)) for gone in tries), key=_cost)
 
     def _without_reprieve(self, pods: Sequence[Pod], first: Collection[str]) -> set[str]:
-        """Let the pods return, certain ones first; return the uids of those beside whom ours does not fit."""
+        """Reprieve pods, certain ones first; return the uids of those beside whom ours does not fit."""
         ground = self.ground(self.lower)
         return {pod.uid for pod in sorted(pods, key=lambda pod: pod.uid not in first) if not ground.takes_back(pod)}
 

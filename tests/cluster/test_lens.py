@@ -65,7 +65,7 @@ def check(cluster: Cluster, lens: Lens, definition: Callable[[NodeState], Any]) 
 
 
 def change(dice: Random, cluster: Cluster, number: int) -> None:
-    """Let a pod come or go, or be promised space or be denied it."""
+    """Add or remove a pod, or promise space to one, or take a promise back."""
     name, uid = f"n{dice.randrange(cluster.view.node_count)}", f"uid-p{dice.randrange(number + 1)}"
     some = pod(f"p{number}", devices=dice.choice((0, 1, 4)), cpu=100, priority=dice.randint(0, 5))
     match dice.randrange(4):
@@ -161,7 +161,7 @@ def test_a_derived_index_that_nobody_asks_is_dropped() -> None:
     assert len(table._log) <= indexes._MIN_LOG
 
 
-def test_where_much_has_changed_a_derived_index_is_derived_anew(evaluated: list[NodeState]) -> None:
+def test_where_much_has_changed_a_derived_index_is_derived_again(evaluated: list[NodeState]) -> None:
     """To read what has happened to all rows costs more than to look at the few that the lens changes."""
     cluster = some_promises(1000, 1)
     view = cluster.view.seen(Promised(9))

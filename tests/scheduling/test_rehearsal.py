@@ -112,7 +112,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def churn(cluster: Cluster, changes: int) -> None:
-    """Let pods of others come and go, on all nodes."""
+    """Add and remove pods of others, on all nodes."""
     nodes = cluster.view.node_count
     for number in range(changes // 2):
         cluster.put_pod(pod(f"c{number}", cpu=100, on=f"n{number % nodes}"))
