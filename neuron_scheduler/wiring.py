@@ -16,7 +16,6 @@ from neuron_scheduler.config import Config
 from neuron_scheduler.disruption_budgets import DisruptionBudgets
 from neuron_scheduler.election import Election
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
-from neuron_scheduler.fence import Fence
 from neuron_scheduler.herald import Herald
 from neuron_scheduler.kube import auth
 from neuron_scheduler.kube.binder import Binder
@@ -33,6 +32,7 @@ from neuron_scheduler.kube.resource import Resource
 from neuron_scheduler.kube.storage_codec import STORAGE
 from neuron_scheduler.kube.volume_writer import VolumeWriter
 from neuron_scheduler.kube.workloads import WORKLOADS
+from neuron_scheduler.lease_fence import LeaseFence
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -90,7 +90,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     errors = UnexpectedErrors(metrics.unexpected)
     binder = Binder(client=client, may_send=may_bind, errors=errors, timeout=config.bind_timeout)
     if election is not None:
-        binder.explained = Fence(
+        binder.explained = LeaseFence(
             leases=_leases(config, client),
             identity=election.identity,
             clock=time.monotonic,

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.fence import ASK_EVERY, LAG, PAUSE, QUIET, Fence
 from neuron_scheduler.kube.binder import NOT_THE_HOLDER
 from neuron_scheduler.kube.lease import Record
+from neuron_scheduler.lease_fence import ASK_EVERY, LAG, PAUSE, QUIET, LeaseFence
 
 REFUSAL = "this scheduler does not hold the Lease kube-system/my-scheduler"
 MANIFEST = Path(__file__).parents[1] / "manifests" / "admission_bindings.yaml"
@@ -25,12 +25,12 @@ class World:
     looks: int = 0
     paused: list[float] = attrs.field(factory=list)
     count: int = 0
-    fence: Fence = attrs.field(init=False)
+    fence: LeaseFence = attrs.field(init=False)
 
     key = "kube-system/my-scheduler"
 
     def __attrs_post_init__(self) -> None:
-        self.fence = Fence(
+        self.fence = LeaseFence(
             leases=self, identity="me", clock=lambda: self.now, pause=self.paused.append, counted=self.counted
         )
 
