@@ -276,6 +276,7 @@ class App:
             conflicting_cores=inventory.contested_cores(cluster),
             binds_in_flight=binder.in_flight,
             waiting_for_volumes=self.parts.volumes.waiting,
+            waiting_for_allocate=self.parts.scheduler.fence.waiting,
             binds_unknown=binder.unknown,
             free_devices=inventory.free_devices(cluster),
             terms_left_out=cluster.view.terms_left_out,

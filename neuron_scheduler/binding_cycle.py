@@ -2,10 +2,9 @@
 From an assumed decision to its outcome: the pod's volumes, its Binding, and what both mean for cluster and queue.
 
 Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`. Bindings are tried for the first time by many workers, in
-the order of the decisions. One without a definite outcome leaves them at once: a few other
-workers send it again when it is due, and serve the namespaces in turns. So it keeps its pod's place and occupies no
-worker of the first tries. Refuses to
-decide.
+the order of the decisions; one that has to wait for another pod of its node (`allocate_fence`) occupies none meanwhile.
+One without a definite outcome leaves them at once: a few other workers send it again when it is due, and serve the
+namespaces in turns. So it keeps its pod's place and occupies no worker of the first tries. Refuses to decide.
 """
 
 from collections import Counter
@@ -19,18 +18,21 @@ import attrs
 from anyio.abc import TaskGroup
 
 from neuron_scheduler import extension_log, logs
+from neuron_scheduler.allocate_fence import AllocateFence
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.commitment import Commitment
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.kube.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.worklist import Worklist
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Effect, tolerates_all
+from neuron_scheduler.neuron.allocation import ALLOC_TIME, IDS
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.scheduling.decide import Decision
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.queue import BINDER, SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queued_pod import QueuedPod, bears_on_scheduling
 from neuron_scheduler.scheduling.storage_events import taken_back
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
 from neuron_scheduler.unexpected import UnexpectedErrors
@@ -83,18 +85,6 @@ class VolumeBinder(Protocol):
 
 
 @attrs.frozen
-class Commitment:
-    """A decision that is assumed and waits to be sent."""
-
-    queued: QueuedPod
-    pod: Pod
-    annotations: Mapping[str, str]
-    decision: Decision
-    started: float
-    plan: VolumePlan | None = None
-
-
-@attrs.frozen
 class _Doubt:
     """A commitment whose Binding is in doubt (`binding` is None before its first try)."""
 
@@ -109,10 +99,13 @@ class BindingCycle:
 
     Attributes:
         clock: seconds that never jump.
+        wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
         may_bind: False once the Lease may be lost.
         wake: called when the scheduling loop may have something to do.
         errors: reports unexpected exceptions.
         concurrency: Bindings that are tried for the first time at once.
+        fenced: whether Bindings wait where the device plugin could confuse two pods.
+        fence: where they wait.
     """
 
     cluster: Cluster
@@ -122,10 +115,13 @@ class BindingCycle:
     herald: Herald
     metrics: Metrics
     clock: Callable[[], float]
+    wall_clock: Callable[[], int]
     may_bind: Callable[[], bool]
     wake: Callable[[], None]
     errors: UnexpectedErrors
     concurrency: int
+    fenced: bool = True
+    fence: AllocateFence = attrs.field(init=False)
     _decided: Worklist[Commitment] = attrs.field(init=False)
     _doubts: DelayingQueue[_Doubt] = attrs.field(init=False)
     _doubtful: Counter[str] = attrs.field(factory=Counter, init=False)  # by namespace
@@ -134,10 +130,19 @@ class BindingCycle:
     def __attrs_post_init__(self) -> None:
         self._decided = Worklist(self.concurrency)
         self._doubts = DelayingQueue(clock=self.clock, share=_RETRIES_OF_A_NAMESPACE)
+        self.fence = AllocateFence(
+            cluster=self.cluster,
+            clock=self.clock,
+            wall_clock=self.wall_clock,
+            send=self._decided.push,
+            changed=self._changed,
+            settle=self._settle,
+            enabled=self.fenced,
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Commit what is given inside the block; after it, wait until every Binding has its outcome."""
+        """Commit what is given inside the block; after it, wait until every Binding that was sent has its outcome."""
         async with anyio.create_task_group() as retries:
             for _ in range(_RETRIES_AT_ONCE):
                 retries.start_soon(self._doubts.serve, self._resolve)
@@ -145,19 +150,25 @@ class BindingCycle:
                 for _ in range(self.concurrency):
                     binders.start_soon(self._commit_each)
                 async with anyio.create_task_group() as self._preparing:
+                    self._preparing.start_soon(self.fence.watch_the_clock)
                     yield
                     self._preparing.cancel_scope.cancel()  # the next leader finds what was written of their volumes
+                self.fence.clear()
                 self._decided.close()
             self._doubts.close()
 
     async def give(self, commitment: Commitment) -> None:
         """Take a decision that is assumed; waits while many are on their way."""
         if commitment.plan is None:
-            await self._decided.give(commitment)
+            await self._queue(commitment)
         elif self._preparing is None:
             raise RuntimeError("a binding cycle that does not run cannot bind volumes")
         else:
             self._preparing.start_soon(self._prepare, commitment, commitment.plan)
+
+    async def _queue(self, commitment: Commitment) -> None:
+        if self.fence.take(commitment):
+            await self._decided.give(commitment)
 
     async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
         """Bind a pod's volumes, however long it takes, and then the pod; no other pod waits for it."""
@@ -166,7 +177,7 @@ class BindingCycle:
         except Exception as error:  # noqa: BLE001 - one pod's; what was written of its volumes is found again
             outcome = self._surprise(commitment, error, "binding volumes")
         if outcome is None:
-            await self._decided.give(commitment)
+            await self._queue(commitment)
         else:
             self._settle(commitment, outcome)
 
@@ -174,6 +185,7 @@ class BindingCycle:
         while (commitment := await self._decided.next()) is not None:
             if self._doubtful and self._doubtful[commitment.pod.namespace] >= _MOST_DOUBTS:
                 self._doubt(_Doubt(commitment), 0.0)
+                self.fence.delayed(commitment)
             else:
                 self._conclude(commitment, await self._bind(commitment))
 
@@ -190,16 +202,23 @@ class BindingCycle:
         self._conclude(commitment, await self.binder.again(binding))
 
     async def _bind(self, commitment: Commitment) -> BindOutcome | InDoubt:
+        pod, annotations = commitment.queued.pod, commitment.annotations
         try:
-            self.herald.withdraw(commitment.pod.uid)
-            return await self.binder.bind(commitment.pod, commitment.decision.node_name, commitment.annotations)
+            self.herald.withdraw(pod.uid)
+            if IDS in annotations:
+                annotations = {**annotations, ALLOC_TIME: str(self.fence.stamp(commitment))}
+            extension_log.executing(self.cluster, pod, commitment.decision, annotations)
+            return await self.binder.bind(pod, commitment.node_name, annotations)
         except Exception as error:  # noqa: BLE001 - nothing was sent: the binder tells of no exception after that
             return self._surprise(commitment, error, "binding")
 
     def _conclude(self, commitment: Commitment, outcome: BindOutcome | InDoubt) -> None:
         if not isinstance(outcome, InDoubt):
             self._settle(commitment, outcome)
-        elif self._doubts.closed and not self.may_bind():
+            self.fence.settled(commitment, outcome)
+            return
+        self.fence.delayed(commitment)
+        if self._doubts.closed and not self.may_bind():
             log.warning("Binding is left unresolved; its pod stays assumed", pod=commitment.pod.key)
         else:
             self._doubt(_Doubt(commitment, outcome.binding), outcome.pause)
@@ -255,6 +274,18 @@ class BindingCycle:
                 self._forget(commitment)
                 self.queue.failed(commitment.queued, self.clock())
 
+    def _changed(self, commitment: Commitment) -> BindOutcome | None:
+        """Return what becomes of a pod that waited to be bound and cannot be bound as decided any more; else None."""
+        pod, state = commitment.queued.pod, self.cluster.node(commitment.node_name)
+        if pod.uid not in self.queue:
+            return Gone()  # deleted, about to be, or bound by somebody else
+        if state is None:
+            return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
+        taints = [taint for taint in state.node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
+        if bears_on_scheduling(commitment.pod, pod) or not tolerates_all(pod.tolerations, taints):
+            return Fenced()
+        return None
+
     def _surprise(self, commitment: Commitment, error: Exception, task: str) -> Refused:
         return Refused(0, self.errors.report(error, task=task, pod=commitment.pod.key), retryable=True)
 
@@ -298,7 +329,7 @@ class BindingCycle:
             feasibleNodes=decision.feasible,
             **ids,
         )
-        extension_log.allocated(self.cluster, commitment.pod, decision)
+        extension_log.executed(self.cluster, commitment.pod, decision)
         self.herald.scheduled(commitment.pod, decision.node_name, decision.placement)
 
     def _failed(self, commitment: Commitment, message: str, *, until_changed: bool) -> None:

@@ -221,6 +221,16 @@ class Config:
     bind_concurrency: int = _setting(
         48, "Maximum concurrent Binding requests, repeated ones not counted.", parse=int, metavar="N"
     )
+    # What a node loses by it is the time from a Binding to the pod's first status (docs/decisions/0011).
+    allocate_fence: bool = _setting(
+        True,
+        "Delay the Binding of a pod that asks for several Neuron devices or cores, but not for all of a node, until the"
+        " kubelet has admitted every earlier pod of the node with the same request, for at most 120s each. false does"
+        " not wait. RISK: the device plugin may swap the devices of two such pods; when one of them ends, a third pod"
+        " is given devices that the other still uses.",
+        parse=boolean,
+        metavar="BOOL",
+    )
     # Below the 30 s that Kubernetes gives a pod by default.
     shutdown_grace_period: float = _setting(
         25.0,

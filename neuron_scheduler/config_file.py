@@ -51,6 +51,7 @@ PATHS: Final[Mapping[str, str]] = {
     "pod_max_backoff_seconds": "podMaxBackoffSeconds",
     "pod_max_in_unschedulable_pods_duration": "podMaxInUnschedulablePodsDuration",
     "bind_concurrency": "bindConcurrency",
+    "allocate_fence": "allocateFence",
     "shutdown_grace_period": "shutdownGracePeriod",
 }
 """Where each field of `Config` stands in the file, but for `OF_A_PROFILE`, which stand in the profiles."""
@@ -159,6 +160,7 @@ class _Configuration(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
     pod_max_backoff_seconds: float | UnsetType = UNSET
     pod_max_in_unschedulable_pods_duration: _Seconds | UnsetType = UNSET
     bind_concurrency: int | UnsetType = UNSET
+    allocate_fence: bool | UnsetType = UNSET
     shutdown_grace_period: _Seconds | UnsetType = UNSET
 
 

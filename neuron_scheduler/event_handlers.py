@@ -29,6 +29,10 @@ EFFECT = "until it ends, its node gets no pod with several devices or cores (unl
 ADVICE = "set schedulerName on every pod that asks for Neuron, and spec.nodeName on none, so that its devices are known"
 
 
+def _unheard(_uid: str, _node_name: str) -> None:
+    """Stand in where nothing waits for pods."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class PodHandler:
     """
@@ -40,6 +44,7 @@ class PodHandler:
         wake: called when the scheduling loop may have something to do.
         gone: told the uid of every pod that is gone.
         came: told the name of a node to which somebody else has bound a pod.
+        noticed: told the uid of every pod that is bound, changes while it is assumed, or is gone, and its node's name.
         contested: told of a pod and another that claims the same cores.
         unknown: told of a bound pod whose devices are unknown, why they are, and what its owner should do.
     """
@@ -54,6 +59,7 @@ class PodHandler:
     came: Callable[[str], None]
     contested: Callable[[Pod, Pod], None]
     unknown: Callable[[Pod, str, str], None]
+    noticed: Callable[[str, str], None] = _unheard
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def added(self, pod: Pod) -> None:
@@ -84,9 +90,11 @@ class PodHandler:
         for unknown in (False, True):
             self._warned.forget((pod.uid, unknown))
         promised = self.cluster.denominate(pod.uid)
-        if self.cluster.remove_pod(pod.uid) is not None or promised is not None:
+        name = self.cluster.remove_pod(pod.uid)
+        if name is not None or promised is not None:
             self._note(ClusterEvent.ASSIGNED_POD_GONE, pod)
         self.gone(pod.uid)
+        self.noticed(pod.uid, name or "")
 
     def malformed(self, report: Malformed) -> None:
         """Take an object that cannot be read: on a node it may hold anything; its last good state, if any, is kept."""
@@ -131,6 +139,7 @@ class PodHandler:
             self.queue.remove(pod.uid)
         elif pod.uid in self.queue:
             self.queue.update(pod, self.clock())
+        self.noticed(pod.uid, "")
 
     def _bound(self, pod: Pod) -> None:
         self.queue.remove(pod.uid)
@@ -145,6 +154,7 @@ class PodHandler:
             self._note(ClusterEvent.ASSIGNED_POD_ADDED, pod)
         else:
             self._note_changes(before, tenant)
+        self.noticed(pod.uid, pod.node_name)
 
     def _note_changes(self, before: Tenant, after: Tenant) -> None:
         old, new = before.pod, after.pod

@@ -8,7 +8,9 @@ at `-v=4` and above; usage maps at `-v=6`. A line is one message, without key/va
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Final
+from typing import Final, Self
+
+import attrs
 
 from neuron_scheduler import logs
 from neuron_scheduler.cluster.cluster import Cluster
@@ -17,6 +19,8 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE_ALIAS
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.decide import Decision, explain
 from neuron_scheduler.scheduling.profile import Profile
 
@@ -25,6 +29,11 @@ _NAMED_OF_MANY: Final = 3
 
 _filters = logs.logger(__name__).v(4)
 _maps = logs.logger(__name__).v(6)
+_OTHER: Final = {Unit.CORE: Unit.DEVICE, Unit.DEVICE: Unit.CORE}
+_OTHER_NAMES: Final = {
+    Unit.CORE: NEURON_DEVICE_ALIAS,
+    Unit.DEVICE: NEURON_CORE,
+}  # of the other unit, as AWS's extension has it
 
 
 def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> None:
@@ -76,39 +85,94 @@ def _some(view: View, nodes: NodeSet, first: str = "") -> str:
     return " ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def allocated(cluster: Cluster, pod: Pod, decision: Decision) -> None:
-    """Write which ids a bound pod was given, and the usage maps of its node as they are now."""
+def executing(cluster: Cluster, pod: Pod, decision: Decision, annotations: Mapping[str, str]) -> None:
+    """Write that a Binding is about to be sent, with the ids in it and the usage map without them."""
     if not _filters.enabled or pod.neuron is None or decision.placement is None:
         return
-    ids = ",".join(map(str, decision.placement.ids))
+    resource, node_name = pod.neuron.resource, decision.node_name
     _filters.info("Executing Bind Request!")
     _filters.info(f"Determine if the pod %v is NeuronDevice pod{pod.name}")
     _filters.info("Updating POD Annotation with alloc devices!")
-    _filters.info(f"Return {pod.neuron.resource}")
-    _filters.info(f"Allocated ids for POD {pod.name} are: {ids}")
-    _filters.info(f"Try to bind pod {pod.name} in {pod.namespace} namespace to node {decision.node_name}")
-    _filters.info("Updating the DevUsageMap since the bind is successful!")
-    _filters.info(f"Allocated devices list {ids} for resource {pod.neuron.resource}")
-    _usage_maps(cluster, pod.neuron.unit, decision.node_name)
-    _filters.info("Finished executing Bind Request...")
-
-
-def _usage_maps(cluster: Cluster, unit: Unit, node_name: str) -> None:
-    state = cluster.node(node_name)
-    if not _maps.enabled or state is None or state.machine is None:
-        return
-    machine, free = state.machine, state.free_cores
-    cores = _go_bools(not free >> core & 1 for core in range(machine.cores))
-    width = machine.cores_per_device
-    mask = (1 << width) - 1
-    devices = _go_bools((free >> device * width & mask) != mask for device in range(machine.devices))
-    _maps.info(f"neuronDevUsageMap for resource:{NEURON_CORE} in node: {node_name} is {cores}")
-    _maps.info(f"neuronDevUsageMap for resource:{NEURON_DEVICE_ALIAS} in node: {node_name} is {devices}")
-    own, other = (devices, cores) if unit is Unit.DEVICE else (cores, devices)
-    _maps.info(
-        f"Succesfully updated the DevUsageMap {own}  and otherDevUsageMap {other} after alloc for node {node_name}"
+    _filters.info(f"Return {resource}")
+    usage = _usage(cluster, node_name)
+    if usage is not None:
+        _usage_map(resource, node_name, usage.less(decision.placement.cores).of(pod.neuron.unit))
+    _filters.info(f"Allocated ids for POD {pod.name} are: {_ids(decision.placement)}")
+    written = " ".join(f"{key}:{annotations[key]}" for key in sorted(annotations))
+    _filters.info(
+        f"Try to bind pod {pod.name} in {pod.namespace} namespace to node {node_name} with"
+        f" &Binding{{ObjectMeta:{{{pod.name}  {pod.namespace}  {pod.uid}  0 0001-01-01 00:00:00 +0000 UTC <nil> <nil>"
+        f" map[] map[{written}] [] []  []}},Target:ObjectReference{{Kind:Node,Namespace:,Name:{node_name},UID:,"
+        "APIVersion:,ResourceVersion:,FieldPath:,},}"
     )
 
 
-def _go_bools(values: Iterable[bool]) -> str:
-    return f"[{' '.join('true' if value else 'false' for value in values)}]"
+def executed(cluster: Cluster, pod: Pod, decision: Decision) -> None:
+    """Write what a bound pod was given, with the usage maps of its node without it and with it."""
+    if not _filters.enabled or pod.neuron is None or decision.placement is None:
+        return
+    placement, resource, node_name = decision.placement, pod.neuron.resource, decision.node_name
+    unit, usage = pod.neuron.unit, _usage(cluster, node_name)
+    _filters.info("Updating the DevUsageMap since the bind is successful!")
+    _filters.info(f"Return {resource}")
+    if usage is not None:
+        before = usage.less(placement.cores)
+        _usage_map(NEURON_CORE, node_name, before.of(Unit.CORE))
+        _usage_map(NEURON_DEVICE_ALIAS, node_name, before.of(Unit.DEVICE))
+    _filters.info(f"Allocated devices list {_ids(placement)} for resource {resource}")
+    if usage is not None:
+        for listed in usage.counterparts(placement, unit):
+            _maps.info(f"Allocated devices list {listed} for other resource {_OTHER_NAMES[unit]}")
+    _filters.info(f"Return {resource}")
+    if usage is not None:
+        own, other = usage.of(unit), usage.of(_OTHER[unit])
+        _maps.info(
+            f"Succesfully updated the DevUsageMap {own}  and otherDevUsageMap {other} after alloc for node {node_name}"
+        )
+    _filters.info("Finished executing Bind Request...")
+
+
+@attrs.frozen
+class _Usage:
+    """The silicon of a node and the mask of its cores that nobody holds."""
+
+    machine: Machine
+    free: int
+
+    def less(self, cores: int) -> Self:
+        """Return the usage without those who hold these cores."""
+        return attrs.evolve(self, free=self.free | cores)
+
+    def of(self, unit: Unit) -> str:
+        """Return which devices or cores are held, at least in part, as Go writes a slice of booleans."""
+        width = self.machine.cores_per_device if unit is Unit.DEVICE else 1
+        mask = (1 << width) - 1
+        held = ((self.free >> i * width & mask) != mask for i in range(self.machine.size(unit)))
+        return _go_slice("true" if each else "false" for each in held)
+
+    def counterparts(self, placement: Placement, unit: Unit) -> Iterator[str]:
+        """Yield for each id what it is in the other unit: the device of a core, the cores of a device."""
+        width = self.machine.cores_per_device
+        for i in placement.ids:
+            others = (i // width,) if unit is Unit.CORE else range(i * width, (i + 1) * width)
+            yield _go_slice(map(str, others))
+
+
+def _usage(cluster: Cluster, node_name: str) -> _Usage | None:
+    """Return the usage of a node; None if nobody wants to read it."""
+    state = cluster.node(node_name)
+    if not _maps.enabled or state is None or state.machine is None:
+        return None
+    return _Usage(state.machine, state.free_cores)
+
+
+def _usage_map(resource: str, node_name: str, usage: str) -> None:
+    _maps.info(f"neuronDevUsageMap for resource:{resource} in node: {node_name} is {usage}")
+
+
+def _ids(placement: Placement) -> str:
+    return ",".join(map(str, placement.ids))
+
+
+def _go_slice(values: Iterable[str]) -> str:
+    return f"[{' '.join(values)}]"

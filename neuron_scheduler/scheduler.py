@@ -16,8 +16,10 @@ import attrs
 from anyio.abc import TaskGroup, TaskStatus
 
 from neuron_scheduler import binding_cycle, extension_log, logs
-from neuron_scheduler.binding_cycle import Binder, BindingCycle, Commitment, VolumeBinder, note_freed
+from neuron_scheduler.allocate_fence import AllocateFence
+from neuron_scheduler.binding_cycle import Binder, BindingCycle, VolumeBinder, note_freed
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.commitment import Commitment
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.allocation import LEADER, annotations_for
@@ -87,6 +89,7 @@ class Scheduler:
         may_bind: False while the Lease may be lost; nothing is decided then.
         errors: reports unexpected exceptions.
         bind_concurrency: Bindings that are tried for the first time at once.
+        allocate_fence: whether Bindings wait where the device plugin could confuse two pods.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
     """
 
@@ -104,6 +107,7 @@ class Scheduler:
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     identity: str = ""
     bind_concurrency: int = 48
+    allocate_fence: bool = True
     looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -120,10 +124,12 @@ class Scheduler:
             herald=self.herald,
             metrics=self.metrics,
             clock=self.clock,
+            wall_clock=self.wall_clock,
             may_bind=self.may_bind,
             wake=self.wake,
             errors=self.errors,
             concurrency=self.bind_concurrency,
+            fenced=self.allocate_fence,
         )
         self._aside = SideLane(
             cluster=self.cluster,
@@ -134,6 +140,11 @@ class Scheduler:
             wake=self.wake,
             crashed=self._cycle.crashed,
         )
+
+    @property
+    def fence(self) -> AllocateFence:
+        """Where Bindings wait for other pods of their nodes; it is to be told of pods and nodes."""
+        return self._cycle.fence
 
     def wake(self) -> None:
         """Let the loop look at the queue again."""
@@ -277,5 +288,4 @@ class Scheduler:
             machine=state.machine,
             placement=decision.placement,
             node_name=decision.node_name,
-            alloc_time=max(self.wall_clock(), state.last_alloc_time + 1),
         )

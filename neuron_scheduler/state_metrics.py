@@ -31,6 +31,7 @@ class State:
         binds_in_flight: Bindings without a definite outcome, those in doubt included.
         binds_unknown: Bindings in doubt: a try may have succeeded, and no answer says so.
         waiting_for_volumes: pods that have a node and wait for their volumes to be bound.
+        waiting_for_allocate: pods that have a node and wait until another pod of it has been admitted.
         free_devices: wholly free devices by instance type.
         largest_free_block: devices in the largest free block of one node, by instance type.
         log_lines_dropped: log lines that stderr did not take, ever.
@@ -46,6 +47,7 @@ class State:
     binds_in_flight: int = 0
     binds_unknown: int = 0
     waiting_for_volumes: int = 0
+    waiting_for_allocate: int = 0
     free_devices: Mapping[str, int] = NONE
     largest_free_block: Mapping[str, int] = NONE
     log_lines_dropped: int = 0
@@ -90,6 +92,11 @@ class StateCollector:
             ("binds_unknown", "Bindings in doubt, which are sent again.", state.binds_unknown),
             ("terms_left_out", "Affinity terms of bound pods beyond what a namespace may have.", state.terms_left_out),
             ("waiting_for_volumes", "Pods that wait for their volumes to be bound.", state.waiting_for_volumes),
+            (
+                "waiting_for_allocate",
+                "Pods with a node that are bound once the device plugin can no longer confuse them with another pod.",
+                state.waiting_for_allocate,
+            ),
         ):
             yield GaugeMetricFamily(f"neuron_scheduler_{name}", text, value=number)
         yield CounterMetricFamily(

@@ -5,7 +5,7 @@ Nothing runs here, and nothing is sent: that begins with `app`.
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -141,6 +141,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         errors=errors,
         identity=election.identity if election is not None else "",
         bind_concurrency=config.bind_concurrency,
+        allocate_fence=config.allocate_fence,
     )
     pod_handler = _pod_handler(scheduler, herald, volumes)
     return Parts(
@@ -160,7 +161,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
                 queue=queue,
                 metrics=metrics,
                 wake=scheduler.wake,
-                gone=volumes.noticed,
+                gone=_node_gone(scheduler, volumes),
                 void=preemptor.void,
             ),
         ),
@@ -202,7 +203,16 @@ def _pod_handler(scheduler: Scheduler, herald: Herald, volumes: VolumeBinder) ->
         came=scheduler.preemptor.recheck,
         contested=herald.contested,
         unknown=herald.allocation_unknown,
+        noticed=scheduler.fence.noticed,
     )
+
+
+def _node_gone(scheduler: Scheduler, volumes: VolumeBinder) -> Callable[[str], None]:
+    def gone(name: str) -> None:
+        volumes.noticed(name)
+        scheduler.fence.node_gone(name)
+
+    return gone
 
 
 def _namespaces(client: Client, scheduler: Scheduler) -> Informer[Any]:

@@ -164,6 +164,8 @@ def with_tenant(state: NodeState, tenant: Tenant) -> NodeState:
 
 def with_tenant_again(state: NodeState, tenant: Tenant) -> NodeState:
     """Return the row with the new state of a pod that holds what it held."""
+    pod, before = tenant.pod, state.tenants[tenant.pod.uid].pod
+    dated = tenant.cores != 0 and pod.allocation != before.allocation
     return _with_tenants(
         state,
         {**state.tenants, tenant.pod.uid: tenant},
@@ -172,7 +174,7 @@ def with_tenant_again(state: NodeState, tenant: Tenant) -> NodeState:
         volumes=state.volumes,
         silicon=state.silicon,
         priorities=state.priorities,
-        last_alloc_time=state.last_alloc_time,
+        last_alloc_time=max(state.last_alloc_time, (dated and alloc_time_of(pod)) or 0),
     )
 
 

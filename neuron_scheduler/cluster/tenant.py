@@ -11,7 +11,7 @@ import attrs
 
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Held
-from neuron_scheduler.neuron.allocation import read
+from neuron_scheduler.neuron.allocation import READ_KEYS, read
 from neuron_scheduler.neuron.catalog import Machine
 
 
@@ -35,14 +35,19 @@ class Tenant:
 
     def holds_as_before(self, pod: Pod) -> bool:
         """Tell whether the pod's new state is of one that holds on the same node what this tenant holds."""
-        return not self.unreadable and _held(pod) == _held(self.pod)
+        mine = self.pod
+        if self.unreadable or _held(pod) != _held(mine):
+            return False
+        return pod.allocation == mine.allocation or all(
+            pod.allocation.get(key) == mine.allocation.get(key) for key in READ_KEYS
+        )
 
 
 _held = attrgetter(
-    *("node_name", "allocation", "neuron", "neuron_containers", "requests", "host_ports", "priority"),
+    *("node_name", "neuron", "neuron_containers", "requests", "host_ports", "priority"),
     *("constraints.volume_claims", "constraints.disks"),
 )
-"""All of a pod that a reading of it and the sums of a row depend on."""
+"""All of a pod that a reading of it and the sums of a row depend on, but for its allocation."""
 
 NO_TENANTS: Mapping[str, Tenant] = {}
 

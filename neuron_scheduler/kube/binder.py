@@ -73,7 +73,7 @@ class Gone:
 
 @attrs.frozen
 class Fenced:
-    """Nothing was sent that can still succeed: this replica may not bind."""
+    """Nothing was sent that can still succeed: this replica may not bind, or the decision is out of date."""
 
 
 BindOutcome = Bound | Refused | Gone | Fenced

@@ -108,6 +108,7 @@ def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
         never_preempts=told.never_preempts,
         started=None if status.start_time is None else status.start_time.timestamp(),
         preempted=any(map(_is_preemption, conditions)),
+        admitted=status.start_time is not None or _is_admitted(status, meta.annotations),
     )
 
 
@@ -266,6 +267,18 @@ def _allocation(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
     if not annotations:
         return NO_LABELS
     return {key: annotations[key] for key in ALLOCATION_KEYS if key in annotations} or NO_LABELS
+
+
+def _is_admitted(status: wire.PodStatus, annotations: Mapping[str, str] | None) -> bool:
+    """
+    Tell whether a pod without a start time is known to have been admitted by its kubelet.
+
+    The kubelet asks the device plugin before it reports anything of a pod. For one unit, or all of a node, the plugin
+    leaves its annotation alone.
+    """
+    if status.container_statuses or status.init_container_statuses:
+        return True
+    return annotations is not None and annotations.get(NEURON_ALLOCATED) == "true"
 
 
 def annotations_size(annotations: Mapping[str, str]) -> int:

@@ -32,10 +32,14 @@ class Worklist(Generic[T]):
         """Append the item; False if the list is full or closed."""
         if self._closed or len(self._items) >= self.capacity:
             return False
+        self.push(item)
+        return True
+
+    def push(self, item: T) -> None:
+        """Append the item even where the list is full: its number is bounded elsewhere."""
         self._items.append(item)
         if self._takers:
             wake_one(self._takers)
-        return True
 
     async def give(self, item: T) -> None:
         """Append the item to a list that is not closed, waiting while it is full."""

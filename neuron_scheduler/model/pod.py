@@ -127,6 +127,7 @@ class Pod:
         never_preempts: `spec.preemptionPolicy` is Never.
         started: `status.startTime`, seconds since the epoch; None before its kubelet has seen it.
         preempted: condition DisruptionTarget says that a scheduler asked it to leave for a pod of higher priority.
+        admitted: its kubelet has admitted it, and so the device plugin has handed out its ids, if it has any.
     """
 
     uid: str
@@ -158,6 +159,7 @@ class Pod:
     never_preempts: bool = False
     started: float | None = None
     preempted: bool = False
+    admitted: bool = False
 
     @property
     def key(self) -> str:

@@ -37,6 +37,10 @@ LEADER = "neuron-scheduler/leader"
 ALLOCATION_KEYS = frozenset({IDS, ALLOC_TIME, ALLOCATED, RESOURCE_TYPE, OWN, *DOCUMENTED.values()})
 """The annotations that must be kept when a pod is read."""
 
+_ID_KEYS = (IDS, *DOCUMENTED.values())
+READ_KEYS = (*_ID_KEYS, OWN, RESOURCE_TYPE)
+"""The annotations that say which ids a pod holds; the others say when, and whether the plugin has handed them out."""
+
 _OWN_KEYS = {Unit.DEVICE: "devices", Unit.CORE: "cores"}
 _UNIT_NAMES = {Unit.DEVICE: {NEURON_DEVICE, NEURON_DEVICE_ALIAS}, Unit.CORE: {NEURON_CORE}}
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -83,14 +87,12 @@ def read(pod: Pod, machine: Machine | None) -> Allocation:
         return Allocation(None, str(error))
 
 
-def annotations_for(
-    *, pod: Pod, machine: Machine, placement: Placement, node_name: str, alloc_time: int
-) -> dict[str, str]:
+def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_name: str) -> dict[str, str]:
     """
-    Return the annotations that tell what a pod has been given.
+    Return the annotations that tell what a pod has been given, without `ALLOC_TIME`, which the Binding adds.
 
     The id list follows the containers in spec order, because the plugin can only split it so; that is ascending
-    wherever the placement could make it so. `alloc_time` is Unix time in nanoseconds, unique and increasing per node.
+    wherever the placement could make it so.
 
     Raises:
         ValueError: the pod asks for no Neuron, or the placement is not one of this request on this machine.
@@ -104,7 +106,6 @@ def annotations_for(
     csv, own = told
     return {
         IDS: csv,
-        ALLOC_TIME: str(alloc_time),
         ALLOCATED: "false",
         DOCUMENTED[request.unit]: csv,
         OWN: f'{{"node":{_encode(node_name)},{own}',
@@ -124,6 +125,25 @@ def _told(
     csv = ",".join(str(i) for i in (listed if len(listed) == request.total else placement.ids))
     by_container = dict(zip(containers, placement.containers, strict=True))
     return csv, _encode({_OWN_KEYS[request.unit]: by_container, "ids": placement.ids}).removeprefix("{")
+
+
+@lru_cache(maxsize=4096)
+def looked_up(request: NeuronRequest, machine: Machine) -> frozenset[tuple[Unit, int]]:
+    """
+    Return the amounts for which the device plugin looks through the pods of its node to find this one.
+
+    The kubelet asks for one container after the other, init containers included. Whether the plugin compares that with
+    what a container or the whole pod asks for is not documented, so both count. For one unit, and for all of the
+    machine, it takes the kubelet's choice and looks for no pod (SDK 2.22 and later).
+    """
+    bypassing = {1, machine.size(request.unit)}
+    amounts = {*request.counts, *request.init_counts, request.total} - bypassing
+    return frozenset((request.unit, amount) for amount in amounts)
+
+
+def names_ids(pod: Pod) -> bool:
+    """Tell whether a bound pod has ids that the device plugin may hand out."""
+    return any(key in pod.allocation for key in _ID_KEYS)
 
 
 def alloc_time_of(pod: Pod) -> int | None:

@@ -66,4 +66,5 @@ def bears_on_scheduling(before: Pod, after: Pod) -> bool:
         observed_generation=before.observed_generation,
         started=before.started,
         preempted=before.preempted,
+        admitted=before.admitted,
     )

@@ -218,7 +218,6 @@ class ClusterMachine(RuleBasedStateMachine):
                 machine=machine,
                 placement=placement,
                 node_name=state.node.name,
-                alloc_time=1,
             )
             placed = attrs.evolve(placed, allocation=allocation)
         self.cluster.assume(placed, cores)

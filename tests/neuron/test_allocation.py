@@ -18,6 +18,8 @@ from neuron_scheduler.neuron.allocation import (
     Allocation,
     alloc_time_of,
     annotations_for,
+    looked_up,
+    names_ids,
     read,
 )
 from neuron_scheduler.neuron.catalog import Machine, Shape
@@ -149,7 +151,7 @@ def test_refused_pod_that_holds_neuron() -> None:
 
 
 def test_written() -> None:
-    """Observed, documented and own annotations are written, all as strings."""
+    """Observed, documented and own annotations are written, all as strings; the time is the Binding's."""
     neuron = request(Unit.DEVICE, 2, 1)
     placement = place(INF2_48, INF2_48.all_cores, neuron)
     assert placement is not None
@@ -158,12 +160,10 @@ def test_written() -> None:
         machine=INF2_48,
         placement=placement,
         node_name="n1",
-        alloc_time=1743574052764891534,
     )
 
     assert annotations == {
         IDS: "0,1,2",
-        ALLOC_TIME: "1743574052764891534",
         ALLOCATED: "false",
         "NEURON_DEVS": "0,1,2",
         OWN: '{"node":"n1","devices":{"c0":[0,1],"c1":[2]},"ids":[0,1,2]}',
@@ -174,9 +174,7 @@ def test_written_for_cores() -> None:
     """Core requests are written under the documented name for cores, and without a leader there is no such key."""
     placement = place(INF1_6, INF1_6.all_cores, THREE_CORES)
     assert placement is not None
-    annotations = annotations_for(
-        pod=pod(THREE_CORES), machine=INF1_6, placement=placement, node_name="n1", alloc_time=1
-    )
+    annotations = annotations_for(pod=pod(THREE_CORES), machine=INF1_6, placement=placement, node_name="n1")
 
     assert annotations["NEURON_CORES"] == annotations[IDS] == "0,1,2"
     assert "NEURON_DEVS" not in annotations
@@ -187,7 +185,7 @@ def test_id_list_follows_the_containers() -> None:
     neuron = request(Unit.DEVICE, 2, 1)
     placement = place(INF2_48, 0b11 << 2 | 0b1111 << 8, neuron)
     assert placement is not None
-    annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1", alloc_time=1)
+    annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1")
 
     assert placement.ids == (1, 4, 5)
     assert annotations[IDS] == "4,5,1"
@@ -199,7 +197,7 @@ def test_init_container_does_not_shift_names() -> None:
     neuron = NeuronRequest(Unit.DEVICE, (1, 1), 3, (3,))
     placement = place(INF2_48, INF2_48.all_cores, neuron)
     assert placement is not None
-    annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1", alloc_time=1)
+    annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1")
 
     assert annotations[IDS] == "0,1,2"
     assert json.loads(annotations[OWN]) == {"node": "n1", "devices": {"c0": [0], "c1": [1]}, "ids": [0, 1, 2]}
@@ -219,7 +217,7 @@ def test_foreign_placement(case: str) -> None:
     neuron, placement = FOREIGN[case]
 
     with pytest.raises(ValueError, match="asks for"):
-        annotations_for(pod=pod(neuron), machine=INF1_6, placement=placement, node_name="n1", alloc_time=1)
+        annotations_for(pod=pod(neuron), machine=INF1_6, placement=placement, node_name="n1")
 
 
 @settings(max_examples=300, deadline=None)
@@ -235,13 +233,39 @@ def test_round_trip(machine: Machine, unit: Unit, counts: list[int], free: int) 
     placement = place(machine, free, neuron) or place(machine, machine.all_cores, neuron)
     if placement is None:
         return
-    written = annotations_for(pod=pod(neuron), machine=machine, placement=placement, node_name="n1", alloc_time=5)
-    alone = [{key: written[key]} for key in written if key not in (ALLOC_TIME, ALLOCATED)]
+    written = annotations_for(pod=pod(neuron), machine=machine, placement=placement, node_name="n1")
+    alone = [{key: written[key]} for key in written if key != ALLOCATED]
 
     assert written.keys() <= ALLOCATION_KEYS
     for annotations in (written, *alone):
         assert read(pod(neuron, annotations), machine) == Allocation(placement.cores)
-    assert alloc_time_of(pod(neuron, written)) == 5
+
+
+AMOUNTS: dict[str, tuple[NeuronRequest, set[int]]] = {
+    "one unit": (request(Unit.DEVICE, 1), set()),
+    "all": (request(Unit.DEVICE, 16), set()),
+    "in between": (request(Unit.DEVICE, 4), {4}),
+    "containers, and their sum": (request(Unit.DEVICE, 2, 4), {2, 4, 6}),
+    "an init container": (NeuronRequest(Unit.DEVICE, (4,), 8, (8,)), {4, 8}),
+    "containers of one unit": (request(Unit.DEVICE, 1, 1, 1), {3}),
+    "containers that share all": (request(Unit.DEVICE, 8, 8), {8}),
+    "all of the other unit": (request(Unit.CORE, 16), {16}),
+}
+
+
+@pytest.mark.parametrize("case", AMOUNTS)
+def test_amounts_that_the_plugin_looks_for(case: str) -> None:
+    """Those of the containers and of the pod, but for one unit and all, for which it looks at no pod."""
+    neuron, amounts = AMOUNTS[case]
+
+    assert looked_up(neuron, TRN1) == {(neuron.unit, amount) for amount in amounts}
+
+
+def test_a_time_alone_names_no_ids() -> None:
+    """The plugin can hand out ids only of a pod that has some, whoever wrote them."""
+    assert not names_ids(pod(TWO, {ALLOC_TIME: "1", ALLOCATED: "false"}))
+    assert names_ids(pod(TWO, {IDS: "0,1"}))
+    assert names_ids(pod(TWO, {"NEURON_DEVS": "0,1"}))
 
 
 TIMES: dict[str, tuple[str, int | None]] = {

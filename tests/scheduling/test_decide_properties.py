@@ -74,7 +74,6 @@ def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
         machine=state.machine,
         placement=decision.placement,
         node_name=decision.node_name,
-        alloc_time=1,
     )
     return attrs.evolve(bound, allocation=allocation)
 
