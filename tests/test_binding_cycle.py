@@ -40,6 +40,8 @@ class World:
         outcomes: of the Bindings of pods whose names begin so, by what the name begins with; others are bound.
         breaks: what raises an exception, and for the pods whose names begin so.
         tried: pods by the order of their Bindings' tries.
+        sent: their annotations, in that order.
+        fenced: whether Bindings wait where the device plugin could confuse two pods.
     """
 
     outcomes: dict[str, Any] = attrs.field(factory=dict)
@@ -48,6 +50,9 @@ class World:
     now: float = 0.0
     leads: bool = True
     tried: list[str] = attrs.field(factory=list)
+    sent: list[Mapping[str, str]] = attrs.field(factory=list)
+    fenced: bool = True
+    wall: int = 1
     told: list[tuple[str, str]] = attrs.field(factory=list)
     surprises: Counter[str] = attrs.field(factory=Counter)
     released: int = 0
@@ -67,10 +72,11 @@ class World:
             herald=world,
             metrics=Metrics(),
             clock=lambda: self.now,
-            wall_clock=lambda: 1,
+            wall_clock=lambda: self.wall,
             may_bind=lambda: self.leads,
             errors=UnexpectedErrors(self._surprised),
             bind_concurrency=WORKERS,
+            allocate_fence=self.fenced,
         )
 
     def add(self, *names: str, namespace: str = "default", **wishes: Any) -> None:
@@ -104,6 +110,7 @@ class World:
         """Try again."""
         name = binding.pod.name
         self.tried.append(name)
+        self.sent.append(binding.annotations)
         binding.tries += 1
         await anyio.lowlevel.checkpoint()
         outcome = next((each for prefix, each in self.outcomes.items() if name.startswith(prefix)), Bound())

@@ -1,0 +1,532 @@
+"""Which Bindings wait for another pod of their node, what lets them through, and what becomes of those that wait."""
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler import allocate_fence
+from neuron_scheduler.allocate_fence import LONGEST
+from neuron_scheduler.event_handlers import PodHandler
+from neuron_scheduler.kube.binder import Bound, Refused
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.selectors import Effect, Taint
+from neuron_scheduler.neuron.allocation import ALLOC_TIME, ALLOCATED, IDS
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import Place
+from tests.builders import node, pod
+from tests.device_plugin import NodeAgent
+from tests.test_binding_cycle import HANG, IN_DOUBT, World, pending
+
+SECOND = 1_000_000_000
+TURNS = 60  # of the event loop, more than anything here takes
+
+
+@attrs.define(eq=False)
+class Site(World):
+    """
+    A world whose watch tells what became of the pods on its one node.
+
+    Attributes:
+        logged: messages of the fence, with their values.
+    """
+
+    handler: PodHandler = attrs.field(init=False)
+    logged: list[tuple[str, Mapping[str, Any]]] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.handler = PodHandler(
+            cluster=self.cluster,
+            queue=self.queue,
+            metrics=Metrics(),
+            scheduler_names={"my-scheduler"},
+            clock=lambda: self.now,
+            wake=self.scheduler.wake,
+            gone=lambda _: None,
+            came=lambda _: None,
+            contested=lambda _, __: None,
+            unknown=lambda _, __, ___: None,
+            noticed=self.scheduler.fence.noticed,
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many Bindings wait at the fence."""
+        return self.scheduler.fence.waiting
+
+    def bound(self, name: str, **changes: Any) -> Pod:
+        """Return a pod as it is after its Binding."""
+        sent = self.sent[self.tried.index(name)]
+        tenant = self.cluster.tenant(f"uid-{name}")
+        assert tenant is not None
+        return attrs.evolve(tenant.pod, allocation=sent, **changes)
+
+    def tell(self, name: str, **changes: Any) -> None:
+        """Let the watch tell of a pod that is bound."""
+        self.handler.updated(pending(name), self.bound(name, **changes))
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let the clocks go on, and its alarm ring."""
+        self.now += seconds
+        self.wall += int(seconds * SECOND)
+        self.scheduler.fence.expire()
+        await self.settle()
+
+    async def settle(self) -> list[str]:
+        """Let everything run that can; return the pods whose Bindings were sent, in order."""
+        for _ in range(TURNS):
+            await anyio.lowlevel.checkpoint()
+        return self.tried
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the list to which the fence's log lines go."""
+    lines = list[tuple[str, Mapping[str, Any]]]()
+
+    @attrs.define
+    class Log:
+        def info(self, message: str, v: int = 0, **values: Any) -> None:
+            assert v == 2
+            lines.append((message, values))
+
+        def warning(self, message: str, **values: Any) -> None:
+            lines.append((message, values))
+
+    monkeypatch.setattr(allocate_fence, "log", Log())
+    return lines
+
+
+@asynccontextmanager
+async def at_work(**settings: Any) -> AsyncIterator[Site]:
+    """Run a scheduler beside the block."""
+    site = Site(**settings)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(site.scheduler.run)
+        yield site
+        tasks.cancel_scope.cancel()
+
+
+async def test_pods_that_the_plugin_could_confuse_are_bound_one_after_the_other() -> None:
+    """Both are decided at once and hold their devices; the second Binding is sent when the first pod has started."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        assert await site.settle() == ["b"]
+        assert (site.waiting, site.cluster.assumed_count) == (1, 2)
+        state = site.cluster.node("n")
+        assert state is not None
+        assert state.free_cores.bit_count() == 16
+        site.tell("b")
+        assert await site.settle() == ["b"], "it is bound, which is not enough"
+        site.tell("b", admitted=True)
+        assert await site.settle() == ["b", "a"]
+        assert not site.waiting
+
+
+async def test_an_assumed_pod_carries_its_ids() -> None:
+    """Before its Binding is sent, and without a time, which is given out then."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        tenant = site.cluster.tenant("uid-a")
+        assert tenant is not None
+        assert tenant.pod.allocation[IDS] == "4,5,6,7"
+        assert ALLOC_TIME not in tenant.pod.allocation
+
+
+async def test_the_line_moves_in_the_order_of_the_decisions() -> None:
+    """One at a time, whoever else of the node changes."""
+    async with at_work() as site:
+        site.add("p0", "p1", "p2", "p3", devices=4)
+        for number in range(4):
+            assert await site.settle() == [f"p{each}" for each in range(number + 1)]
+            site.tell(f"p{number}", admitted=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"devices": 1}, {"devices": 1}),
+        ({"devices": 4}, {"devices": 1}),
+        ({"devices": 1}, {"devices": 4}),
+        ({"devices": 4}, {"devices": 8}),
+        ({"devices": 8}, {"cores": 8}),
+        ({"devices": (1, 1)}, {"devices": 4}),
+        ({"devices": 4}, {}),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_confused_does_not_wait(first: Any, second: Any) -> None:
+    """One unit, other amounts, the other unit, pods without Neuron."""
+    async with at_work() as site:
+        site.add("first", **first)
+        await site.settle()
+        site.add("second", **second)
+        assert await site.settle() == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "waits"),
+    [
+        ({"devices": (2, 4)}, {"devices": 4}, True),
+        ({"devices": (2, 4)}, {"devices": 2}, True),
+        ({"devices": (2, 4)}, {"devices": 6}, True),
+        ({"devices": (2, 4)}, {"devices": 3}, False),
+        ({"devices": 4, "init": 2}, {"devices": 2}, True),
+        ({"devices": (1, 1, 1)}, {"devices": 3}, True),
+        ({"devices": (1, 1, 1)}, {"devices": 1}, False),
+        ({"devices": (6, 6)}, {"devices": 0}, False),
+    ],
+    ids=str,
+)
+async def test_every_container_counts_and_so_does_their_sum(first: Any, second: Any, waits: bool) -> None:
+    """Allocate is called for each container, and what of a pod the plugin compares is not known."""
+    async with at_work() as site:
+        site.cluster.remove_node("n")
+        site.cluster.put_node(node("n", "inf2.48xlarge"))
+        site.add("first", **first)
+        await site.settle()
+        site.add("second", **second)
+        assert ("second" not in await site.settle()) is waits
+
+
+async def test_a_whole_node_does_not_wait() -> None:
+    """The plugin gives all there is without looking for the pod."""
+    async with at_work() as site:
+        site.add("p", devices=16)
+        await site.settle()
+        site.handler.deleted(site.bound("p"))
+        site.add("q", devices=16)
+        assert await site.settle() == ["p", "q"]
+
+
+async def test_without_the_fence_nothing_waits() -> None:
+    """The option takes it away; times are given out all the same."""
+    async with at_work(fenced=False) as site:
+        site.add("b", "a", devices=4)
+        assert await site.settle() == ["b", "a"]
+        assert [sent[ALLOC_TIME] for sent in site.sent] == ["1", "2"]
+
+
+async def test_times_grow_with_every_binding_of_a_node() -> None:
+    """Also where the clock stands still, after a time from the future, and for pods that wait for nobody."""
+    async with at_work() as site:
+        foreign = pod("foreign", devices=1, ids=(15,), on="n", allocation={ALLOC_TIME: "41"})
+        site.handler.added(foreign)
+        site.add("one", "two", devices=1)
+        site.add("four", devices=4)
+        await site.settle()
+        assert [sent[ALLOC_TIME] for sent in site.sent] == ["42", "43", "44"]
+        site.wall = 1000
+        site.add("three", devices=1)
+        await site.settle()
+        site.tell("three")
+        state = site.cluster.node("n")
+        assert state is not None
+        assert state.last_alloc_time == 1000
+
+
+async def test_the_time_is_that_of_the_first_try() -> None:
+    """A Binding in doubt is repeated as it was."""
+    async with at_work(outcomes={"p": IN_DOUBT}) as site:
+        site.add("p", devices=4)
+        with anyio.fail_after(5):
+            while site.count("p") < 4:
+                site.wall += SECOND
+                await anyio.lowlevel.checkpoint()
+        assert len({sent[ALLOC_TIME] for sent in site.sent}) == 1
+
+
+async def test_bindings_land_in_the_order_of_their_times() -> None:
+    """One of another amount is sent when the earlier one has been answered; single devices wait for nobody."""
+    async with at_work(outcomes={"four": HANG}) as site:
+        site.add("four", devices=4)
+        await site.settle()
+        site.add("eight", devices=8)
+        site.add("one", devices=1)
+        assert await site.settle() == ["four", "one"]
+
+
+async def test_a_doubt_holds_up_its_own_amount_only() -> None:
+    """It may take long, and the plugin tells amounts apart."""
+    async with at_work(outcomes={"four": IN_DOUBT}, pause=3600.0) as site:
+        site.add("four", devices=4)
+        await site.settle()
+        site.add("eight", devices=8)
+        site.add("five", devices=4)
+        assert await site.settle() == ["four", "eight"]
+        await site.pass_time(LONGEST)
+        assert await site.settle() == ["four", "eight", "five"]
+
+
+@pytest.mark.parametrize(
+    "outcome", [Refused(403, "no", retryable=False), Refused(409, "bound", retryable=False)], ids=str
+)
+async def test_a_binding_that_fails_lets_the_next_through(outcome: Refused) -> None:
+    """Its pod is on no node."""
+    async with at_work(outcomes={"b": outcome}) as site:
+        site.add("b", "a", devices=4)
+        assert (await site.settle())[:2] == ["b", "a"]
+
+
+async def test_a_pod_that_ends_lets_the_next_through() -> None:
+    """Whether or not it ever started; one that is being deleted may still start."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        site.tell("b", terminating=True)
+        assert await site.settle() == ["b"]
+        site.handler.deleted(site.bound("b"))
+        assert await site.settle() == ["b", "a"]
+
+
+async def test_no_pod_is_waited_for_longer_than_two_minutes(logged: list[tuple[str, Mapping[str, Any]]]) -> None:
+    """Each in its turn; the log names the one that never started, once."""
+    async with at_work() as site:
+        site.add("c", "b", "a", devices=4)
+        await site.settle()
+        await site.pass_time(LONGEST - 1)
+        assert site.tried == ["c"]
+        await site.pass_time(1)
+        assert site.tried == ["c", "b"]
+        await site.pass_time(LONGEST)
+        assert site.tried == ["c", "b", "a"]
+        waiting = "Waiting for another pod's Neuron allocation before binding"
+        assert logged[:2] == [
+            (waiting, {"pod": "default/b", "node": "n", "behind": "default/c"}),
+            (waiting, {"pod": "default/a", "node": "n", "behind": "default/b"}),
+        ]
+        assert [values["pod"] for _, values in logged[2:]] == ["default/c", "default/b"]
+        assert logged[2][0].startswith("Pod has not started")
+
+
+async def test_the_two_minutes_count_from_the_answer() -> None:
+    """A Binding that was in doubt may have landed late."""
+    async with at_work(outcomes={"b": IN_DOUBT}) as site:
+        site.add("b", "a", devices=4)
+        with anyio.fail_after(5):
+            while site.count("b") < 3:
+                await anyio.lowlevel.checkpoint()
+        site.now += LONGEST / 2
+        site.outcomes["b"] = Bound()
+        await site.settle()
+        await site.pass_time(LONGEST - 1)
+        assert "a" not in site.tried
+        await site.pass_time(1)
+        assert "a" in site.tried
+
+
+@pytest.mark.parametrize(
+    ("age", "waits"), [(10, LONGEST - 10), (200, 0), (-1000, LONGEST)], ids=["young", "old", "from the future"]
+)
+async def test_pods_that_others_bound_are_waited_for(age: int, waits: float) -> None:
+    """Two minutes from what they say, and never longer than that; a new leader finds its predecessor's like this."""
+    async with at_work(wall=10_000 * SECOND) as site:
+        said = {ALLOC_TIME: str(site.wall - age * SECOND), ALLOCATED: "false"}
+        site.handler.added(pod("foreign", devices=4, ids=range(4), on="n", allocation=said))
+        site.add("a", devices=4)
+        await site.settle()
+        if waits:
+            await site.pass_time(waits - 1)
+            assert not site.tried
+            await site.pass_time(1)
+        assert site.tried == ["a"]
+
+
+async def test_pods_that_the_plugin_does_not_look_at_are_not_waited_for() -> None:
+    """They have been admitted, or have no ids to be handed out."""
+    async with at_work() as site:
+        site.handler.added(pod("started", devices=4, ids=range(4), on="n", admitted=True))
+        site.add("a", devices=4)
+        assert await site.settle() == ["a"]
+        site.tell("a", admitted=True)
+        site.add("b", "c", devices=4)
+        assert await site.settle() == ["a", "b"]
+        site.handler.added(pod("unknown", devices=4, on="n"))
+        site.tell("b", admitted=True)
+        assert await site.settle() == ["a", "b", "c"]
+
+
+async def test_a_pod_that_waits_occupies_no_worker() -> None:
+    """With more of them than there are workers, others are bound."""
+    async with at_work() as site:
+        site.add(*(f"p{number}" for number in range(4)), devices=4)
+        site.handler.added(pod("x", on="n"))
+        await site.settle()
+        site.add(*(f"plain{number}" for number in range(10)))
+        assert len(await site.settle()) == 11
+
+
+async def test_a_pod_that_waits_and_is_deleted_is_forgotten() -> None:
+    """Nothing is sent for it, and the one behind it does not wait for it."""
+    async with at_work() as site:
+        site.add("c", "b", "a", devices=4)
+        await site.settle()
+        site.handler.deleted(pending("b", devices=4))
+        assert await site.settle() == ["c"]
+        assert (site.waiting, site.cluster.pod_count, "uid-b" in site.queue) == (1, 2, False)
+        site.tell("c", admitted=True)
+        assert await site.settle() == ["c", "a"]
+
+
+async def test_a_pod_that_waits_and_is_to_be_deleted_is_forgotten() -> None:
+    """The API server would refuse its Binding."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        site.handler.updated(pending("a", devices=4), pending("a", devices=4, terminating=True))
+        await site.settle()
+        assert (site.waiting, site.cluster.pod_count, "uid-a" in site.queue) == (0, 1, False)
+
+
+async def test_a_pod_that_waits_and_is_bound_by_somebody_else_stays_there() -> None:
+    """Its place here is given back."""
+    async with at_work() as site:
+        site.cluster.put_node(node("other", "trn1.32xlarge"))
+        site.add("b", "a", devices=4)
+        await site.settle()
+        site.handler.updated(pending("a", devices=4), pod("a", devices=4, on="other", ids=range(4)))
+        assert await site.settle() == ["b"]
+        assert site.waiting == 0
+        assert site.cluster.node_of("uid-a") == "other"
+
+
+async def test_a_pod_that_waits_and_changes_is_decided_again() -> None:
+    """If it is something that a decision looks at; otherwise it keeps its turn."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        site.handler.updated(pending("a", devices=4), pending("a", devices=4, annotations_size=100))
+        await site.settle()
+        assert site.waiting == 1
+        site.handler.updated(pending("a", devices=4), pending("a", devices=4, labels={"a": "b"}))
+        await site.settle()
+        assert (site.waiting, site.queue.count(Place.BACKOFF), site.cluster.pod_count) == (0, 1, 1)
+
+
+async def test_a_node_that_goes_takes_nobody() -> None:
+    """Who waited for a turn there is told and scheduled again; the API server would bind it to nothing."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        site.cluster.remove_node("n")
+        site.scheduler.fence.node_gone("n")
+        await site.settle()
+        assert site.told[-1] == ("a", 'node "n" not found')
+        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
+
+
+async def test_a_node_whose_kubelet_is_dead_takes_nobody() -> None:
+    """Its taint has come while the first pod was waited for: the second is scheduled again."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        unreachable = Taint("node.kubernetes.io/unreachable", Effect.NO_SCHEDULE)
+        site.cluster.put_node(node("n", "trn1.32xlarge", pods=1000, taints=(unreachable,)))
+        await site.pass_time(LONGEST)
+        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
+
+
+async def test_a_stop_does_not_wait_at_the_fence() -> None:
+    """What waits there is not bound: the next leader decides it."""
+    site = Site()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(site.scheduler.run)
+            site.add("b", "a", devices=4)
+            await site.settle()
+            site.scheduler.stop()
+    assert site.tried == ["b"]
+    assert (site.waiting, site.cluster.pod_count, "uid-a" in site.queue) == (0, 1, True)
+
+
+async def test_without_the_lease_a_pod_whose_turn_comes_is_not_bound() -> None:
+    """The binder asks for the permission, as it does for every pod."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        site.outcomes["a"] = Refused(403, "not the holder", retryable=True)
+        site.tell("b", admitted=True)
+        await site.settle()
+        assert site.cluster.pod_count == 1
+
+
+async def test_volumes_come_before_the_turn() -> None:
+    """A pod that waits for its volumes holds up nobody at the fence."""
+    async with at_work() as site:
+        site.add("volume-b", "a", devices=4)
+        await site.settle()
+        assert site.waiting == 1
+        site.tell(site.tried[0], admitted=True)
+        assert sorted(await site.settle()) == ["a", "volume-b"]
+
+
+async def test_nothing_stays_behind() -> None:
+    """Of pods and nodes that are gone."""
+    async with at_work() as site:
+        for number in range(50):
+            site.add(f"p{number}", devices=4)
+            await site.settle()
+            site.tell(f"p{number}", admitted=True)
+            site.handler.deleted(site.bound(f"p{number}"))
+        fence = site.scheduler.fence
+        turns = fence._turns["n"]
+        assert len(turns.bound_at) == 1
+        assert (turns.line, turns.first_tries, fence._waiting, fence._reminders) == ([], {}, {}, [])
+        fence.node_gone("n")
+        assert not fence._turns
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_no_device_is_used_by_two_pods(fenced: bool) -> None:
+    """Whatever the order in which the kubelet admits pods and in which they end; without the fence it happens."""
+    shared = swapped = 0
+    for seed in range(12):
+        agent = await _history(random.Random(seed), fenced=fenced)
+        shared, swapped = shared + agent.shared, swapped + agent.swapped
+    assert (shared == 0, swapped == 0) == (fenced, fenced)
+
+
+async def _history(dice: random.Random, *, fenced: bool, pods: int = 30) -> NodeAgent:
+    """Let pods come, start in any order and end; return what the plugin did."""
+    async with at_work(fenced=fenced, queue=SchedulingQueue(initial_backoff=0.001, max_backoff=0.001)) as site:
+        site.cluster.remove_node("n")
+        site.cluster.put_node(node("n", "inf2.48xlarge", pods=1000))
+        agent, seen, came = NodeAgent(12), 0, 0
+        while came < pods or agent.unstarted or agent.uses:
+            match dice.randrange(3):
+                case 0 if came < pods:
+                    amount = dice.choice([1, 2, 2, 3, 4, 4, (2, 4), (2, 2), (1, 2), 12])
+                    site.add(f"p{came}", devices=amount, priority=dice.randrange(2))
+                    came += 1
+                case 1 if agent.unstarted:
+                    site.handler.updated(pending("any"), agent.admit(dice.choice(agent.unstarted).uid))
+                case 2 if agent.uses:
+                    uid = dice.choice(sorted(agent.uses))
+                    agent.end(uid)
+                    tenant = site.cluster.tenant(uid)
+                    assert tenant is not None
+                    site.handler.deleted(tenant.pod)
+            site.now += 0.01
+            await site.settle()
+            for name, sent in list(zip(site.tried, site.sent, strict=True))[seen:]:
+                seen += 1
+                tenant = site.cluster.tenant(f"uid-{name}")
+                assert tenant is not None
+                bound = placed(tenant.pod, "n", sent)
+                agent.bind(bound)
+                site.handler.updated(pending("any"), bound)
+        return agent
+
+
+def test_one_request_of_the_tests_is_what_it_seems() -> None:
+    """An init container's amount is one for which Allocate is called."""
+    assert pod("p", devices=4, init=2).neuron == NeuronRequest(Unit.DEVICE, (4,), 4, (2,))
