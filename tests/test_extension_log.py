@@ -1,6 +1,7 @@
-"""The extension's lines as its runbooks show them, and no list of nodes where there are very many."""
+"""The extension's lines as its runbooks show them, each when it is true; no list of nodes where there are very many."""
 
 import io
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -9,11 +10,13 @@ from neuron_scheduler import extension_log, logs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.extension_log import MOST_NAMED
+from neuron_scheduler.kube.binder import Bound
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.decide import Decision, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of
+from tests.test_binding_cycle import HANG, World, pending, running, until
 from tests.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 PROFILE = default_profile("my-scheduler")
@@ -23,6 +26,11 @@ SEVEN = (
 )
 CORDONED = "node(s) were unschedulable"
 FULL = "Insufficient aws.amazon.com/neuron"
+NINE = "0,1,2,3,4,5,6,7,8"
+NONE = " ".join(["false"] * 16)
+HALF = " ".join(["true"] * 9 + ["false"] * 7)
+CORE = "aws.amazon.com/neuroncore"
+DEVICE = "aws.amazon.com/neurondevice"
 
 
 def filtered(cluster: Cluster, pending: Pod, verbosity: int = 4) -> list[str]:
@@ -114,3 +122,106 @@ def test_space_that_is_promised_to_a_pod_is_its_own() -> None:
 def test_nothing_is_said_below_4_or_without_neuron(verbosity: int, pending: Pod) -> None:
     """The default says outcomes only."""
     assert not filtered(fleet(3), pending, verbosity)
+
+
+@pytest.fixture
+def written() -> Callable[[], list[str]]:
+    """Log everything up to the usage maps; return the function that returns what the extension would have said."""
+    stream = io.StringIO()
+    logs.configure(verbosity=6, stream=stream)
+    return lambda: [
+        line.partition('] "')[2].removesuffix('"')
+        for line in stream.getvalue().splitlines()
+        if "extension_log.py" in line
+    ]
+
+
+def small() -> World:
+    """Return a world with an inf1.6xlarge."""
+    world = World()
+    world.cluster.remove_node("n")
+    world.cluster.put_node(node("n", "inf1.6xlarge"))
+    return world
+
+
+def bind_lines(written: Callable[[], list[str]]) -> list[str]:
+    """Return the lines from the one that begins a bind on."""
+    return written()[written().index("Executing Bind Request!") :]
+
+
+async def test_a_binding_that_hangs_is_seen(written: Callable[[], list[str]]) -> None:
+    """What is about to be sent is told before, with the usage map as it was."""
+    world = small()
+    world.outcomes["p"] = HANG
+    async with running(world):
+        world.queue.add(pending("p", cores=9), 0.0)
+        world.scheduler.wake()
+        await until(lambda: world.count("p") == 1)
+    assert bind_lines(written)[:-1] == [
+        "Executing Bind Request!",
+        "Determine if the pod %v is NeuronDevice podp",
+        "Updating POD Annotation with alloc devices!",
+        f"Return {CORE}",
+        f"neuronDevUsageMap for resource:{CORE} in node: n is [{NONE}]",
+        f"Allocated ids for POD p are: {NINE}",
+    ]
+    assert written()[-1].startswith(
+        "Try to bind pod p in default namespace to node n with &Binding{ObjectMeta:{p  default  uid-p  0 0001-01-01"
+        f" 00:00:00 +0000 UTC <nil> <nil> map[] map[AWS_NEURON_IDS:{NINE} NEURON_ALLOCATED:false NEURON_ALLOC_TIME:1 "
+    )
+    assert written()[-1].endswith(
+        " [] []  []},Target:ObjectReference{Kind:Node,Namespace:,Name:n,UID:,APIVersion:,ResourceVersion:,"
+        "FieldPath:,},}"
+    )
+
+
+async def test_a_binding_that_succeeds_is_told_in_the_order_of_the_extension(written: Callable[[], list[str]]) -> None:
+    """The maps are those before the allocation, the last line but one has them after it."""
+    world = small()
+    async with running(world):
+        world.queue.add(pending("p", cores=9), 0.0)
+        world.scheduler.wake()
+        await until(lambda: ("p", "n") in world.told)
+    of_devices = [f"Allocated devices list [{core // 4}] for other resource {DEVICE}" for core in range(9)]
+    assert bind_lines(written)[7:] == [
+        "Updating the DevUsageMap since the bind is successful!",
+        f"Return {CORE}",
+        f"neuronDevUsageMap for resource:{CORE} in node: n is [{NONE}]",
+        f"neuronDevUsageMap for resource:{DEVICE} in node: n is [false false false false]",
+        f"Allocated devices list {NINE} for resource {CORE}",
+        *of_devices,
+        f"Return {CORE}",
+        (
+            f"Succesfully updated the DevUsageMap [{HALF}]  and otherDevUsageMap [true true true false] after alloc for"
+            " node n"
+        ),
+        "Finished executing Bind Request...",
+    ]
+
+
+async def test_devices_are_told_with_their_cores(written: Callable[[], list[str]]) -> None:
+    """The other resource of a device is its cores, and the maps change places."""
+    world = small()
+    world.outcomes["p"] = Bound()
+    async with running(world):
+        world.queue.add(pending("p", devices=2), 0.0)
+        world.scheduler.wake()
+        await until(lambda: ("p", "n") in world.told)
+    lines = bind_lines(written)
+    assert "neuronDevUsageMap for resource:aws.amazon.com/neuron in node: n is [false false false false]" in lines
+    assert [line for line in lines if "other resource" in line] == [
+        f"Allocated devices list [{cores}] for other resource {CORE}" for cores in ("0 1 2 3", "4 5 6 7")
+    ]
+    assert lines[-2].startswith(
+        "Succesfully updated the DevUsageMap [true true false false]  and otherDevUsageMap [true"
+    )
+
+
+async def test_pods_without_neuron_are_not_told(written: Callable[[], list[str]]) -> None:
+    """The extension is not asked to bind them."""
+    world = small()
+    async with running(world):
+        world.queue.add(pending("p"), 0.0)
+        world.scheduler.wake()
+        await until(lambda: ("p", "n") in world.told)
+    assert not written()

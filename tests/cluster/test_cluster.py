@@ -13,6 +13,7 @@ from neuron_scheduler.cluster.tenant import Tenant
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU
+from neuron_scheduler.neuron.allocation import ALLOC_TIME, ALLOCATED
 from tests.builders import node, pod
 
 ALL = 0xFFFFFFFF  # 32 cores of a trn1.32xlarge
@@ -242,6 +243,19 @@ def test_a_confirmed_pod_is_not_forgotten() -> None:
     cluster.put_pod(placed)
     cluster.forget("uid-p")
     assert (cluster.is_assumed("uid-p"), free(cluster)) == (False, ALL & ~0b11)
+
+
+def test_a_confirmed_pod_tells_when_its_ids_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Binding said so first; what it holds is not read again for that, nor when the plugin has handed it out."""
+    cluster = cluster_of(trn1())
+    cluster.assume(pod("p", devices=1, ids=(0,), on="n"), 0b11)
+    monkeypatch.setattr("neuron_scheduler.cluster.cluster.tenant_of", lambda *_: 1 / 0)
+    for allocated in ("false", "true"):
+        cluster.put_pod(pod("p", devices=1, ids=(0,), on="n", allocation={ALLOC_TIME: "7", ALLOCATED: allocated}))
+    state = cluster.node("n")
+    assert state is not None
+    assert state.last_alloc_time == 7
+    assert cluster.assumed_count == 0
 
 
 @pytest.mark.parametrize(

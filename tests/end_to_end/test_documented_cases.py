@@ -27,6 +27,8 @@ NINE = "0,1,2,3,4,5,6,7,8"
 AT = "node runbook"
 DEVICE_MAP = "true true true false"
 CORE_MAP = " ".join(["true"] * 9 + ["false"] * 7)
+FREE_CORES = " ".join(["false"] * 16)
+FREE_DEVICES = " ".join(["false"] * 4)
 SEVEN = (
     "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices."
 )
@@ -86,7 +88,8 @@ async def test_the_log_has_the_lines_that_the_runbooks_look_for(api: RestClient,
     )
     await scheduler.line(finished, count=before + 1)
     seen = scheduler.lines[scheduler.lines.index(scheduler.said("POD nrt-test-5038 fits in Node:runbook")[0]) :]
-    assert [line.partition('] "')[2].rstrip('"') for line in seen if "extension_log.py" in line] == [
+    said = [line.partition('] "')[2].rstrip('"') for line in seen if "extension_log.py" in line]
+    assert [line.partition(" with &Binding{")[0] for line in said] == [
         "POD nrt-test-5038 fits in Node:runbook",
         "Filtered nodes: [runbook]",
         "Failed nodes: map[]",
@@ -95,12 +98,16 @@ async def test_the_log_has_the_lines_that_the_runbooks_look_for(api: RestClient,
         "Determine if the pod %v is NeuronDevice podnrt-test-5038",
         "Updating POD Annotation with alloc devices!",
         "Return aws.amazon.com/neuroncore",
+        f"neuronDevUsageMap for resource:aws.amazon.com/neuroncore in node: runbook is [{FREE_CORES}]",
         f"Allocated ids for POD nrt-test-5038 are: {NINE}",
         "Try to bind pod nrt-test-5038 in default namespace to node runbook",
         "Updating the DevUsageMap since the bind is successful!",
+        "Return aws.amazon.com/neuroncore",
+        f"neuronDevUsageMap for resource:aws.amazon.com/neuroncore in node: runbook is [{FREE_CORES}]",
+        f"neuronDevUsageMap for resource:aws.amazon.com/neurondevice in node: runbook is [{FREE_DEVICES}]",
         f"Allocated devices list {NINE} for resource aws.amazon.com/neuroncore",
-        f"neuronDevUsageMap for resource:aws.amazon.com/neuroncore in node: runbook is [{CORE_MAP}]",
-        f"neuronDevUsageMap for resource:aws.amazon.com/neurondevice in node: runbook is [{DEVICE_MAP}]",
+        *(f"Allocated devices list [{core // 4}] for other resource aws.amazon.com/neurondevice" for core in range(9)),
+        "Return aws.amazon.com/neuroncore",
         f"Succesfully updated the DevUsageMap [{CORE_MAP}]  and otherDevUsageMap [{DEVICE_MAP}] after alloc for {AT}",
         finished,
     ]

@@ -51,7 +51,7 @@ def test_no_rate_no_limit() -> None:
 
 
 async def test_a_worklist() -> None:
-    """First in, first out; full or closed it refuses, and its end is told to everyone who waits."""
+    """First in, first out; full or closed it refuses, but what is pushed; its end is told to everyone who waits."""
     worklist: Worklist[int] = Worklist(2)
     got: list[int | None] = []
 
@@ -67,10 +67,12 @@ async def test_a_worklist() -> None:
         while len(worklist):
             await anyio.lowlevel.checkpoint()
         assert worklist.put(7)
+        for number in (8, 9):
+            worklist.push(number)
         worklist.close()
-        assert not worklist.put(8)
+        assert not worklist.put(10)
 
-    assert got == [0, 1, 7, None, None]
+    assert got == [0, 1, 7, 8, 9, None, None]
 
 
 async def test_an_item_wakes_one_of_those_who_wait() -> None:

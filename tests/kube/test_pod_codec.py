@@ -214,6 +214,24 @@ def test_annotations() -> None:
     assert found.annotations_size == 14 + 3 + 27 + 2 + 4 + 2
 
 
+ADMITTED: dict[str, tuple[dict[str, Any], bool]] = {
+    "bound only": ({"status": {"phase": "Pending"}}, False),
+    "a start time": ({"status": {"startTime": "2026-11-22T00:00:00Z"}}, True),
+    "a container": ({"status": {"containerStatuses": [{"name": "c"}]}}, True),
+    "an init container": ({"status": {"initContainerStatuses": [{"name": "i"}]}}, True),
+    "no containers yet": ({"status": {"containerStatuses": []}}, False),
+    "handed out": ({"metadata": {"annotations": {"NEURON_ALLOCATED": "true"}}}, True),
+    "not handed out": ({"metadata": {"annotations": {"NEURON_ALLOCATED": "false"}}}, False),
+}
+
+
+@pytest.mark.parametrize("sentence", ADMITTED)
+def test_admission(sentence: str) -> None:
+    """A kubelet that says anything of a pod has asked the device plugin before; so does the plugin's annotation."""
+    changes, admitted = ADMITTED[sentence]
+    assert read(**changes).admitted is admitted
+
+
 def test_waiting_and_leaving() -> None:
     """Gates, nominations, the condition and the deletion are read."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}
