@@ -69,11 +69,14 @@ class World:
         shared["wake"] = self.scheduler.wake
         pods = PodHandler(
             cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
-            gone=lambda _: None, came=preemptor.recheck, contested=lambda *_: None, unknown=lambda *_: None, **shared,
+            gone=lambda _: None, came=preemptor.recheck, contested=lambda *_: None, unknown=lambda *_: None,
+            noticed=self.scheduler.fence.noticed, **shared,
         )  # fmt: skip
         handlers: Mapping[str, Any] = {
             "pod": pods,
-            "node": NodeHandler(cluster=self.cluster, gone=lambda _: None, void=preemptor.void, **shared),
+            "node": NodeHandler(
+                cluster=self.cluster, gone=self.scheduler.fence.node_gone, void=preemptor.void, **shared
+            ),
             "namespace": NamespaceHandler(namespaces=self.cluster.namespaces, **shared),
             "storage": StorageHandler(cluster=self.cluster, noticed=lambda _: None, **shared),
         }
@@ -183,12 +186,20 @@ class World:
         self.uids += 1
         return f"uid-{self.uids}"
 
+    def admit_some(self) -> None:
+        """Let kubelets admit most of the pods that are bound to their nodes."""
+        for seen in [pod for pod in self.there.values() if pod.node_name and not pod.admitted]:
+            if self.dice.random() < 0.7:
+                self.see_pod(attrs.evolve(seen, admitted=True))
+
     # What must hold
 
     async def settle(self) -> None:
         """Let everything end that can end, after all backoffs."""
         for _ in range(40):
             self.time += BACKOFF
+            self.admit_some()
+            self.scheduler.fence.expire()
             self.scheduler.wake()
             for _ in range(TURNS):
                 await anyio.lowlevel.checkpoint()
