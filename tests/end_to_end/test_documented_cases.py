@@ -160,13 +160,14 @@ async def test_four_and_eight_devices_on_trn1_get_only_documented_sets(
     """A full node holds each documented set once, and a set that is given back is given out again."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     names = [f"block-{n}" for n in range(16 // count)]
-    await create_all(partial(create_pod, api), (pod_manifest(name, neuron=count) for name in names))
-    pods = await all_placed(api, names)
-    documented = [tuple(range(first, first + count)) for first in range(0, 16, count)]
-    assert sorted(ids_of(pod) for pod in pods.values()) == documented
-    assert (await refused(api, "waits", neuron=count))["message"].startswith(TOO_FEW)
-    await remove(api, "block-0")
-    assert ids_of(await placed(api, "waits")) == ids_of(pods["block-0"])
+    async with kubelets(api):
+        await create_all(partial(create_pod, api), (pod_manifest(name, neuron=count) for name in names))
+        pods = await all_placed(api, names)
+        documented = [tuple(range(first, first + count)) for first in range(0, 16, count)]
+        assert sorted(ids_of(pod) for pod in pods.values()) == documented
+        assert (await refused(api, "waits", neuron=count))["message"].startswith(TOO_FEW)
+        await remove(api, "block-0")
+        assert ids_of(await placed(api, "waits")) == ids_of(pods["block-0"])
 
 
 async def test_a_pod_of_sixteen_waits_until_the_node_is_empty(api: RestClient, scheduler: SchedulerProcess) -> None:
@@ -194,11 +195,12 @@ async def test_every_machine_is_filled_to_the_last_core(api: RestClient, schedul
         "trn1": [{"neuron": 8}, {"neuron": 4}, {"neuroncore": 2}, *([{"neuroncore": 1}] * 2), *([{"neuron": 1}] * 2)],
         "trn2": [{"neuron": 4}, {"neuroncore": 32}, {"neuroncore": 16}],
     }
-    for node, requests in asked.items():
-        for number, request in enumerate(requests):
-            await create_pod(api, pod_manifest(f"{node}-{number}", **on(types[node]), **request))
-    pods = await all_placed(api, [f"{node}-{n}" for node, requests in asked.items() for n in range(len(requests))])
-    assert held_cores(pods.values(), types) == {node: (1 << MACHINES[kind][3]) - 1 for node, kind in types.items()}
+    async with kubelets(api):
+        for node, requests in asked.items():
+            for number, request in enumerate(requests):
+                await create_pod(api, pod_manifest(f"{node}-{number}", **on(types[node]), **request))
+        pods = await all_placed(api, [f"{node}-{n}" for node, requests in asked.items() for n in range(len(requests))])
+        assert held_cores(pods.values(), types) == {node: (1 << MACHINES[kind][3]) - 1 for node, kind in types.items()}
 
 
 async def test_annotations_of_others_survive_and_forged_allocations_do_not(

@@ -21,7 +21,7 @@ from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end.process import ACQUIRED, BOUND, ROOT, SHORT_LEASE, SYNCED, SchedulerProcess, run_scheduler, until
 from tests.end_to_end.proxy import Fault, binding_of, run_proxy
-from tests.end_to_end.workload import LEASE, PODS, all_placed, clear, events_of, held_cores, on, placed
+from tests.end_to_end.workload import LEASE, PODS, all_placed, clear, events_of, held_cores, kubelets, on, placed
 
 TYPES = {"trn1-a": "trn1.32xlarge", "trn1-b": "trn1.32xlarge", "inf2": "inf2.24xlarge"}
 STARTED = "Starting to schedule pods"
@@ -94,7 +94,11 @@ async def create_wave(api: RestClient, name: str) -> list[str]:
 async def test_exactly_one_binds_and_a_clean_stop_hands_over_at_once(kubeconfig: Path, cluster: RestClient) -> None:
     """The follower is ready but binds nothing until the leader is asked to stop; it does not wait for any expiry."""
     never = "--leader-elect-lease-duration=3600s"
-    async with run_scheduler(kubeconfig, never) as first, run_scheduler(kubeconfig, never) as second:
+    async with (
+        kubelets(cluster),
+        run_scheduler(kubeconfig, never) as first,
+        run_scheduler(kubeconfig, never) as second,
+    ):
         await first.line(SYNCED)
         await second.line(SYNCED)
         await cluster.wait_for(LEASE, lambda lease: bool(lease["spec"]["holderIdentity"]))
@@ -126,7 +130,7 @@ async def test_exactly_one_binds_and_a_clean_stop_hands_over_at_once(kubeconfig:
 
 async def test_a_killed_leader_is_followed_when_its_lease_expires(kubeconfig: Path, cluster: RestClient) -> None:
     """With a warm cache, that is without listing nodes first, and without giving a core twice."""
-    async with run_scheduler(kubeconfig, *SHORT_LEASE) as leader:
+    async with kubelets(cluster), run_scheduler(kubeconfig, *SHORT_LEASE) as leader:
         await leader.line(ACQUIRED)
         async with run_scheduler(kubeconfig, *SHORT_LEASE) as follower:
             await ready_to_follow(follower)
