@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import RestClient
 from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, run_scheduler
-from tests.end_to_end.workload import PODS, add_nodes, add_priority_classes, ids_of, placed, remove
+from tests.end_to_end.workload import PODS, add_nodes, add_priority_classes, ids_of, kubelets, placed, remove
 
 
 async def test_a_promise_outlives_a_restart(account: Path, empty: RestClient) -> None:
@@ -18,8 +18,10 @@ async def test_a_promise_outlives_a_restart(account: Path, empty: RestClient) ->
     async with run_scheduler(account, *SHORT_LEASE) as first:
         await first.line(ACQUIRED)
         await add_nodes(first, empty, trn1="trn1.32xlarge")
-        for name in ("victim", "neighbour"):
-            await placed(empty, name, neuron=8, priorityClassName="low")
+        async with kubelets(empty):
+            for name in ("victim", "neighbour"):
+                await placed(empty, name, neuron=8, priorityClassName="low")
+                await empty.wait_for(f"{PODS}/{name}", lambda found: found["status"]["phase"] == "Running")
         await create_pod(empty, pod_manifest("half", neuron=8, priorityClassName="high"))
         await empty.wait_for(f"{PODS}/half", lambda found: found["status"].get("nominatedNodeName") == "trn1")
         pods = await empty.wait_until(
