@@ -38,8 +38,12 @@ class NeuronRequest:
         counts: one positive count for each container that runs side by side with the others (sidecars and app
             containers, in spec order); containers without Neuron are left out.
         init_counts: one positive count for each ordinary init container; they reuse ids of the pod's set.
-        total: size of the pod's set, at least `sum(counts)` and at least what the starting phase needs.
+        total: size of the pod's set: what the phase needs that needs most.
         resource: the name under which it is asked for (device, its alias, or core).
+        beside: for each of `init_counts`, how many of `counts` run beside it: the sidecars that start before it.
+
+    Raises:
+        ValueError: the total is not that of these counts.
     """
 
     unit: Unit
@@ -47,11 +51,36 @@ class NeuronRequest:
     total: int
     init_counts: tuple[int, ...] = ()
     resource: str = NEURON_DEVICE
+    beside: tuple[int, ...] = attrs.Factory(lambda self: (0,) * len(self.init_counts), takes_self=True)
+
+    def __attrs_post_init__(self) -> None:
+        needed = sum(self.widest)
+        if self.total != needed:
+            raise ValueError(f"a request for {self.total} whose containers need {needed} at once")
+
+    @property
+    def inits(self) -> tuple[tuple[int, int], ...]:
+        """Of each ordinary init container its count, and how many of `counts` run beside it."""
+        return tuple(zip(self.init_counts, self.beside, strict=True))
+
+    @property
+    def widest(self) -> tuple[int, ...]:
+        """The counts that are held at the same time when most ids are."""
+        return widest_phase(self.counts, self.inits)
 
     @property
     def is_one_unit(self) -> bool:
         """A single device or core: valid on every type, and what the plugin serves without annotations."""
         return self.total == 1
+
+
+def widest_phase(counts: tuple[int, ...], inits: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """
+    Return the counts of the phase that needs most: while an init container runs, or at last all that stay.
+
+    `inits` are the ordinary init containers: a count, and how many of `counts` run beside it.
+    """
+    return max((counts, *((*counts[:beside], count) for count, beside in inits)), key=sum) if inits else counts
 
 
 class MixedNeuronRequestError(ValueError):
@@ -76,14 +105,23 @@ def neuron_request(containers: Sequence[Container], init_containers: Sequence[Co
     (name,) = names
     sidecars = [c for c in init_containers if c.sidecar]
     counts = tuple(c.requests[name] for c in (*sidecars, *containers) if c.requests.get(name))
-    init_counts = tuple(c.requests[name] for c in init_containers if not c.sidecar and c.requests.get(name))
-    started = starting = 0
+    inits: list[tuple[int, int]] = []
+    started = 0
     for container in init_containers:
         amount = container.requests.get(name, 0)
-        starting = max(starting, started + amount)
-        started += amount if container.sidecar else 0
+        if container.sidecar:
+            started += amount > 0
+        elif amount:
+            inits.append((amount, started))
     unit = Unit.DEVICE if name in (NEURON_DEVICE, NEURON_DEVICE_ALIAS) else Unit.CORE
-    return _interned(unit=unit, counts=counts, total=max(sum(counts), starting), init_counts=init_counts, resource=name)
+    return _interned(
+        unit=unit,
+        counts=counts,
+        total=sum(widest_phase(counts, inits)),
+        init_counts=tuple(amount for amount, _ in inits),
+        resource=name,
+        beside=tuple(beside for _, beside in inits),
+    )
 
 
 _interned = lru_cache(maxsize=4096)(NeuronRequest)
@@ -93,6 +131,7 @@ _interned = lru_cache(maxsize=4096)(NeuronRequest)
 def neuron_container_names(
     containers: Sequence[Container], init_containers: Sequence[Container] = ()
 ) -> tuple[str, ...]:
-    """Return the names that belong to `NeuronRequest.counts`, in the same order."""
+    """Return the names that belong to `NeuronRequest.counts` and then `init_counts`, in the same order."""
     sidecars = [c for c in init_containers if c.sidecar]
-    return tuple(c.name for c in (*sidecars, *containers) if any(c.requests.get(name) for name in NEURON_NAMES))
+    inits = [c for c in init_containers if not c.sidecar]
+    return tuple(c.name for c in (*sidecars, *containers, *inits) if any(c.requests.get(name) for name in NEURON_NAMES))

@@ -114,7 +114,7 @@ class Pod:
         created: creationTimestamp, seconds since the epoch.
         requests: effective requests (`resources.effective_requests`).
         neuron: the request for silicon; None if there is none, or if it is refused (`refusal`).
-        neuron_containers: names that belong to `neuron.counts`.
+        neuron_containers: names that belong to `neuron.counts` and `neuron.init_counts`.
         images: of init and app containers in that order, each with tag or digest.
         volume_images: of image volumes.
         allocation: the allocation annotations only, as they stand on the object, readable or not.

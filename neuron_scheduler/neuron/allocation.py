@@ -30,7 +30,7 @@ RESOURCE_TYPE = "NEURON_RESOURCE_TYPE"
 DOCUMENTED = {Unit.DEVICE: "NEURON_DEVS", Unit.CORE: "NEURON_CORES"}
 """The names in AWS's flow diagrams."""
 OWN = "neuron-scheduler/allocation"
-"""Ours: JSON with the node, a list of ids for each container, and the pod's whole set."""
+"""Ours: JSON with the node, a list of ids for each container and init container, and the pod's whole set."""
 LEADER = "neuron-scheduler/leader"
 """The holder of the Lease that sent the Binding; the API server compares it with the Lease."""
 
@@ -117,13 +117,14 @@ def _told(
     machine: Machine, request: NeuronRequest, placement: Placement, containers: tuple[str, ...]
 ) -> tuple[str, str] | None:
     """Return the ids between commas, and our own annotation from behind the node on; None if they are illegal."""
-    shape = (len(placement.ids), tuple(len(ids) for ids in placement.containers))
+    every = (*placement.containers, *placement.inits)
+    shape, wanted = tuple(map(len, (placement.ids, *every))), (request.total, *request.counts, *request.init_counts)
     held = core_mask(machine, ids=placement.ids, unit=request.unit)
-    if shape != (request.total, request.counts) or held != placement.cores or held > machine.all_cores:
+    if shape != wanted or held != placement.cores or held > machine.all_cores:
         return None
     listed = [i for ids in placement.containers for i in ids]
     csv = ",".join(str(i) for i in (listed if len(listed) == request.total else placement.ids))
-    by_container = dict(zip(containers, placement.containers, strict=True))
+    by_container = dict(zip(containers, every, strict=True))
     return csv, _encode({_OWN_KEYS[request.unit]: by_container, "ids": placement.ids}).removeprefix("{")
 
 

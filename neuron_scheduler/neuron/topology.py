@@ -9,14 +9,15 @@ healthy is not asked here.
 """
 
 import functools
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable
+from itertools import chain
 
 import attrs
 
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.neuron.catalog import Machine, Shape
-from neuron_scheduler.neuron.packing import Ground, best_start, fit, ones, runs
+from neuron_scheduler.neuron.packing import Ground, ones, runs
+from neuron_scheduler.neuron.phases import arrange
 
 INVALID_DEVICES = (
     "Instance type {type} does not support requests for device: {count}. Please request a different number of devices."
@@ -24,13 +25,15 @@ INVALID_DEVICES = (
 INVALID_CORES = (
     "Instance type {type} does not support requests for core: {count}. Please request a different number of cores."
 )
+INVALID_TOGETHER = (
+    "Instance type {type} cannot give each container of this pod a contiguous set of its own, even when it is empty."
+)
 UNEVEN = "node(s) had aws.amazon.com/neuroncore that cannot be mapped to devices"
 
 MOST_REMEMBERED = 1 << 15
 MOST_LISTED = 2_000
 """Sets that are listed for one request; several containers can have more, and nobody may wait for them all."""
-MOST_SUBSETS_OF = 10
-"""Up to so many containers, every way of sharing ids with a larger init container is tried."""
+_MOST_COMBINED = 20_000
 
 
 @attrs.frozen(cache_hash=True)
@@ -46,12 +49,15 @@ class Placement:
             machines. 0: only devices that are partly used already. On blocks: the free devices of a broken row (1-3 on
             a torus), else the largest aligned free block (4, 8, 16). On lines and rings: the length of the free run.
             A machine with one device has level 1, the smallest there is.
+        inits: a set for each of the request's `init_counts`. Contiguous, ascending, inside the pod's, and disjoint from
+            those of the sidecars that run beside it.
     """
 
     ids: tuple[int, ...]
     containers: tuple[tuple[int, ...], ...]
     cores: int
     level: int
+    inits: tuple[tuple[int, ...], ...] = ()
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)
@@ -59,8 +65,9 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     """
     Return why the machine never serves the request, however empty it is; None if it may.
 
-    Each container's count must be legal, the pod's total need not be. The text for devices is AWS's, to the letter. A
-    count above what the machine has is not illegal but a lack of capacity, which the caller says, and asks first.
+    Each container's count must be legal, the pod's total need not be; and there must be sets for all who run side by
+    side. The text for devices is AWS's, to the letter. A count above what the machine has is not illegal but a lack of
+    capacity, which the caller says, and asks first.
     """
     if request.unit not in machine.units:
         return UNEVEN
@@ -70,6 +77,10 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
         if count > longest and count not in blocks and count <= machine.size(request.unit):
             text = INVALID_DEVICES if request.unit is Unit.DEVICE else INVALID_CORES
             return text.format(type=machine.instance_type or "unknown", count=count)
+    if len(request.counts) + len(request.init_counts) > 1 and request.total <= machine.size(request.unit):
+        ground = _ground(machine, machine.all_cores, request.unit)
+        if arrange(ground, request.counts, request.inits) is None:
+            return INVALID_TOGETHER.format(type=machine.instance_type or "unknown")
     return None
 
 
@@ -79,20 +90,23 @@ def place(machine: Machine, free: int, request: NeuronRequest) -> Placement | No
     Return the best set for a request within the free cores (a mask), or None if there is none.
 
     The whole pod in one run or block where possible; several containers ascend in their order where possible; else the
-    smallest sufficient free block, cut at an end. Init containers find a legal set inside the pod's.
+    smallest sufficient free block, cut at an end. Init containers get legal sets inside the pod's.
     """
     ground = _ground(machine, free, request.unit)
     if request.total > ground.free.bit_count() or illegal_count(machine, request) is not None:
         return None
-    found = _one_set(ground, request)
-    if found is None and request.counts != (request.total,):
-        found = _divided(ground, request)
-    if found is None:
+    arranged = arrange(ground, request.counts, request.inits)
+    if arranged is None:
         return None
-    ids, containers = found
+    containers, inits = _sets(arranged[0], request.counts), _sets(arranged[1], request.init_counts)
+    ids = containers[0] if len(containers) == 1 and not inits else tuple(sorted({*chain(*containers, *inits)}))
     cores = core_mask(machine, ids=ids, unit=request.unit)
     level = max({ground.levels[i // ground.width] for i in ids})
-    return Placement(ids=ids, containers=containers, cores=cores, level=level)
+    return Placement(ids=ids, containers=containers, cores=cores, level=level, inits=inits)
+
+
+def _sets(starts: Iterable[int], counts: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(range(start, start + count)) for start, count in zip(starts, counts, strict=True))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -100,18 +114,15 @@ def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[int, ...] | No
     """
     Return every set (a mask of cores) that a request could get on an empty machine, ascending.
 
-    None where they are not listed: more than `MOST_LISTED`, or a starting phase that needs more than the containers of
-    several sets together. `place` with a listed set as all that is free gives just that set.
+    Each is made up of sets for those who hold ids when most are held (`NeuronRequest.widest`). None where they are not
+    listed: more than `MOST_LISTED`. `place` with a listed set as all that is free gives just that set.
     """
     if illegal_count(machine, request) is not None or request.total > machine.size(request.unit):
         return ()
-    several = len(request.counts) > 1
-    if several and request.total != sum(request.counts):
-        return None
     found = {0}
-    for count in sorted(request.counts, reverse=True) if several else (request.total,):
+    for count in sorted(request.widest, reverse=True):
         parts = _parts(machine, request.unit, count)
-        if len(found) * len(parts) > MOST_LISTED * MOST_SUBSETS_OF:
+        if len(found) * len(parts) > _MOST_COMBINED:
             return None
         found = {taken | part for taken in found for part in parts if not taken & part}
         if len(found) > MOST_LISTED:
@@ -155,98 +166,6 @@ def largest_free_block(machine: Machine, free: int, unit: Unit) -> int:
             return count
     longest = max((length for _, length in ground.bins(ground.free)), default=0)
     return min(1, longest) if machine.shape is Shape.FLAT else longest
-
-
-_Sets = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
-
-
-def _one_set(ground: Ground, request: NeuronRequest) -> _Sets | None:
-    """Return a single container's set, or the whole pod as one run, the containers side by side from its lowest id."""
-    if request.total > ground.cell and request.counts != (request.total,):
-        return None
-    start = best_start(ground, ground.free, request.total)
-    if start is None:
-        return None
-    ends = list(itertools.accumulate(request.counts, initial=start))
-    containers = tuple(tuple(range(first, end)) for first, end in itertools.pairwise(ends))
-    return tuple(range(start, start + request.total)), containers
-
-
-def _divided(ground: Ground, request: NeuronRequest) -> _Sets | None:
-    """Return the pod as several sets, which may make up one block."""
-    for carrier, inside in _divisions(ground, request):
-        sets = _containers(ground, request.counts, carrier=carrier, inside=inside)
-        if sets is not None:
-            taken, containers = sets
-            return _filled(ground, taken, request.total), containers
-    return None
-
-
-def _divisions(ground: Ground, request: NeuronRequest) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """
-    Yield (carrier, indices): a set of `carrier` ids for the largest init container, and who may share it afterwards.
-
-    Kubernetes lets app containers reuse what an init container had. As few as the total allows share, the later ones
-    first, because sidecars come first in `counts` and run beside the init container. No carrier (0) where some
-    container's own set holds the init container's.
-    """
-    counts = request.counts
-    need, most = max(request.init_counts, default=0), max(counts, default=0)
-    spare = request.total - sum(counts)
-    if need and (spare or need > most):
-        seen: set[tuple[int, ...]] = set()
-        for inside in sorted(_subsets(len(counts)), key=lambda chosen: sum(counts[i] for i in chosen)):
-            sizes = tuple(sorted(counts[i] for i in inside))
-            shared = sum(sizes)
-            carrier = max(need, shared) if need <= ground.cell else need
-            if sizes not in seen and need - spare <= shared <= carrier and (carrier == need or carrier <= ground.cell):
-                seen.add(sizes)
-                yield carrier, inside
-    if need <= most:
-        yield 0, ()
-
-
-def _subsets(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield sets of container indices, later containers first; only runs up to the last one if there are many."""
-    last_first = range(count - 1, -1, -1)
-    if count > MOST_SUBSETS_OF:
-        yield from (tuple(range(first, count)) for first in range(count, -1, -1))
-        return
-    for size in range(count + 1):
-        for chosen in itertools.combinations(last_first, size):
-            yield tuple(reversed(chosen))
-
-
-def _containers(
-    ground: Ground, counts: tuple[int, ...], *, carrier: int, inside: tuple[int, ...]
-) -> tuple[int, tuple[tuple[int, ...], ...]] | None:
-    """Return the mask of ids taken and a set for each container; those inside share the carrier's ids."""
-    outside = [i for i in range(len(counts)) if i not in inside]
-    parts = [counts[i] for i in outside]
-    position = sum(i < min(inside, default=len(counts)) for i in outside)
-    if carrier:
-        parts.insert(position, carrier)
-    placed = fit(ground, parts)
-    if placed is None:
-        return None
-    taken = sum(ones(count) << start for start, count in zip(placed, parts, strict=True))
-    starts = dict(zip(outside, placed[:position] + placed[position + 1 :] if carrier else placed, strict=True))
-    if inside:
-        sharing = fit(attrs.evolve(ground, free=ones(carrier) << placed[position]), [counts[i] for i in inside])
-        if sharing is None:
-            return None
-        starts |= zip(inside, sharing, strict=True)
-    return taken, tuple(tuple(range(starts[i], starts[i] + count)) for i, count in enumerate(counts))
-
-
-def _filled(ground: Ground, taken: int, total: int) -> tuple[int, ...]:
-    """Return the ids taken, with further free ones up to the total; the caller knows that there are enough."""
-    while taken.bit_count() < total:
-        start = best_start(ground, ground.free & ~taken, 1)
-        if start is None:
-            raise AssertionError("fewer free ids than the total that was counted before")
-        taken |= 1 << start
-    return tuple(i for start, length in runs(taken) for i in range(start, start + length))
 
 
 @functools.lru_cache(maxsize=4096)

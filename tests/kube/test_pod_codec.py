@@ -97,7 +97,7 @@ def test_effective_requests(sentence: str) -> None:
 
 
 def test_silicon() -> None:
-    """Counts and container names come in spec order, sidecars first."""
+    """Counts and names come in spec order: sidecars, containers, init containers."""
     found = read(
         spec={
             "initContainers": [
@@ -109,7 +109,7 @@ def test_silicon() -> None:
     )
 
     assert NeuronRequest(unit=Unit.DEVICE, counts=(1, 2), total=3, init_counts=(3,)) == found.neuron
-    assert found.neuron_containers == ("side", "a")
+    assert found.neuron_containers == ("side", "a", "setup")
 
 
 def test_mixed_silicon_is_refused() -> None:

@@ -32,35 +32,54 @@ def sidecar(name: str = "s", count: int = 0, resource: str = NEURON_DEVICE) -> C
 
 
 @pytest.mark.parametrize(
-    ("containers", "init_containers", "counts", "init_counts", "total"),
+    ("containers", "init_containers", "counts", "inits", "total"),
     [
         pytest.param([app(count=4)], [], (4,), (), 4, id="one container"),
         pytest.param(
             [app(count=1), app(), app(count=2)], [], (1, 2), (), 3, id="containers without Neuron are left out"
         ),
-        pytest.param([app(count=1)], [app(count=1)], (1,), (1,), 1, id="an init container reuses the pod's ids"),
-        pytest.param([app(count=1)], [app(count=4)], (1,), (4,), 4, id="a larger init container sets the size"),
+        pytest.param([app(count=1)], [app(count=1)], (1,), ((1, 0),), 1, id="an init container reuses the pod's ids"),
+        pytest.param([app(count=1)], [app(count=4)], (1,), ((4, 0),), 4, id="a larger init container sets the size"),
         pytest.param([app(count=2)], [sidecar(count=1)], (1, 2), (), 3, id="sidecars come first and add up"),
         pytest.param(
-            [app(count=2)], [sidecar(count=1), app(count=4)], (1, 2), (4,), 5, id="an init container beside a sidecar"
+            [app(count=2)],
+            [sidecar(count=1), app(count=4)],
+            (1, 2),
+            ((4, 1),),
+            5,
+            id="an init container beside a sidecar",
         ),
         pytest.param(
-            [app(count=2)], [app(count=4), sidecar(count=1)], (1, 2), (4,), 4, id="an init container before the sidecar"
+            [app(count=2)],
+            [app(count=4), sidecar(count=1)],
+            (1, 2),
+            ((4, 0),),
+            4,
+            id="an init container before the sidecar",
         ),
-        pytest.param([app()], [app(count=2)], (), (2,), 2, id="only the init container asks"),
+        pytest.param([app()], [app(count=2)], (), ((2, 0),), 2, id="only the init container asks"),
     ],
 )
 def test_counts(
     containers: Sequence[Container],
     init_containers: Sequence[Container],
     counts: tuple[int, ...],
-    init_counts: tuple[int, ...],
+    inits: tuple[tuple[int, int], ...],
     total: int,
 ) -> None:
     """Containers that run side by side have counts of their own, those that only start share the pod's set."""
-    assert neuron_request(containers, init_containers) == NeuronRequest(
-        Unit.DEVICE, counts=counts, total=total, init_counts=init_counts, resource=NEURON_DEVICE
-    )
+    found = neuron_request(containers, init_containers)
+    assert found is not None
+    assert (found.unit, found.resource) == (Unit.DEVICE, NEURON_DEVICE)
+    assert (found.counts, found.inits, found.total) == (counts, inits, total)
+
+
+def test_a_total_belongs_to_its_counts() -> None:
+    """A size that the containers do not add up to is a bug, not a request."""
+    assert NeuronRequest(Unit.DEVICE, (4, 1), 8, (4,), beside=(1,)).widest == (4, 4)
+    for total, beside in ((5, (1,)), (8, (0,))):
+        with pytest.raises(ValueError, match="at once"):
+            NeuronRequest(Unit.DEVICE, (4, 1), total, (4,), beside=beside)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +124,13 @@ def test_one_unit() -> None:
 
 
 def test_names_belong_to_counts() -> None:
-    """Names come in the order of the counts: sidecars, then app containers, none for ordinary init containers."""
+    """Names come in the order of the counts: sidecars, then app containers, then ordinary init containers."""
     containers = [app("a", 1), app("none"), app("b", 2)]
     init_containers = [sidecar("side", 3), app("init", 1), sidecar("idle")]
     found = neuron_request(containers, init_containers)
     assert found is not None
     assert found.counts == (3, 1, 2)
-    assert neuron_container_names(containers, init_containers) == ("side", "a", "b")
+    assert neuron_container_names(containers, init_containers) == ("side", "a", "b", "init")
 
 
 some = st.lists(st.builds(app, count=st.integers(0, 4)), max_size=4)
@@ -130,4 +149,5 @@ def test_the_total_is_what_kubernetes_counts(containers: list[Container], init_c
     assert (found.total if found else 0) == effective
     if found is not None:
         assert found.total >= max(sum(found.counts), *found.init_counts, 0)
-        assert len(neuron_container_names(containers, init_containers)) == len(found.counts)
+        names = neuron_container_names(containers, init_containers)
+        assert len(names) == len(found.counts) + len(found.init_counts)

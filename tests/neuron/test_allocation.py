@@ -38,14 +38,15 @@ def request(unit: Unit, *counts: int, total: int = 0) -> NeuronRequest:
 
 
 def pod(neuron: NeuronRequest | None, annotations: dict[str, str] | None = None, *, node: str = "n1") -> Pod:
-    """Return a bound pod with containers c0, c1, ..."""
+    """Return a bound pod with containers c0, c1, ..., and init containers i0, ..."""
+    counts, inits = (neuron.counts, neuron.init_counts) if neuron else ((), ())
     return Pod(
         uid="u",
         namespace="default",
         name="p",
         node_name=node,
         neuron=neuron,
-        neuron_containers=tuple(f"c{i}" for i in range(len(neuron.counts))) if neuron else (),
+        neuron_containers=(*(f"c{i}" for i in range(len(counts))), *(f"i{i}" for i in range(len(inits)))),
         requests={neuron.resource: neuron.total} if neuron else {},
         allocation=annotations or {},
     )
@@ -193,14 +194,18 @@ def test_id_list_follows_the_containers() -> None:
 
 
 def test_init_container_does_not_shift_names() -> None:
-    """With an init container before them, ids still stand under the right containers' names (HAMi #2173, #2738)."""
+    """With an init container before them, each set stands under the right container's name (HAMi #2173, #2738)."""
     neuron = NeuronRequest(Unit.DEVICE, (1, 1), 3, (3,))
     placement = place(INF2_48, INF2_48.all_cores, neuron)
     assert placement is not None
     annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1")
 
     assert annotations[IDS] == "0,1,2"
-    assert json.loads(annotations[OWN]) == {"node": "n1", "devices": {"c0": [0], "c1": [1]}, "ids": [0, 1, 2]}
+    assert json.loads(annotations[OWN]) == {
+        "node": "n1",
+        "devices": {"c0": [0], "c1": [1], "i0": [0, 1, 2]},
+        "ids": [0, 1, 2],
+    }
 
 
 FOREIGN: dict[str, tuple[NeuronRequest | None, Placement]] = {

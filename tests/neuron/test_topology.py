@@ -22,6 +22,7 @@ from neuron_scheduler.neuron.topology import (
     place,
     whole_free_devices,
 )
+from tests.neuron.oracle import Kind, Piece, Spec, division
 
 INF1_6 = Machine("inf1.6xlarge", Shape.LINE, 4, 4)
 INF1_24 = Machine("inf1.24xlarge", Shape.LINE, 16, 4)
@@ -43,14 +44,19 @@ TORUS_SETS = {
 }
 
 
-def devices(*counts: int, init: tuple[int, ...] = (), total: int = 0) -> NeuronRequest:
-    """Return a request for devices."""
-    return NeuronRequest(Unit.DEVICE, counts, total or max(sum(counts), *init, 0), init)
+def devices(*counts: int, init: tuple[int, ...] = (), sidecars: int = 0) -> NeuronRequest:
+    """Return a request for devices; so many of the counts are sidecars', which run beside the init containers."""
+    return _request(Unit.DEVICE, counts, init, sidecars)
 
 
-def cores(*counts: int, init: tuple[int, ...] = (), total: int = 0) -> NeuronRequest:
+def cores(*counts: int, init: tuple[int, ...] = (), sidecars: int = 0) -> NeuronRequest:
     """Return a request for cores."""
-    return NeuronRequest(Unit.CORE, counts, total or max(sum(counts), *init, 0), init)
+    return _request(Unit.CORE, counts, init, sidecars)
+
+
+def _request(unit: Unit, counts: tuple[int, ...], init: tuple[int, ...], sidecars: int) -> NeuronRequest:
+    total = max(sum(counts), sum(counts[:sidecars]) + max(init, default=0))
+    return NeuronRequest(unit, counts, total, init, beside=(sidecars,) * len(init))
 
 
 def bits(ids: Iterable[int]) -> int:
@@ -213,31 +219,12 @@ def test_cores_all_masks(count: int, step: int) -> None:
 # Several containers, against a search through everything
 
 
-def solvable(machine: Machine, free: int, request: NeuronRequest) -> bool:
-    """Tell whether there is any set of the total's size with disjoint legal container sets and room for each init."""
-    whole = free_ids(machine, free, request.unit)
-    if whole.bit_count() < request.total:
-        return False
-    seen: set[tuple[int, int]] = set()
-
-    def inits(index: int, taken: int) -> bool:
-        if taken.bit_count() > request.total:
-            return False
-        if index == len(request.init_counts):
-            return True
-        options = legal_masks(machine, request.unit, request.init_counts[index])
-        return any(inits(index + 1, taken | mask) for mask in options if mask & whole == mask)
-
-    def containers(index: int, taken: int) -> bool:
-        if (index, taken) in seen:
-            return False
-        seen.add((index, taken))
-        if index == len(request.counts):
-            return inits(0, taken)
-        options = legal_masks(machine, request.unit, request.counts[index])
-        return any(containers(index + 1, taken | m) for m in options if m & whole == m and not m & taken)
-
-    return containers(0, 0)
+def spec_of(request: NeuronRequest) -> Spec:
+    """Return containers of which a request may be: sidecars, then the init containers beside them, then the others."""
+    sidecars = max(request.beside, default=0)
+    kinds = [*[Kind.SIDECAR] * sidecars, *[Kind.INIT] * len(request.inits), *[Kind.APP] * len(request.counts)]
+    counts = (*request.counts[:sidecars], *request.init_counts, *request.counts[sidecars:])
+    return tuple(Piece(kind, count) for kind, count in zip(kinds, counts, strict=False))
 
 
 SMALL_MACHINES = {
@@ -267,9 +254,7 @@ def situations(draw: st.DrawFn) -> tuple[Machine, int, NeuronRequest]:
         free |= part << device * machine.cores_per_device
     init = tuple(draw(st.lists(counts_of, max_size=2)))
     counts = tuple(draw(st.lists(counts_of, min_size=0 if init else 1, max_size=4)))
-    sidecars = draw(st.integers(0, len(counts)))
-    starting = sum(counts[:sidecars]) + max(init) if init else 0
-    return machine, free, NeuronRequest(unit, counts, max(sum(counts), starting), init)
+    return machine, free, _request(unit, counts, init, draw(st.integers(0, len(counts))))
 
 
 @settings(max_examples=500, deadline=None)
@@ -279,10 +264,11 @@ def test_several_containers(situation: tuple[Machine, int, NeuronRequest]) -> No
     machine, free, request = situation
     placement = place(machine, free, request)
 
-    assert (placement is not None) == solvable(machine, free, request)
+    whole = free_ids(machine, free, request.unit)
+
+    assert (placement is not None) == (division(machine, whole, request.unit, spec_of(request)) is not None)
     if placement is None:
         return
-    whole = free_ids(machine, free, request.unit)
     ids = bits(placement.ids)
     assert list(placement.ids) == sorted(set(placement.ids))
     assert len(placement.ids) == request.total
@@ -294,8 +280,10 @@ def test_several_containers(situation: tuple[Machine, int, NeuronRequest]) -> No
         assert not taken & bits(container)
         taken |= bits(container)
     assert taken & ids == taken
-    for count in request.init_counts:
-        assert any(mask & ids == mask for mask in legal_masks(machine, request.unit, count))
+    for container, (count, beside) in zip(placement.inits, request.inits, strict=True):
+        assert container in legal_sets(machine, request.unit, count)
+        assert {*container}.isdisjoint(itertools.chain(*placement.containers[:beside]))
+        assert bits(container) & ids == bits(container)
     assert placement.cores == (device_bits(machine, placement.ids) if request.unit is Unit.DEVICE else ids)
     assert placement.level == cut(machine, free, placement.cores)
 
@@ -498,7 +486,7 @@ CONTAINERS: dict[str, tuple[Machine, int, NeuronRequest, tuple[tuple[int, ...], 
     "a sidecar beside a larger init container": (
         TRN1,
         device_bits(TRN1, [2, 4, 5, 6, 7]),
-        devices(1, 1, init=(4,), total=5),
+        devices(1, 1, init=(4,), sidecars=1),
         ((2,), (4,)),
     ),
     "nothing but an init container": (TRN1, TRN1.all_cores, devices(init=(8,)), ()),

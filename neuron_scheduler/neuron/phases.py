@@ -1,0 +1,200 @@
+"""
+Which container gets which run or block at each phase of a pod's start.
+
+Ordinary init containers run one after the other, each beside the sidecars that started before it, and reuse ids that
+other containers of the pod get later. So each container's set must be disjoint only from those that run beside it, and
+all of them together may take no more ids than the phase that needs most. An init container that fits into the set of a
+later one needs none of its own; for any other one a *carrier* is placed: a set that it and some later ones share.
+
+Because blocks nest, and because containers that share a run fit into it in the order of the spec, looking at every way
+of sharing finds a division if there is one. The search is bounded; beyond, the answer is that they do not fit.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from neuron_scheduler.model.neuron_request import widest_phase
+from neuron_scheduler.neuron.packing import Ground, best_start, fit, ones
+
+MOST_SUBSETS_OF = 10
+"""Up to so many containers, every way of sharing ids with a larger init container is tried."""
+MOST_DIVISIONS = 1_000
+"""Ways of sharing that are tried for one pod on one machine."""
+
+Inits = Sequence[tuple[int, int]]
+"""Of each init container its count, and how many of the others, the first ones, run beside it."""
+Starts = tuple[int, ...]
+
+
+def arrange(ground: Ground, counts: tuple[int, ...], inits: Inits) -> tuple[Starts, Starts] | None:
+    """
+    Return the lowest id of the set of each container, and of each init container; None if they do not fit.
+
+    In one run or block where possible, else ascending in the order given where possible. Each count must be legal.
+    """
+    total = sum(widest_phase(counts, inits))
+    if total <= ground.cell or counts == (total,):
+        start = best_start(ground, ground.free, total)
+        if start is not None:
+            return _side_by_side(start, counts, inits)
+        if counts == (total,):
+            return None
+    apart = _apart(counts, inits)
+    found = _Search().divided(ground, counts, [inits[i] for i in apart], room=total)
+    if found is None:
+        return None
+    starts, carried = found
+    known = dict(zip(apart, carried, strict=True))
+    return starts, tuple(
+        known[i] if i in known else _within(inits[i], counts, starts, [(inits[j], known[j]) for j in apart])
+        for i in range(len(inits))
+    )
+
+
+def _side_by_side(start: int, counts: tuple[int, ...], inits: Inits) -> tuple[Starts, Starts]:
+    """Lay the containers into one run in their order; an init container begins where those beside it end."""
+    starts = tuple(itertools.accumulate(counts, initial=start))
+    return starts[:-1], tuple(starts[beside] for _, beside in inits)
+
+
+def _apart(counts: tuple[int, ...], inits: Inits) -> list[int]:
+    """Return which init containers fit neither into a later container's set nor into another one's; largest first."""
+    apart: list[int] = []
+    for i in sorted(range(len(inits)), key=lambda i: inits[i], reverse=True):
+        count, beside = inits[i]
+        if count > max(counts[beside:], default=0) and (not apart or beside > inits[apart[-1]][1]):
+            apart.append(i)
+    return apart
+
+
+def _within(
+    init: tuple[int, int], counts: tuple[int, ...], starts: Starts, carried: Sequence[tuple[tuple[int, int], int]]
+) -> int:
+    """Return where an init container's set begins that lies inside another set: legal sets of all sizes nest."""
+    count, beside = init
+    for i in range(beside, len(counts)):
+        if counts[i] >= count:
+            return starts[i]
+    return next(start for (size, first), start in carried if size >= count and first >= beside)
+
+
+@attrs.frozen
+class _Sharing:
+    """
+    A set for the largest init container, and who shares it.
+
+    Attributes:
+        carrier: size of the set.
+        inside: indices of containers.
+        along: indices of further init containers.
+    """
+
+    carrier: int
+    inside: tuple[int, ...]
+    along: tuple[int, ...]
+
+
+@attrs.define(eq=False)
+class _Search:
+    """The search for a division, with a bound on what it may try."""
+
+    _left: int = MOST_DIVISIONS
+
+    def divided(
+        self, ground: Ground, counts: tuple[int, ...], inits: Inits, *, room: int
+    ) -> tuple[Starts, Starts] | None:
+        """
+        Return where each set begins if they can be laid with `room` ids in all, as several sets.
+
+        `inits` are descending by count, ascending by those beside them, and larger than all containers that are not.
+        """
+        if not inits:
+            starts = fit(ground, counts) if counts else ()
+            return None if starts is None else (starts, ())
+        for sharing in _sharings(ground, counts, inits, room):
+            if not self._left:
+                break
+            self._left -= 1
+            found = self._laid(ground, counts, inits, sharing=sharing, room=room)
+            if found is not None:
+                return found
+        return None
+
+    def _laid(
+        self, ground: Ground, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, room: int
+    ) -> tuple[Starts, Starts] | None:
+        """Lay the carrier among those that do not share it, and then into it those that do."""
+        outside = [i for i in range(len(counts)) if i not in sharing.inside]
+        later = [j for j in range(1, len(inits)) if j not in sharing.along]
+        before = [sum(i < inits[j][1] for i in outside) for j in later]
+        place = min(sum(i < min(sharing.inside, default=len(counts)) for i in outside), *before, len(outside))
+        parts = [counts[i] for i in outside]
+        parts.insert(place, sharing.carrier)
+        others = [(inits[j][0], beside + 1) for j, beside in zip(later, before, strict=True)]
+        if sum(widest_phase(tuple(parts), others)) > room:
+            return None
+        laid = self.divided(ground, tuple(parts), others, room=room)
+        if laid is None:
+            return None
+        first = laid[0][place]
+        shared = self._shared(ground, counts, inits, sharing=sharing, first=first)
+        if shared is None:
+            return None
+        starts = dict(zip(outside, laid[0][:place] + laid[0][place + 1 :], strict=True))
+        starts |= zip(sharing.inside, shared[0], strict=True)
+        carried = {0: first} | dict(zip(later, laid[1], strict=True)) | dict(zip(sharing.along, shared[1], strict=True))
+        return tuple(starts[i] for i in range(len(counts))), tuple(carried[j] for j in range(len(inits)))
+
+    def _shared(
+        self, ground: Ground, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, first: int
+    ) -> tuple[Starts, Starts] | None:
+        """Lay those who share a carrier into it."""
+        parts, along = _sharers(counts, inits, sharing.inside, sharing.along)
+        if sharing.carrier <= ground.cell:
+            return _side_by_side(first, parts, along)
+        inner = attrs.evolve(ground, free=ones(sharing.carrier) << first)
+        return self.divided(inner, parts, along, room=sharing.carrier)
+
+
+def _sharers(
+    counts: tuple[int, ...], inits: Inits, inside: tuple[int, ...], along: tuple[int, ...]
+) -> tuple[tuple[int, ...], Inits]:
+    """Return those who share a carrier as containers and init containers of their own."""
+    parts = tuple(counts[i] for i in inside)
+    return parts, [(inits[j][0], sum(i < inits[j][1] for i in inside)) for j in along]
+
+
+def _sharings(ground: Ground, counts: tuple[int, ...], inits: Inits, room: int) -> Iterator[_Sharing]:
+    """
+    Yield the ways of sharing a set with the largest init container that leave room, those first that share least.
+
+    Sidecars that run beside it never do. A set inside a cell may be longer than the init container's own, so that
+    others overlap with it; a block holds those who share it.
+    """
+    count, beside = inits[0]
+    total, seen = sum(counts), set[tuple[int, ...]]()
+    few = len(counts) - beside + len(inits) - 1 <= MOST_SUBSETS_OF
+    subsets = sorted(_subsets(beside, len(counts), few=few), key=lambda chosen: sum(counts[i] for i in chosen))
+    for along in _subsets(1, len(inits), few=few):
+        for inside in subsets:
+            parts, others = _sharers(counts, inits, inside, along)
+            shared = sum(parts)
+            carrier = sum(widest_phase(parts, [(count, 0), *others])) if count <= ground.cell else count
+            if shared > carrier or count <= ground.cell < carrier or total - shared + carrier > room:
+                continue
+            sizes = tuple(sorted(parts))
+            if len(inits) > 1 or sizes not in seen:
+                seen.add(sizes)
+                yield _Sharing(carrier, inside, along)
+
+
+def _subsets(first: int, end: int, *, few: bool) -> Iterator[tuple[int, ...]]:
+    """Yield sets of indices, later ones first; only runs up to the last one if there are not few."""
+    if not few:
+        yield from (tuple(range(start, end)) for start in range(end, first - 1, -1))
+        return
+    for size in range(end - first + 1):
+        for chosen in itertools.combinations(range(end - 1, first - 1, -1), size):
+            yield tuple(reversed(chosen))
