@@ -130,6 +130,16 @@ def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[int, ...] | No
     return tuple(sorted(cores for cores in found if place(machine, cores, request) is not None))
 
 
+@functools.lru_cache(maxsize=256)
+def served(machine: Machine, unit: Unit) -> tuple[int, ...]:
+    """Return the counts that one container can have on an empty machine, ascending."""
+    return tuple(
+        count
+        for count in range(1, machine.size(unit) + 1)
+        if illegal_count(machine, NeuronRequest(unit, (count,), count)) is None
+    )
+
+
 def _parts(machine: Machine, unit: Unit, count: int) -> list[int]:
     """Return the core masks of a single container's legal sets."""
     ground = _ground(machine, machine.all_cores, unit)

@@ -22,6 +22,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.topology import Placement, place
+from neuron_scheduler.scheduling.cause import Cause, cause_of, cause_of_pod
 from neuron_scheduler.scheduling.filtering import (
     accepted,
     counted,
@@ -73,6 +74,7 @@ class FitError:
             buy nodes in a loop.
         preemption: why no pods were asked to leave for it; empty if some were.
         blocked: names of pods with unknown ids because of which it waits; empty if there are none.
+        cause: what it waits for, in one word.
     """
 
     nodes: int
@@ -83,6 +85,7 @@ class FitError:
     hopeless: bool = False
     preemption: str = ""
     blocked: str = ""
+    cause: Cause = Cause.OTHER
 
     @property
     def text(self) -> str:
@@ -208,6 +211,7 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
         plugins=frozenset((refusal.plugin,)),
         pod_reason=refusal.reason,
         hopeless=refusal.hopeless,
+        cause=cause_of_pod(refusal),
     )
 
 
@@ -215,11 +219,14 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Ref
     refusals = [*accepted(cluster, pod, profile, cluster.view.live)[1], *too_late]
     counts = counted(refusals)
     alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
+    lacking, blocked = shortage(cluster, pod, profile, refusals), unknown_holders(cluster, pod, refusals)
+    cause = lacking.cause if lacking is not None else cause_of(pod, refusals)
     return FitError(
         nodes=cluster.view.node_count,
         reasons=tuple(sorted(counts.items())),
         plugins=frozenset(refusal.plugin for refusal in refusals),
-        hint=" ".join(filter(None, (shortage(cluster, pod, profile, refusals), alias))),
+        hint=" ".join(filter(None, ("" if lacking is None else lacking.sentence, alias))),
         hopeless=not new_node_could_help(pod) or any(refusal.hopeless for refusal in refusals),
-        blocked=unknown_holders(cluster, pod, refusals),
+        blocked=blocked,
+        cause=Cause.UNKNOWN_HOLDER if blocked else cause,
     )

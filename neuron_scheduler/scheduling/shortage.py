@@ -8,8 +8,7 @@ only for a pod that was refused. If pods with unknown ids are the reason, a seco
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final, cast
 
@@ -22,7 +21,8 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, whole_free_devices
+from neuron_scheduler.neuron.topology import illegal_count, place, served, whole_free_devices
+from neuron_scheduler.scheduling.cause import Cause
 from neuron_scheduler.scheduling.filtering import fitting, promised_before
 from neuron_scheduler.scheduling.framework import Refusal
 from neuron_scheduler.scheduling.plugins import neuron_topology
@@ -34,15 +34,12 @@ _NAMED: Final = 3  # nodes with unknown holders that a refusal names
 _LOOKED_AT: Final = 32  # nodes that are looked at to find them: a refusal must not cost more in a larger fleet
 
 
-@attrs.frozen(cache_hash=True)
-class LargestBlock:
-    """Index definition: the largest count of a unit that one container could get on a node now."""
+@attrs.frozen
+class Shortage:
+    """What a pod's silicon lacks, in one word and in a sentence."""
 
-    unit: Unit
-
-    def __call__(self, state: NodeState) -> int:
-        """Return the count; 0 for a node without Neuron."""
-        return 0 if state.machine is None else largest_free_block(state.machine, state.free_cores, self.unit)
+    cause: Cause
+    sentence: str
 
 
 def _cores_in_pieces(state: NodeState) -> int:
@@ -51,43 +48,42 @@ def _cores_in_pieces(state: NodeState) -> int:
     return 0 if machine is None else free.bit_count() - whole_free_devices(machine, free) * machine.cores_per_device
 
 
-_LARGEST_BLOCK = {unit: LargestBlock(unit) for unit in Unit}
-
-
 def rehearse_shortage(view: View, request: NeuronRequest) -> None:
     """Ask for every index that the sentence may need."""
     neuron_topology.machines(view)
-    neuron_topology.not_certain(view)
-    neuron_topology.free_units(view, request.unit)
+    neuron_topology.unhealthy(view)
+    neuron_topology.with_unknown(view)
+    neuron_topology.free_units(view, request.resource)
+    neuron_topology.largest_blocks(view, request.resource)
     view.node_column(allocatable_of(request.resource))
-    view.column(_LARGEST_BLOCK[request.unit])
 
 
-def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Refusal]) -> str:
-    """Return the sentence for a pod that was refused so; empty if its silicon is not what it lacks."""
-    request = pod.neuron
+def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Refusal]) -> Shortage | None:
+    """Return what a pod lacks that was refused so; None if its silicon is not it."""
+    request, view = pod.neuron, cluster.view
     if request is None:
-        return ""
-    machines = neuron_topology.machines(cluster.view)
-    among = less(machines.keyed & cluster.view.live, neuron_topology.not_certain(cluster.view))
+        return None
+    machines = neuron_topology.machines(view)
+    among = machines.keyed & view.live
     for refusal in refusals:
         if refusal.plugin != neuron_topology.NAME and refusal.reason != insufficient(request.resource):
             among = less(among, refusal.nodes)
     nodes = _otherwise_fitting(cluster, pod, profile, among) if among else 0
-    unserved: dict[Machine, NodeSet] = {
-        machine: machines.get(machine) & nodes
-        for machine in cast(frozenset[Machine], machines.values)
-        if illegal_count(machine, request) is not None and machines.get(machine) & nodes
-    }
-    for illegal in unserved.values():
-        nodes = less(nodes, illegal)
-    if not nodes:
-        return _invalid_count(unserved, request)
-    offered = cluster.view.node_column(allocatable_of(request.resource))
-    large = offered.at_least(request.total, nodes)
+    large = view.node_column(allocatable_of(request.resource)).at_least(request.total, nodes)
     if not large:
-        return f"Capacity: {_needs(request)}, the largest node has {offered.maximum(nodes)}."
-    return _too_little_or_in_pieces(_as_promised(cluster, pod), request, large)
+        return Shortage(Cause.CAPACITY, _too_large(view, request, nodes)) if nodes else None
+    unserved = [
+        machine
+        for machine in cast(frozenset[Machine], machines.values)
+        if illegal_count(machine, request) is not None and machines.get(machine) & large
+    ]
+    for machine in unserved:
+        large = less(large, machines.get(machine))
+    if not large:
+        sentence = _invalid_count(unserved, request)
+        return Shortage(Cause.INVALID_COUNT, sentence) if sentence else None
+    certain = less(large, neuron_topology.unhealthy(view) | neuron_topology.with_unknown(view))
+    return _too_little_or_in_pieces(_as_promised(cluster, pod), request, certain) if certain else None
 
 
 def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> str:
@@ -140,16 +136,25 @@ def _as_promised(cluster: Cluster, pod: Pod) -> View:
     return cluster.view if lens is None else cluster.view.seen(lens)
 
 
-def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet) -> str:
-    free = neuron_topology.free_units(view, request.unit)
-    total, block = free.total(nodes), view.column(_LARGEST_BLOCK[request.unit]).maximum(nodes)
-    if block >= request.total and len(request.counts) == 1:
-        return ""  # then something else stands in the way, and the sentence would be false
+def _too_large(view: View, request: NeuronRequest, nodes: NodeSet) -> str:
+    """Say that no node has as much, or none that would do but for that: larger ones may be closed to the pod."""
+    offered = view.node_column(allocatable_of(request.resource))
+    most = offered.maximum(nodes)
+    which = " that passes the other filters" if offered.maximum(view.live) > most else ""
+    return f"Capacity: {_needs(request)}, the largest node{which} has {most}."
+
+
+def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet) -> Shortage | None:
+    free = neuron_topology.free_units(view, request.resource)
+    total, block = free.total(nodes), neuron_topology.largest_blocks(view, request.resource).maximum(nodes)
+    if block >= request.total and len(request.widest) == 1:
+        return None  # then something else stands in the way, and the sentence would be false
+    cause = Cause.CAPACITY if total < request.total else Cause.FRAGMENTATION
     holding = (free.at_least(1, nodes) or nodes).bit_count()
-    return (
-        f"{'Capacity' if total < request.total else 'Fragmentation'}:"
-        f" {_amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
-        f" largest free block {block}, {_needs(request, unit=False)}{_beside(view, request, nodes, total)}."
+    return Shortage(
+        cause,
+        f"{cause.capitalize()}: {_amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
+        f" largest free block {block}, {_needs(request, unit=False)}{_beside(view, request, nodes, total)}.",
     )
 
 
@@ -161,24 +166,28 @@ def _beside(view: View, request: NeuronRequest, nodes: NodeSet, total: int) -> s
     return f"; {_amount(cores, Unit.CORE)} more on devices that others use in part" if cores else ""
 
 
-def _invalid_count(unserved: Mapping[Machine, NodeSet], request: NeuronRequest) -> str:
-    served = {
-        machine.instance_type or "unknown": counts for machine in unserved if (counts := _served(machine, request.unit))
-    }
-    if not served:
-        return ""
-    types = "; ".join(f"{name} serves {_either(served[name])}" for name in sorted(served))
-    return f"Invalid count: {_needs(request)}, {types}."
+def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
+    """Say which counts the types serve; machines of one type need not be alike (LNC)."""
+    unit = request.unit
+    by_type: dict[str, dict[str, Machine]] = {}
+    for machine in sorted(machines, key=lambda machine: (machine.size(unit), machine.devices)):
+        serves = _serves(machine, request)
+        if serves:
+            by_type.setdefault(machine.instance_type or "unknown", {}).setdefault(serves, machine)
+    told = [
+        f"{name}{f' with {machine.size(unit)} {unit}s' if len(alike) > 1 else ''} {serves}"
+        for name, alike in sorted(by_type.items())
+        for serves, machine in alike.items()
+    ]
+    return f"Invalid count: {_needs(request)}, {'; '.join(told)}." if told else ""
 
 
-@lru_cache(maxsize=256)
-def _served(machine: Machine, unit: Unit) -> tuple[int, ...]:
-    """Return the counts that one container can have on an empty machine."""
-    return tuple(
-        count
-        for count in range(1, machine.size(unit) + 1)
-        if illegal_count(machine, NeuronRequest(unit, (count,), count)) is None
-    )
+def _serves(machine: Machine, request: NeuronRequest) -> str:
+    """Say which counts a machine serves; it may serve each that is asked for, and not all of them at once."""
+    counts = served(machine, request.unit)
+    if {*request.counts, *request.init_counts} <= {*counts}:
+        return "has no sets for all its containers at once"
+    return f"serves {_either(counts)}" if counts else ""
 
 
 def _either(counts: tuple[int, ...]) -> str:
@@ -188,7 +197,7 @@ def _either(counts: tuple[int, ...]) -> str:
 def _needs(request: NeuronRequest, *, unit: bool = True) -> str:
     """Say what the pod needs, container by container where several ask."""
     total = _amount(request.total, request.unit) if unit else str(request.total)
-    parts = f" ({' + '.join(map(str, request.counts))})" if len(request.counts) > 1 else ""
+    parts = f" ({' + '.join(map(str, request.widest))})" if len(request.widest) > 1 else ""
     return f"pod needs {total}{parts}"
 
 

@@ -10,7 +10,7 @@ from neuron_scheduler.cluster.pods import Matching
 from neuron_scheduler.cluster.postings import Values
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, PODS
+from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, NEURON_NAMES, PODS
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.plugins import (
     neuron_topology,
@@ -39,8 +39,7 @@ OF_ROWS: tuple[Callable[[NodeState], Values], ...] = (
 )
 NUMBERS_OF_ROWS: tuple[Callable[[NodeState], int], ...] = (
     *(node_resources_fit.free_of(name) for name in (CPU, PODS, NEURON_DEVICE)),
-    neuron_topology._free_devices,
-    neuron_topology._free_cores,
+    *(of(name) for of in (neuron_topology.free_units_of, neuron_topology.largest_block_of) for name in NEURON_NAMES),
     neuron_topology._imbalance,
     node_resources_fit._emptiness,
 )

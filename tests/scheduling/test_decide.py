@@ -6,6 +6,7 @@ import pytest
 
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cause import Cause
 from neuron_scheduler.scheduling.decide import Decision, FitError, explain
 from neuron_scheduler.scheduling.profile import default_profile
 from tests.builders import GI, node, pod
@@ -325,7 +326,7 @@ def test_a_decision_counts_the_nodes() -> None:
 
 def test_an_empty_cluster_has_no_plugins_to_blame() -> None:
     """Any event may help a pod that no plugin refused."""
-    assert decide(cluster_of([]), pod()) == FitError(nodes=0)
+    assert decide(cluster_of([]), pod()) == FitError(nodes=0, cause=Cause.RESOURCES)
 
 
 def test_deciding_changes_nothing() -> None:

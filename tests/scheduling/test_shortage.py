@@ -9,6 +9,7 @@ import pytest
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.neuron.topology import largest_free_block, whole_free_devices
 from neuron_scheduler.scheduling.decide import FitError
 from tests.builders import node, pod
@@ -108,6 +109,64 @@ def trn1(name: str = "a", **keywords: object) -> Node:
             "Invalid count: pod needs 7 Neuron devices, trn1.32xlarge serves 1, 4, 8 or 16;"
             " trn2.48xlarge serves 1, 4, 8 or 16.",
             id="on none of two types",
+        ),
+        pytest.param(
+            [node("a", "trn2.48xlarge"), node("b", "trn2.48xlarge", cores_per_device=8), trn1("c")],
+            [],
+            pod(cores=9),
+            "Invalid count: pod needs 9 Neuron cores, trn1.32xlarge serves 1, 2, 8, 16 or 32;"
+            " trn2.48xlarge with 64 cores serves 1, 2, 3, 4, 16, 32 or 64;"
+            " trn2.48xlarge with 128 cores serves 1, 2, 3, 4, 5, 6, 7, 8, 32, 64 or 128.",
+            id="on none of one type at LNC 2 and at LNC 1",
+        ),
+        pytest.param(
+            [node("a", "trn2.48xlarge"), node("b", "trn2.48xlarge", cores_per_device=8)],
+            [],
+            pod(devices=7),
+            "Invalid count: pod needs 7 Neuron devices, trn2.48xlarge serves 1, 4, 8 or 16.",
+            id="LNC means nothing for devices",
+        ),
+        pytest.param(
+            [trn1("a"), node("b", "trn2.48xlarge")],
+            [],
+            pod(cores=40),
+            "Invalid count: pod needs 40 Neuron cores, trn2.48xlarge serves 1, 2, 3, 4, 16, 32 or 64.",
+            id="the only node that is large enough does not serve the count",
+        ),
+        pytest.param(
+            [trn1("a"), node("b", "trn2.48xlarge")],
+            [],
+            pod(cores=(40, 40)),
+            "Capacity: pod needs 80 Neuron cores (40 + 40), the largest node has 64.",
+            id="the largest node counts, whether it serves the counts or not",
+        ),
+        pytest.param(
+            [trn1("a"), node("b", "trn2.48xlarge", unschedulable=True)],
+            [],
+            pod(cores=64),
+            "Capacity: pod needs 64 Neuron cores, the largest node that passes the other filters has 32.",
+            id="a larger node is closed",
+        ),
+        pytest.param(
+            [trn1("a"), node("b", "trn2.48xlarge")],
+            [pod("u", cores=1, on="b")],
+            pod(cores=64),
+            "",
+            id="a larger node has an unknown holder",
+        ),
+        pytest.param(
+            [node("a", "trn2.48xlarge")],
+            [],
+            pod(cores=(3,) * 5, init=(16,)),
+            "Invalid count: pod needs 16 Neuron cores, trn2.48xlarge has no sets for all its containers at once.",
+            id="each container has a set, all together do not",
+        ),
+        pytest.param(
+            [trn1(allocatable={NEURON_DEVICE: 12})],
+            [held("a", *range(8))],
+            pod(devices=8),
+            "Capacity: 4 Neuron devices free on 1 node, largest free block 4, pod needs 8.",
+            id="kubelet hands out less than the node has",
         ),
         pytest.param(
             [trn1("a"), node("b", "inf1.6xlarge")],

@@ -21,9 +21,9 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import CPU, MEMORY
+from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import machine_of
-from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
+from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served, whole_free_devices
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.node_resources_fit import (
     EIGHTHS,
@@ -113,12 +113,40 @@ def _has_unknown(state: NodeState) -> Values:
     return (True,) if state.silicon.unknown_devices else ()
 
 
-def _free_devices(state: NodeState) -> int:
-    return whole_free_devices(state.machine, state.free_cores) if state.machine else 0
+@attrs.frozen(eq=False)
+class FreeUnits:
+    """Index definition: how much of the silicon a pod could get under a resource's name, in pieces if need be."""
+
+    resource: str
+
+    def __call__(self, state: NodeState) -> int:
+        """Return the whole devices or the cores that nobody holds, and no more than kubelet would hand out."""
+        machine = state.machine
+        if machine is None:
+            return 0
+        by_core = self.resource == NEURON_CORE
+        silicon = state.free_cores.bit_count() if by_core else whole_free_devices(machine, state.free_cores)
+        return min(silicon, state.free(self.resource))
 
 
-def _free_cores(state: NodeState) -> int:
-    return state.free_cores.bit_count()
+@attrs.frozen(eq=False)
+class LargestBlock:
+    """Index definition: the largest count that one container could get under a resource's name."""
+
+    resource: str
+
+    def __call__(self, state: NodeState) -> int:
+        """Return the count; 0 for a node without Neuron."""
+        machine = state.machine
+        if machine is None:
+            return 0
+        unit = Unit.CORE if self.resource == NEURON_CORE else Unit.DEVICE
+        block, most = largest_free_block(machine, state.free_cores, unit), state.free(self.resource)
+        return block if block <= most else max((count for count in served(machine, unit) if count <= most), default=0)
+
+
+free_units_of = lru_cache(maxsize=len(NEURON_NAMES))(FreeUnits)
+largest_block_of = lru_cache(maxsize=len(NEURON_NAMES))(LargestBlock)
 
 
 def _imbalance(state: NodeState) -> int:
@@ -135,14 +163,24 @@ def machines(view: View) -> Postings:
     return view.node_postings(_machine)
 
 
-def free_units(view: View, unit: Unit) -> Column:
-    """Return how many whole devices, or cores, nobody holds on each node."""
-    return view.column(_free_devices if unit is Unit.DEVICE else _free_cores)
+def free_units(view: View, resource: str) -> Column:
+    """Return how many whole devices, or cores, a pod could get on each node, in pieces if need be."""
+    return view.column(free_units_of(resource))
 
 
-def not_certain(view: View) -> NodeSet:
-    """Return the nodes whose free silicon is not what it seems: unhealthy, or with unknown holders."""
-    return view.node_postings(_unhealthy).keyed | view.postings(_has_unknown).keyed
+def largest_blocks(view: View, resource: str) -> Column:
+    """Return the largest count that one container could get on each node."""
+    return view.column(largest_block_of(resource))
+
+
+def unhealthy(view: View) -> NodeSet:
+    """Return the nodes that report a problem with their Neuron devices."""
+    return view.node_postings(_unhealthy).keyed
+
+
+def with_unknown(view: View) -> NodeSet:
+    """Return the nodes on which some of the silicon may be held, and nobody knows which."""
+    return view.postings(_has_unknown).keyed
 
 
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
@@ -182,22 +220,22 @@ class FreeBlock:
         if pod.neuron is None:
             return among
         with_block = view.postings(block_level(pod.neuron, self.trusting)).keyed & among
-        return less(with_block, view.node_postings(_unhealthy).keyed)
+        return less(with_block, unhealthy(view))
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Refuse nodes without a free block for the request, and say which of capacity and fragmentation it is."""
         request = pod.neuron
         if request is None:
             return NONE_REFUSED
-        unhealthy = view.node_postings(_unhealthy).keyed & among
-        lacking = less(among, unhealthy | view.postings(block_level(request, self.trusting)).keyed)
-        if not (unhealthy or lacking):
+        bad = unhealthy(view) & among
+        lacking = less(among, bad | view.postings(block_level(request, self.trusting)).keyed)
+        if not (bad or lacking):
             return NONE_REFUSED
-        free = free_units(view, request.unit)
+        free = free_units(view, request.resource)
         exhausted = less(lacking, free.at_least(request.total, lacking))
-        doubtful = 0 if self.trusting else view.postings(_has_unknown).keyed & less(lacking, exhausted)
+        doubtful = 0 if self.trusting else with_unknown(view) & less(lacking, exhausted)
         return [
-            Refusal(NAME, UNHEALTHY, unhealthy, unresolvable=True),
+            Refusal(NAME, UNHEALTHY, bad, unresolvable=True),
             Refusal(NAME, insufficient(request.resource), exhausted),
             Refusal(NAME, UNKNOWN, doubtful),
             Refusal(NAME, NO_BLOCK[request.unit], less(lacking, exhausted | doubtful)),
