@@ -28,6 +28,7 @@ from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.informer import STALE
 from neuron_scheduler.kube.reviews import Reviews
 from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.scheduling.cause import Cause
 from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.server import Endpoints, lease_watchdog, serving
 from neuron_scheduler.state_metrics import State
@@ -105,7 +106,7 @@ class App:
 
     async def run(self) -> None:
         """Run until asked to stop; what fails ends everything."""
-        self.metrics.ask(self._state)
+        self.metrics.ask(self._state, lambda: inventory.prepared(self.parts.cluster))
         try:
             with self.requests.listening() as requests:
                 await self._run(requests)
@@ -261,8 +262,14 @@ class App:
             needed += rights.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
         return needed + rights.REVIEWING if config.authorize_metrics else needed
 
+    @property
+    def _trusting(self) -> bool:
+        """Whether the pods of every profile may have what unknown holders leave by count."""
+        return all(profile.unknown_allocations == "count-only" for profile in self.config.profiles)
+
     def _state(self) -> State:
         cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election
+        devices, waits = inventory.devices(cluster, trusting=self._trusting), queue.count_by_cause()
         return State(
             leader=election.leading if election is not None else True,
             pending_pods={place: queue.count(place) for place in _WAITING},
@@ -278,8 +285,11 @@ class App:
             waiting_for_volumes=self.parts.volumes.waiting,
             waiting_for_allocate=self.parts.scheduler.fence.waiting,
             binds_unknown=binder.unknown,
-            free_devices=inventory.free_devices(cluster),
+            pods_waiting={cause: waits[cause] for cause in Cause},
+            free_devices=devices.free,
+            used_devices=devices.used,
+            withheld_devices=devices.withheld,
+            largest_free_block=devices.largest_block,
             terms_left_out=cluster.view.terms_left_out,
             log_lines_dropped=logs.dropped(),
-            largest_free_block=inventory.largest_free_blocks(cluster),
         )

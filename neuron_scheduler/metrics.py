@@ -9,7 +9,7 @@ Events are counted when they happen, by the methods of `Metrics`. The present st
 (`state_metrics`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import product
 from typing import Final
@@ -32,6 +32,10 @@ RESULTS: Final = ("scheduled", "unschedulable", "error")
 MOST_ATTEMPTS_TOLD_APART: Final = 15
 
 
+def _nothing_to_prepare() -> Iterator[None]:
+    yield from ()
+
+
 @attrs.define(eq=False)
 class Metrics:
     """
@@ -45,6 +49,7 @@ class Metrics:
     lease_name: str = "my-scheduler"
     api_host: str = ""
     _state: Callable[[], State] = State
+    _prepared: Callable[[], Iterator[None]] = _nothing_to_prepare
     _registry: CollectorRegistry = attrs.field(factory=CollectorRegistry, init=False)
     _attempts: dict[tuple[str, str], Counter] = attrs.field(init=False)
     _attempt_seconds: dict[tuple[str, str], Histogram] = attrs.field(init=False)
@@ -204,9 +209,17 @@ class Metrics:
         """Declare a counter; return a function from label values to the counter with these labels."""
         return cache(Counter(name, text, labels, registry=self._registry).labels)
 
-    def ask(self, state: Callable[[], State]) -> None:
-        """Ask this function for the state at every scrape; it must be quick, since the event loop waits for it."""
-        self._state = state
+    def ask(self, state: Callable[[], State], prepared: Callable[[], Iterator[None]] = _nothing_to_prepare) -> None:
+        """
+        Ask this function for the state at every scrape.
+
+        It must be quick, since the event loop waits for it; what takes longer is for `prepared`, in small steps.
+        """
+        self._state, self._prepared = state, prepared
+
+    def prepared(self) -> Iterator[None]:
+        """Prepare for an exposition; yields whenever others may run."""
+        return self._prepared()
 
     def attempted(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt that ended as `scheduled`, `unschedulable` or `error`, from decision to binding."""

@@ -10,11 +10,12 @@ anything. Nothing secret is served, so clients need no token, except for /metric
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, Protocol
 
 import anyio
+import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.endpoints.certificate import Certificate
@@ -32,6 +33,10 @@ METHODS: Final = ("GET", "HEAD")
 
 class Metrics(Scraped, Protocol):
     """What /metrics shows, and what is counted here."""
+
+    def prepared(self) -> Iterator[None]:
+        """Prepare for an exposition in small steps, between which others may run."""
+        ...
 
     def connection_dropped(self, reason: str) -> None:
         """Count a connection that was ended without its answer."""
@@ -103,7 +108,7 @@ async def serving(
         ConfigurationError: an address is taken or not ours, or the certificate cannot be used.
     """
     certificate = Certificate(endpoints.cert_file, endpoints.key_file) if endpoints.secure_port else None
-    shown = _metrics_page(Exposition(metrics=metrics, clock=time.monotonic), access)
+    shown = _metrics_page(Exposition(metrics=metrics, clock=time.monotonic), metrics.prepared, access)
     async with AsyncExitStack() as listeners:
         if endpoints.port:
             plain = Listener(
@@ -159,10 +164,14 @@ def _answering(live: Mapping[str, Check], ready: Mapping[str, Check], metrics_pa
     return answer
 
 
-def _metrics_page(shown: Exposition, access: Access | None) -> Answer:
+def _metrics_page(shown: Exposition, prepared: Callable[[], Iterator[None]], access: Access | None) -> Answer:
     async def answer(request: Request) -> Reply:
         refusal = None if access is None else await access.refusal(request.fields.get("authorization", ""))
-        return refusal or Reply(200, *shown.text(request.fields.get("accept", "")))
+        if refusal is not None:
+            return refusal
+        for _ in prepared():
+            await anyio.lowlevel.checkpoint()
+        return Reply(200, *shown.text(request.fields.get("accept", "")))
 
     return answer
 

@@ -32,7 +32,10 @@ class State:
         binds_unknown: Bindings in doubt: a try may have succeeded, and no answer says so.
         waiting_for_volumes: pods that have a node and wait for their volumes to be bound.
         waiting_for_allocate: pods that have a node and wait until another pod of it has been admitted.
-        free_devices: wholly free devices by instance type.
+        pods_waiting: pods by cause.
+        free_devices: devices that a pod could get now, by instance type.
+        used_devices: devices of which pods hold a part or all, by instance type.
+        withheld_devices: devices that nobody holds and nobody gets, by (instance type, reason).
         largest_free_block: devices in the largest free block of one node, by instance type.
         log_lines_dropped: log lines that stderr did not take, ever.
         terms_left_out: affinity terms of bound pods that are not honoured: their namespaces have too many.
@@ -48,7 +51,10 @@ class State:
     binds_unknown: int = 0
     waiting_for_volumes: int = 0
     waiting_for_allocate: int = 0
+    pods_waiting: Mapping[str, int] = NONE
     free_devices: Mapping[str, int] = NONE
+    used_devices: Mapping[str, int] = NONE
+    withheld_devices: Mapping[tuple[str, str], int] = NO_PAIRS
     largest_free_block: Mapping[str, int] = NONE
     log_lines_dropped: int = 0
     terms_left_out: int = 0
@@ -70,14 +76,13 @@ class StateCollector:
         state = self._state()
         queues = dict.fromkeys(QUEUES, 0) | dict(state.pending_pods)
         yield _by("scheduler_pending_pods", "Pending pods, by queue.", "queue", queues)
-        unschedulable = GaugeMetricFamily(
+        yield _by_pairs(
             "scheduler_unschedulable_pods",
             "Unschedulable pods, by the plugin that refused them last.",
-            labels=("plugin", "profile"),
+            ("plugin", "profile"),
+            state.unschedulable_pods,
         )
-        for pair, count in state.unschedulable_pods.items():
-            unschedulable.add_metric(pair, count)
-        yield unschedulable
+        yield _by("neuron_scheduler_pods_waiting", "Pending pods, by what they wait for.", "cause", state.pods_waiting)
         yield _by("scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type", state.cache_size)
         yield _by(
             "leader_election_master_status",
@@ -103,7 +108,8 @@ class StateCollector:
             "neuron_scheduler_log_lines_dropped", "Log lines that stderr did not take.", value=state.log_lines_dropped
         )
         for name, text, numbers in (
-            ("free_devices", "Wholly free Neuron devices, by instance type.", state.free_devices),
+            ("free_devices", "Neuron devices that a pod could get now, by instance type.", state.free_devices),
+            ("used_devices", "Neuron devices that pods hold, wholly or in part, by instance type.", state.used_devices),
             (
                 "largest_free_block",
                 "Devices in the largest free block of one node, by instance type: a larger request waits.",
@@ -111,10 +117,25 @@ class StateCollector:
             ),
         ):
             yield _by(f"neuron_scheduler_{name}", text, "instance_type", numbers)
+        yield _by_pairs(
+            "neuron_scheduler_withheld_devices",
+            "Neuron devices that no pod holds and none would get, by instance type and reason.",
+            ("instance_type", "reason"),
+            state.withheld_devices,
+        )
 
 
 def _by(name: str, text: str, label: str, numbers: Mapping[str, int]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, text, labels=(label,))
     for value, number in numbers.items():
         family.add_metric((value,), number)
+    return family
+
+
+def _by_pairs(
+    name: str, text: str, labels: tuple[str, str], numbers: Mapping[tuple[str, str], int]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, number in numbers.items():
+        family.add_metric(values, number)
     return family

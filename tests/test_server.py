@@ -1,7 +1,8 @@
 """Probes get kube-scheduler's answers, over HTTP and HTTPS."""
 
+import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from neuron_scheduler.endpoints.exchange import Reply, text
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.server import Check, Endpoints, lease_watchdog, serving
+from neuron_scheduler.state_metrics import State
 
 
 @attrs.define(eq=False)
@@ -77,6 +79,31 @@ async def test_a_failing_check_names_itself(health: Health) -> None:
         health.unready, health.problem = None, "the Lease was last renewed 40 s ago"
         assert (await get(client, "/readyz"))[0] == 200
         assert [(await get(client, path))[0] for path in ("/livez", "/healthz")] == [500, 500]
+
+
+async def test_metrics_are_prepared_in_steps(free_tcp_port: int) -> None:
+    """What takes long is done before the state is read, and others run meanwhile."""
+    steps: list[str] = []
+
+    def prepared() -> Iterator[None]:
+        for step in ("one", "two"):
+            steps.append(step)
+            asyncio.get_running_loop().call_soon(steps.append, "another")
+            yield
+
+    def state() -> State:
+        steps.append("read")
+        return State()
+
+    metrics = Metrics()
+    metrics.ask(state, prepared)
+    endpoints = Endpoints(address="127.0.0.1", port=free_tcp_port)
+    async with (
+        serving(endpoints, live={}, ready={}, metrics=metrics),
+        aiohttp.ClientSession(f"http://127.0.0.1:{free_tcp_port}", trust_env=False) as client,
+    ):
+        assert (await get(client, "/metrics"))[0] == 200
+    assert steps == ["one", "another", "two", "another", "read"]
 
 
 async def test_metrics_and_nothing_else(health: Health) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import attrs
 
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cause import Cause
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.noted import Group, Noted, group_of
@@ -54,6 +55,7 @@ class SchedulingQueue:
     _error_backoff: list[tuple[float, int, str]] = attrs.field(factory=list)
     _waiting: dict[Group, dict[str, QueuedPod]] = attrs.field(factory=dict)
     _counts: Counter[Place] = attrs.field(factory=Counter)
+    _causes: Counter[Cause] = attrs.field(factory=Counter)
     _noted: Noted = attrs.field(factory=Noted)
     _deciding: QueuedPod | None = None
     _meanwhile: Noted = attrs.field(factory=Noted)
@@ -72,6 +74,10 @@ class SchedulingQueue:
         """How many pods wait at a place."""
         return self._counts[place]
 
+    def count_by_cause(self) -> Counter[Cause]:
+        """How many pods wait for what, those in flight left out; each pod has one cause."""
+        return +self._causes
+
     def refused_by_plugin(self) -> Counter[tuple[str, str]]:
         """How many unschedulable pods of a scheduler name each plugin refused (`scheduler_unschedulable_pods`)."""
         counts: Counter[tuple[str, str]] = Counter()
@@ -88,6 +94,7 @@ class SchedulingQueue:
         queued = QueuedPod(pod, since=now)
         self._pods[pod.uid] = queued
         self._counts[Place.GATED] += 1
+        self._causes[queued.counted] += 1
         if not pod.gates:
             self._activate(queued, now, "PodAdd")
 
@@ -184,7 +191,14 @@ class SchedulingQueue:
         self._deciding, self._meanwhile = queued, Noted()
 
     def unschedulable(
-        self, queued: QueuedPod, plugins: frozenset[str], now: float, *, held: bool = False, promised: bool = False
+        self,
+        queued: QueuedPod,
+        plugins: frozenset[str],
+        now: float,
+        *,
+        held: bool = False,
+        promised: bool = False,
+        cause: Cause = Cause.ERROR,
     ) -> None:
         """
         Put a refused pod back: it waits for an event that could change a refusing plugin's mind.
@@ -196,6 +210,7 @@ class SchedulingQueue:
             return
         queued.refusals += 1
         queued.errors = 0
+        queued.cause = cause
         queued.since = now
         queued.group = group_of(queued.pod, plugins, promised=promised)
         queued.held = held
@@ -210,6 +225,7 @@ class SchedulingQueue:
         if self._pods.get(queued.pod.uid) is not queued:
             return
         queued.errors += 1
+        queued.cause = Cause.ERROR
         queued.since = now
         self._into_backoff(queued, "ScheduleAttemptFailure")
 
@@ -259,12 +275,14 @@ class SchedulingQueue:
     def _move(self, queued: QueuedPod, place: Place) -> None:
         self._leave(queued)
         self._counts[place] += 1
-        queued.place = place
+        queued.place, queued.counted = place, queued.cause
+        self._causes[queued.counted] += place is not Place.IN_FLIGHT
         self._tickets += 1
         queued.ticket = self._tickets
 
     def _leave(self, queued: QueuedPod) -> None:
         self._counts[queued.place] -= 1
+        self._causes[queued.counted] -= queued.place is not Place.IN_FLIGHT
         queued.ticket = 0
         if self._deciding is queued:
             self._deciding, self._meanwhile = None, Noted()

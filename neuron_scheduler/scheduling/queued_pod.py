@@ -10,6 +10,7 @@ import enum
 import attrs
 
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cause import Cause
 from neuron_scheduler.scheduling.noted import Group
 
 
@@ -37,6 +38,8 @@ class QueuedPod:
         held: nothing wakes it before its release.
         missed: something that could have helped, or a change of its own, came while it was in flight or held.
         prepared: the indexes for it have just been built (`side_lane`).
+        cause: what it waits for since its last attempt.
+        counted: the cause under which the queue counts it.
         ticket: heap entries that carry another number are stale.
     """
 
@@ -51,6 +54,8 @@ class QueuedPod:
     held: bool = False
     missed: bool = False
     prepared: bool = False
+    cause: Cause = Cause.UNTRIED
+    counted: Cause = Cause.GATED
     ticket: int = 0
 
 

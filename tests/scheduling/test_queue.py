@@ -2,9 +2,10 @@
 
 import pytest
 
+from neuron_scheduler.scheduling.cause import Cause
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod
 from tests.builders import pod
 from tests.scheduling.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of, refuse_all
 
@@ -228,3 +229,24 @@ def test_a_hint_that_fails_wakes_everybody(monkeypatch: pytest.MonkeyPatch) -> N
     refuse_all(queue, 0.0)
     queue.note(GONE, pod("gone"))
     assert drain(queue, 100.0) == ["a", "b"]
+
+
+def test_each_waiting_pod_has_one_cause() -> None:
+    """That of its last attempt; whoever is gated, new or in flight is told apart from the refused."""
+    queue = SchedulingQueue()
+    queue.add(pod("gated", gates=("g",)), 0.0)
+    for name in ("a", "b", "c"):
+        queue.add(pod(name), 0.0)
+    assert queue.count_by_cause() == {Cause.GATED: 1, Cause.UNTRIED: 3}
+    first, second = popped(queue, 0.0), popped(queue, 0.0)
+    assert queue.count_by_cause() == {Cause.GATED: 1, Cause.UNTRIED: 1}
+    queue.unschedulable(first, FIT, 0.0, cause=Cause.FRAGMENTATION)
+    queue.failed(second, 0.0)
+    assert queue.count_by_cause() == {Cause.GATED: 1, Cause.UNTRIED: 1, Cause.FRAGMENTATION: 1, Cause.ERROR: 1}
+    queue.activate(first.pod.uid, 0.0)
+    queue.update(pod("gated"), 0.0)
+    assert queue.count_by_cause() == {Cause.UNTRIED: 2, Cause.FRAGMENTATION: 1, Cause.ERROR: 1}
+    for name in ("gated", "a", "b", "c"):
+        queue.remove(pod(name).uid)
+    assert queue.count_by_cause() == {}
+    assert not any(queue.count(place) for place in Place)

@@ -1,0 +1,185 @@
+"""What the metrics say of the silicon: what a refusal says, by instance type, and nothing is lost or counted twice."""
+
+import random
+from collections import Counter
+
+import attrs
+import pytest
+
+from neuron_scheduler import inventory
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState, Nomination
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.resources import NEURON_DEVICE
+from neuron_scheduler.model.selectors import Effect, Taint, Toleration
+from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.scheduling.decide import FitError
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, decide
+
+TRN1, TRN2 = "trn1.32xlarge", "trn2.48xlarge"
+USUAL = Taint(NEURON_DEVICE, Effect.NO_SCHEDULE, "true")
+OTHERS = Taint("team", Effect.NO_SCHEDULE, "red")
+
+
+def withheld(cluster: Cluster, *, trusting: bool = False) -> dict[str, int]:
+    """Return what is withheld of trn1.32xlarge, by reason."""
+    found = inventory.devices(cluster, trusting=trusting).withheld
+    return {reason: count for (name, reason), count in found.items() if count and name == TRN1}
+
+
+@pytest.mark.parametrize(
+    ("closed", "reason"),
+    [
+        pytest.param({"unschedulable": True}, "cordoned", id="cordoned"),
+        pytest.param({"taints": (OTHERS,)}, "tainted", id="another team's"),
+        pytest.param({"taints": (USUAL, OTHERS)}, "tainted", id="the usual taint and another"),
+        pytest.param({"neuron_unhealthy": True}, "unhealthy", id="unhealthy"),
+        pytest.param({"refusal": "what is this"}, "malformed", id="unreadable"),
+        pytest.param({"pods": 1}, "too_many_pods", id="no room for pods"),
+        pytest.param(
+            {"refusal": "?", "unschedulable": True, "neuron_unhealthy": True}, "malformed", id="the first one"
+        ),
+    ],
+)
+def test_devices_of_a_closed_node_are_withheld(closed: dict[str, object], reason: str) -> None:
+    """4 of 16 are held, the other 12 are nobody's and nobody gets them; the open node beside it counts as ever."""
+    nodes = [node("a", TRN1, **closed), node("b", TRN1)]  # type: ignore[arg-type]  # passed on as they are
+    cluster = cluster_of(nodes, [pod("p", devices=4, on="a", ids=range(4)), pod("q", devices=8, on="b", ids=range(8))])
+    found = inventory.devices(cluster)
+    assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (8, 12, 8)
+    assert withheld(cluster) == {reason: 12}
+
+
+def test_usual_taints_close_nothing() -> None:
+    """A pod that asks for Neuron tolerates them; a taint that only warns closes nothing either."""
+    taints = (USUAL, Taint("aws.amazon.com/neuroncore", Effect.NO_EXECUTE), Taint("slow", Effect.PREFER_NO_SCHEDULE))
+    cluster = cluster_of([node("a", TRN1, taints=taints)])
+    assert inventory.devices(cluster).free[TRN1] == 16
+
+
+def test_unknown_holders_withhold_what_they_may_hold() -> None:
+    """All that nobody provably holds, unless they are trusted: then what is left by count."""
+    cluster = cluster_of([node("a", TRN1)], [pod("u", devices=2, on="a"), pod("p", devices=4, on="a", ids=range(4))])
+    found = inventory.devices(cluster)
+    assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (0, 4, 0)
+    assert withheld(cluster) == {"unknown_holder": 12}
+    trusted = inventory.devices(cluster, trusting=True)
+    assert (trusted.free[TRN1], trusted.largest_block[TRN1]) == (10, 8)
+    assert withheld(cluster, trusting=True) == {"not_allocatable": 2}
+
+
+def test_promised_devices_are_withheld() -> None:
+    """Space that is promised to a pod that others left for is not free for a pod of priority 0."""
+    cluster = cluster_of([node("a", TRN1), node("b", TRN1)])
+    coming = pod("n", devices=8, priority=5)
+    cluster.nominate("a", Nomination(coming, cores=(1 << 16) - 1))
+    found = inventory.devices(cluster)
+    assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (24, 0, 16)
+    assert withheld(cluster) == {"promised": 8}
+
+
+def test_types_are_sums_over_machines() -> None:
+    """LNC 1 and LNC 2, and HyperPod's prefix, are one instance type."""
+    nodes = [node("a", TRN2), node("b", TRN2, cores_per_device=8), node("c", f"ml.{TRN2}", unschedulable=True)]
+    found = inventory.devices(cluster_of(nodes, [pod("p", cores=32, on="b", ids=range(32))]))
+    assert (found.free[TRN2], found.used[TRN2], found.largest_block[TRN2]) == (28, 4, 16)
+    assert found.withheld[TRN2, inventory.Withheld.CORDONED] == 16
+
+
+def test_the_old_name_of_devices() -> None:
+    """Nodes of an old plugin offer their devices under the alias alone."""
+    old = attrs.evolve(node("a", "inf1.6xlarge"), allocatable={"aws.amazon.com/neurondevice": 4, "pods": 9})
+    found = inventory.devices(cluster_of([old, node("b", "inf1.6xlarge")]))
+    assert (found.free["inf1.6xlarge"], found.largest_block["inf1.6xlarge"]) == (8, 4)
+
+
+def _random_node(dice: random.Random, name: str) -> Node:
+    return node(
+        name,
+        dice.choice((TRN1, TRN2, "inf2.48xlarge", "")),
+        cores_per_device=dice.choice((4, 8)) if dice.random() < 0.3 else None,
+        taints=dice.choice(((), (), (), (USUAL,), (OTHERS,))),
+        unschedulable=dice.random() < 0.1,
+        neuron_unhealthy=dice.random() < 0.1,
+        refusal="?" if dice.random() < 0.05 else "",
+        allocatable={NEURON_DEVICE: 8} if dice.random() < 0.2 else None,
+    )
+
+
+def _random_cluster(dice: random.Random) -> Cluster:
+    nodes = [_random_node(dice, f"n{i}") for i in range(dice.randint(1, 12))]
+    cluster = cluster_of(nodes)
+    for each in nodes:
+        machine = machine_of(each)
+        if machine is None:
+            continue
+        for i in range(dice.randint(0, 5)):
+            ids = dice.sample(range(machine.devices), dice.randint(1, 4))
+            by_core = dice.random() < 0.3
+            if dice.random() < 0.15:
+                cluster.put_pod(pod(f"u{i}-{each.name}", devices=1, on=each.name))
+            elif by_core:
+                cluster.put_pod(pod(f"c{i}-{each.name}", cores=len(ids), on=each.name, ids=ids))
+            else:
+                cluster.put_pod(pod(f"d{i}-{each.name}", devices=len(ids), on=each.name, ids=ids))
+    return cluster
+
+
+def _gets(cluster: Cluster, state: NodeState, count: int) -> bool:
+    """Tell whether a plain pod with so many devices gets this node, by the decision itself."""
+    usual = Toleration(key=NEURON_DEVICE, exists=True)
+    selector = {"kubernetes.io/hostname": state.node.name}
+    asking = pod("asking", devices=count, tolerations=(usual,), node_selector=selector)
+    return not isinstance(decide(cluster, asking), FitError)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
+    """Node by node: free, used and withheld add up, and what the largest block says is what the decision gives."""
+    cluster = _random_cluster(random.Random(seed))
+    for state in list(cluster.view.rows()):
+        labelled = attrs.evolve(state.node, labels={**state.node.labels, "kubernetes.io/hostname": state.node.name})
+        cluster.put_node(labelled)
+    found = inventory.devices(cluster)
+    there: Counter[str] = Counter()
+    largest: Counter[str] = Counter()
+    for state in cluster.view.rows():
+        if state.machine is None:
+            continue
+        name = state.node.instance_type or "unknown"
+        there[name] += state.machine.devices
+        counts = [n for n in range(1, 17) if _gets(cluster, state, n)]
+        if state.silicon.unknown_holders:
+            assert counts in ([], [1])  # one unit is given by count
+            counts = []
+        largest[name] = max(largest[name], *counts, 0)
+    assert +largest == +found.largest_block
+    sums = found.free + found.used
+    for (name, _), count in found.withheld.items():
+        assert count >= 0
+        sums[name] += count
+    assert +there == +sums
+
+
+def test_the_metrics_and_the_sentence_agree() -> None:
+    """What is free and the largest block are the numbers of the refusal of a pod that gets neither."""
+    nodes = [node("a", TRN1), node("b", TRN1, allocatable={NEURON_DEVICE: 12}), node("c", TRN1, neuron_unhealthy=True)]
+    nodes += [node("d", TRN1), node("e", TRN1, unschedulable=True)]
+    held = [pod("p", devices=5, on="a", ids=(0, 4, 8, 9, 10)), pod("q", devices=8, on="b", ids=range(8))]
+    cluster = cluster_of(nodes, [*held, pod("u", devices=1, on="d")])
+    found, refused = inventory.devices(cluster), decide(cluster, pod(devices=8))
+    assert isinstance(refused, FitError)
+    assert refused.hint == (
+        f"Fragmentation: {found.free[TRN1]} Neuron devices free on 2 nodes,"
+        f" largest free block {found.largest_block[TRN1]}, pod needs 8."
+    )
+    assert (found.free[TRN1], found.largest_block[TRN1]) == (15, 4)
+
+
+def test_indexes_are_prepared_in_steps() -> None:
+    """After the preparation a count asks for nothing that has to be built first."""
+    cluster = cluster_of([node(f"n{i}", TRN1) for i in range(200)])
+    assert len([*inventory.prepared(cluster)]) > 3
+    assert not [*inventory.prepared(cluster)]
+    assert inventory.devices(cluster).free[TRN1] == 3200
