@@ -72,6 +72,9 @@ async def test_the_endpoints(api: RestClient, scheduler: SchedulerProcess) -> No
     assert metrics['neuron_scheduler_free_devices{instance_type="inf1.6xlarge"}'] == 4
     assert metrics['neuron_scheduler_free_devices{instance_type="trn1.32xlarge"}'] == 12
     assert metrics['neuron_scheduler_largest_free_block{instance_type="trn1.32xlarge"}'] == 8
+    assert metrics['neuron_scheduler_used_devices{instance_type="trn1.32xlarge"}'] == 4
+    assert metrics['neuron_scheduler_withheld_devices{instance_type="trn1.32xlarge",reason="cordoned"}'] == 0
+    assert metrics['neuron_scheduler_pods_waiting{cause="invalid_count"}'] == 1
     assert metrics['leader_election_master_status{name="my-scheduler"}'] == 1
     assert metrics['scheduler_unschedulable_pods{plugin="NeuronTopology",profile="my-scheduler"}'] == 1
     _, text = await scheduler.get("/metrics")
