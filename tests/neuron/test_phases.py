@@ -54,7 +54,7 @@ def check(machine: Machine, free: int, unit: Unit, spec: Spec) -> bool:
         return False
     names = neuron_container_names(apps, inits)
     pod = Pod(uid="u", namespace="n", name="p", node_name="n", neuron=request, neuron_containers=names)
-    written = annotations_for(pod=pod, machine=machine, placement=placement, node_name="n", alloc_time=1)
+    written = annotations_for(pod=pod, machine=machine, placement=placement, node_name="n")
     told = json.loads(written[OWN])
     by_name = told["devices" if unit is Unit.DEVICE else "cores"]
     given = [by_name[str(i)] for i in range(len(spec))]
