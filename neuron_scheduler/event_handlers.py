@@ -87,8 +87,7 @@ class PodHandler:
     def deleted(self, pod: Pod) -> None:
         """Take that a pod is gone, or has ended: only now is its silicon free."""
         self.queue.remove(pod.uid)
-        for unknown in (False, True):
-            self._warned.forget((pod.uid, unknown))
+        self._warned.forget(pod.uid)
         promised = self.cluster.denominate(pod.uid)
         name = self.cluster.remove_pod(pod.uid)
         if name is not None or promised is not None:
@@ -177,7 +176,7 @@ class PodHandler:
         pod = tenant.pod
         if tenant.cores == 0:
             return
-        if tenant.problem and self._warned((pod.uid, tenant.cores is None)):
+        if tenant.problem and self._warned(pod.uid, tenant.cores is None):
             if tenant.cores is None:
                 log.warning(UNKNOWN, pod=pod.key, node=pod.node_name, err=tenant.problem, effect=EFFECT, hint=ADVICE)
                 self.unknown(pod, tenant.problem, ADVICE)
@@ -258,7 +257,9 @@ class NodeHandler:
         if node.refusal:
             self.metrics.malformed("nodes")
         doubt = node.refusal or doubts(node)
-        if doubt and self._warned((node.name, doubt)):
+        if not doubt:
+            self._warned.forget(node.name)
+        elif self._warned(node.name, doubt):
             log.warning("Neuron devices of node are not as expected", node=node.name, err=doubt)
 
 

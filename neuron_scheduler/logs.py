@@ -95,25 +95,29 @@ class Once:
     """
     Tells the first time from every later one, so that one warning per object is written once.
 
-    Remembers the `limit` keys seen first-or-again most recently; a forgotten key counts as new.
+    Remembers the `limit` subjects seen first-or-again most recently, each with up to so many `details`; what is
+    forgotten counts as new.
     """
 
     _limit: int = 10_000
-    _seen: dict[Hashable, None] = attrs.field(factory=dict, init=False)
+    _details: int = 100
+    _seen: dict[Hashable, set[Hashable]] = attrs.field(factory=dict, init=False)
 
-    def __call__(self, key: Hashable) -> bool:
-        """Return True if the key is new."""
-        new = key not in self._seen
-        if not new:
-            del self._seen[key]
-        self._seen[key] = None
+    def __call__(self, subject: Hashable, detail: Hashable = None) -> bool:
+        """Return True if this detail of the subject is new."""
+        known = self._seen[subject] = self._seen.pop(subject, set())  # the last one of all
         if len(self._seen) > self._limit:
             del self._seen[next(iter(self._seen))]
-        return new
+        if detail in known:
+            return False
+        if len(known) >= self._details:
+            known.clear()
+        known.add(detail)
+        return True
 
-    def forget(self, key: Hashable) -> None:
-        """Let the key count as new again: its object is gone, or well."""
-        self._seen.pop(key, None)
+    def forget(self, subject: Hashable) -> None:
+        """Let all about the subject count as new again: it is gone, or well."""
+        self._seen.pop(subject, None)
 
 
 @attrs.define(eq=False)

@@ -163,6 +163,25 @@ def test_a_node_that_can_be_read_again_wakes_who_waits_for_what_is_new(world: Wo
     assert "tainted: placed" in world.settle()
 
 
+def test_a_node_is_warned_of_again_when_it_was_gone_or_well(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A doubt is told once; a node made anew under the same name, or one that was well in between, is another matter."""
+    doubtful = node("b", "trn1.32xlarge", uid="1", created=1, devices=15)
+    well = node("b", "trn1.32xlarge", uid="1", created=1)
+
+    def warnings() -> int:
+        return sum(record.message == "Neuron devices of node are not as expected" for record in caplog.records)
+
+    world.nodes.added(doubtful)
+    world.nodes.updated(doubtful, attrs.evolve(doubtful, unschedulable=True))
+    assert warnings() == 1
+    world.nodes.deleted(doubtful)
+    world.nodes.added(attrs.evolve(doubtful, uid="2"))
+    assert warnings() == 2
+    world.nodes.updated(doubtful, well)
+    world.nodes.updated(well, doubtful)
+    assert warnings() == 3
+
+
 def test_a_node_that_goes_wakes_who_could_not_bear_its_pods(world: World) -> None:
     """They count no more, before they are gone themselves."""
     world.nodes.added(node("b", labels={ZONE_LABEL: "x"}, created=1))

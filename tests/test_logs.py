@@ -182,3 +182,14 @@ def test_once() -> None:
     assert once("b"), "b was the one seen longest ago"
     once.forget("b")
     assert once("b")
+
+
+def test_once_about_a_subject() -> None:
+    """Each detail of a subject is told once, and all of them again when the subject was forgotten."""
+    once = logs.Once(details=2)
+    assert [once("node", text) for text in ("a", "a", "b", "a")] == [True, False, True, False]
+    assert once("other", "a")
+    once.forget("node")
+    assert [once("node", text) for text in ("b", "a", "b")] == [True, True, False]
+    assert not once("other", "a")
+    assert [once("node", text) for text in ("c", "c", "a")] == [True, False, True], "too many to keep: told afresh"

@@ -119,6 +119,7 @@ class Reflection(Generic[T]):
             if old is not None:
                 self._let_go(key, old)
             self._mend(key)
+            self._warned.forget(key)
         except Exception as error:  # noqa: BLE001 - as above
             self._tell(key, error)
 
@@ -181,5 +182,5 @@ class Reflection(Generic[T]):
 
     def _tell(self, key: str, error: Exception) -> None:
         self.failed()
-        if self._warned((key, type(error))):
+        if self._warned(key, type(error).__name__):
             log.error("Skipping object that could not be handled", key=key, exc=error, traceback=True)

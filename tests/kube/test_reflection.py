@@ -243,6 +243,21 @@ def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
     assert handler.pods == {}
 
 
+def test_a_failure_is_told_again_of_an_object_made_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """The same failure on the same object is no news; on the next object of that name it is."""
+    handler = Clumsy(["before", "before"])
+    reflection: Reflection[Pod] = Reflection(handler=handler, same=same_pod)
+    told = []
+    for uid in ("u1", "u1"):
+        reflection.put(seen(uid))
+        told.append(len(caplog.records))
+    reflection.remove("d/a")
+    handler.plan[:] = ["before"]
+    reflection.put(seen("u2"))
+    told.append(len(caplog.records))
+    assert told == [1, 1, 2]
+
+
 @given(SIGHTS, st.lists(st.sampled_from(["done", "before", "after"])))
 def test_a_clumsy_handler_ends_nothing(sights: list[Decoded[Pod] | str], plan: list[str]) -> None:
     """Whatever it fails on, nothing is raised, and the next list puts it right."""
