@@ -164,7 +164,7 @@ def test_a_node_that_can_be_read_again_wakes_who_waits_for_what_is_new(world: Wo
 
 
 def test_a_node_is_warned_of_again_when_it_was_gone_or_well(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """A doubt is told once; a node made anew under the same name, or one that was well in between, is another matter."""
+    """A doubt is told once; of a node made anew under the same name, or well in between, it is news."""
     doubtful = node("b", "trn1.32xlarge", uid="1", created=1, devices=15)
     well = node("b", "trn1.32xlarge", uid="1", created=1)
 

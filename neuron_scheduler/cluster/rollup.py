@@ -1,7 +1,7 @@
 """
 A count's total over each node's domain, known at every node of the domain.
 
-Domains are the values of one label (zone, hostname, UltraServer id); a node without the label is in none and has 0. One
+Domains are the values of one label (zone, hostname, UltraServer id); a node in none of them has 0. One
 pod more flips the domain's set of nodes in the planes that change, so "at most so many in the node's domain" and "the
 fewest of any domain" are one walk over planes, for three domains as for fifteen thousand. A node that comes, goes or
 changes domain takes its own count along, and no other node is looked at.
@@ -13,6 +13,7 @@ from typing import Self
 import attrs
 
 from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.labels import domain_of
 from neuron_scheduler.cluster.nodeset import NodeSet, from_slots
 from neuron_scheduler.cluster.postings import Postings
 from neuron_scheduler.model.node import Node
@@ -52,7 +53,7 @@ class Domains:
 
     Attributes:
         key: the label.
-        postings: nodes by its value.
+        postings: nodes by domain.
         nodes: the nodes by slot.
         relabelings: what has changed about that.
     """
@@ -68,7 +69,7 @@ class Domains:
         return len(self.postings.values) == self.postings.keyed.bit_count()
 
     def of(self, slot: int) -> str | None:
-        """Return the domain of a slot, None if its node lacks the label."""
+        """Return the domain of a slot, None if its node is in none."""
         return self._of_node(self.nodes[slot])
 
     def moved_since(self, position: int) -> Mapping[int, str | None] | None:
@@ -82,7 +83,7 @@ class Domains:
         return {slot: domain for slot, domain in then.items() if domain != self.of(slot)}
 
     def _of_node(self, node: Node | None) -> str | None:
-        return None if node is None else node.labels.get(self.key)
+        return None if node is None else domain_of(node, self.key)
 
 
 @attrs.define(eq=False)

@@ -18,7 +18,7 @@ import attrs
 
 from neuron_scheduler.cluster.images import ImageTable
 from neuron_scheduler.cluster.indexes import Indexes
-from neuron_scheduler.cluster.labels import label
+from neuron_scheduler.cluster.labels import domain
 from neuron_scheduler.cluster.node_state import NodeState, read_alike
 from neuron_scheduler.cluster.nodeset import NodeSet, from_slots, lowest_slot
 from neuron_scheduler.cluster.offered import Offered
@@ -107,13 +107,11 @@ class NodeTable:
             return self.row(slot)
         return self._headless.get(name) or NodeState(Node(uid="", name=name))
 
-    def labelled(self, key: str) -> Postings:
-        """Return the nodes by their value of a label; a key that no node has needs no index."""
-        return self.of_nodes.postings(label(key), self.nodes) if key in self.offered.labels else Postings()
-
     def domains(self, key: str) -> Domains:
-        """Return the domains that a label makes of the nodes."""
-        return Domains(key, self.labelled(key), self.nodes, self._relabelings)
+        """Return the domains that a label makes of the nodes; a key that no node has needs no index."""
+        known = key in self.offered.labels
+        postings = self.of_nodes.postings(domain(key), self.nodes) if known else Postings()
+        return Domains(key, postings, self.nodes, self._relabelings)
 
     def put(self, state: NodeState) -> None:
         """Take the new row of a node that exists, made anew or not, or of one that comes into being."""

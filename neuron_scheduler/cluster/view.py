@@ -12,7 +12,7 @@ import attrs
 
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.indexes import Derived, Indexes
-from neuron_scheduler.cluster.labels import integer_label, label
+from neuron_scheduler.cluster.labels import domain, integer_label, label
 from neuron_scheduler.cluster.lens import Lens, through
 from neuron_scheduler.cluster.namespaces import NamespaceTable
 from neuron_scheduler.cluster.node_state import NodeState
@@ -142,6 +142,10 @@ class View:
     def labelled(self, key: str) -> Postings:
         """Return the nodes by their value of a label; a key that no node has needs no index."""
         return self.node_postings(label(key)) if key in self._table.offered.labels else Postings()
+
+    def domains(self, key: str) -> Postings:
+        """Return the nodes by the domain of a label that they are in."""
+        return self.node_postings(domain(key)) if key in self._table.offered.labels else Postings()
 
     def numbered(self, key: str) -> Postings:
         """Return the nodes by their value of a label where it is an integer, by which Gt and Lt compare."""
@@ -275,9 +279,9 @@ class View:
         return True
 
     def _lacks_domains(self, key: str) -> bool:
-        """Tell whether the index of a label is not ready, and note it."""
+        """Tell whether the index of a label's domains is not ready, and note it."""
         of_nodes = self._table.of_nodes
-        return key in self._table.offered.labels and self._lacks(of_nodes, label(key), Postings)
+        return key in self._table.offered.labels and self._lacks(of_nodes, domain(key), Postings)
 
     def _prepare_totals(self, definition: Matching, key: str) -> Iterator[None]:
         return self._table.current.pods.prepare(definition, lambda: self._table.current.domains(key))

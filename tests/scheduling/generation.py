@@ -56,6 +56,7 @@ REFUSED: tuple[Mapping[str, Any], ...] = (
     {"resource_claims": ("claim",)},
 )
 KEYS = ("dedicated", "spot")
+ULTRASERVER = "neuron.amazonaws.com/ultraserver-server-id-4"
 LABELS: tuple[Mapping[str, str], ...] = ({}, {"app": "web"}, {"app": "web", "rank": "5"}, {"app": "db"})
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 RANKED = LabelSelector((Requirement("rank", Operator.IN, ("5",)),))
@@ -73,6 +74,7 @@ def some_node(dice: Random, name: str) -> Node:
         ZONE_LABEL: dice.choice(["x", "y", "y", None]),
         HOSTNAME_LABEL: dice.choice([name, name, name, "a", None]),
         "rank": dice.choice(["5", "7", "+6", "1_0", None]),
+        ULTRASERVER: dice.choice(["0000000000000000", "0000000000000000", "bog79p1y8tetj5uu", None]),
     }
     return node(
         name,
@@ -184,7 +186,7 @@ def _field(dice: Random) -> Requirement:
 def spread_constraint(dice: Random) -> SpreadConstraint:
     """Return a constraint, hard or soft, on a few keys and selectors."""
     return SpreadConstraint(
-        dice.choice([ZONE_LABEL, ZONE_LABEL, HOSTNAME_LABEL, "rank"]),
+        dice.choice([ZONE_LABEL, ZONE_LABEL, HOSTNAME_LABEL, "rank", ULTRASERVER]),
         max_skew=dice.choice([1, 1, 2, 3]),
         hard=dice.random() < 0.5,
         selector=dice.choice([WEB, WEB, WEB, NOT_DB, LabelSelector(), None]),
@@ -231,7 +233,7 @@ def _affinities(dice: Random, *, often: float) -> dict[str, Any]:
 
 def _affinity(dice: Random) -> PodAffinityTerm:
     return PodAffinityTerm(
-        dice.choice([ZONE_LABEL, ZONE_LABEL, HOSTNAME_LABEL, "rank"]),
+        dice.choice([ZONE_LABEL, ZONE_LABEL, HOSTNAME_LABEL, "rank", ULTRASERVER]),
         dice.choice([WEB, WEB, RANKED, NOT_DB, WEB_OR_DB, LabelSelector(), None]),
         frozenset(dice.choice([("default",), ("default",), ("other",), ("default", "other"), ()])),
         dice.choice([None, None, None, LabelSelector(), TEAM, NO_TEAM]),

@@ -17,6 +17,12 @@ def forbidding(node: Node) -> list[Taint]:
     return [taint for taint in node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
 
 
+def domain_of(node: Node, key: str) -> str | None:
+    """Return the node's domain of a label; ids of zeros say that the node is in no UltraServer."""
+    value = node.labels.get(key)
+    return None if "ultraserver-server-id" in key and value == "0000000000000000" else value
+
+
 def affine(node: Node, pod: Pod) -> bool:
     """Tell whether the node selector and some required term match."""
     terms = pod.constraints.required_terms

@@ -6,6 +6,7 @@ from fractions import Fraction
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
+from tests.scheduling.obvious import domain_of
 
 Namespaces = Mapping[str, Mapping[str, str]]
 
@@ -33,12 +34,12 @@ def affinity_refusals(
 def near(places: Sequence[tuple[Pod, Node]], pod: Pod, node: Node, namespaces: Namespaces) -> bool:
     """Tell whether all terms are satisfied, or nobody satisfies them anywhere and the pod itself would."""
     terms = pod.constraints.affinity
-    if any(term.topology_key not in node.labels for term in terms):
+    if any(domain_of(node, term.topology_key) is None for term in terms):
         return False
     wanted = [(other, there) for other, there in places if all(means(term, other, namespaces) for term in terms)]
     if all(any(together(term, node, there) for _, there in wanted) for term in terms):
         return True
-    somewhere = any(term.topology_key in there.labels for term in terms for _, there in wanted)
+    somewhere = any(domain_of(there, term.topology_key) is not None for term in terms for _, there in wanted)
     return not somewhere and all(means(term, pod, namespaces) for term in terms)
 
 
@@ -79,8 +80,8 @@ def means(term: PodAffinityTerm, pod: Pod, namespaces: Namespaces) -> bool:
 
 def together(term: PodAffinityTerm, node: Node, other: Node) -> bool:
     """Tell whether two nodes are in one domain."""
-    domain = node.labels.get(term.topology_key)
-    return domain is not None and domain == other.labels.get(term.topology_key)
+    domain = domain_of(node, term.topology_key)
+    return domain is not None and domain == domain_of(other, term.topology_key)
 
 
 def image_eighths(nodes: Sequence[Node], node: Node, pod: Pod) -> int:

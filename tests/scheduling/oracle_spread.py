@@ -11,7 +11,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selectors import LabelSelector, SpreadConstraint
 from neuron_scheduler.model.workload import SERVICE, Workload
-from tests.scheduling.obvious import affine, forbidding, untolerated
+from tests.scheduling.obvious import affine, domain_of, forbidding, untolerated
 
 CROWDED = "node(s) didn't match pod topology spread constraints"
 FINENESS = 64
@@ -21,12 +21,13 @@ def spread_refusals(nodes: Sequence[Node], bound: Sequence[Pod], pod: Pod, node:
     """Return why the pod's hard constraints refuse a node: the first that does."""
     hard = [c for c in pod.constraints.spread if c.hard]
     for constraint in hard:
-        if constraint.topology_key not in node.labels:
+        domain = domain_of(node, constraint.topology_key)
+        if domain is None:
             return [f"{CROWDED} (missing required label)"]
         totals = by_domain(eligible(nodes, pod, constraint, hard), bound, pod, constraint)
         lowest = min(totals.values(), default=0) if len(totals) >= constraint.min_domains else 0
         itself = constraint.selector is not None and constraint.selector.matches(pod.labels)
-        if totals.get(node.labels[constraint.topology_key], 0) + itself - lowest > constraint.max_skew:
+        if totals.get(domain, 0) + itself - lowest > constraint.max_skew:
             return [CROWDED]
     return []
 
@@ -71,7 +72,7 @@ def score(
     """Return upstream's score of a node in finer units; `lenient` leaves out the keys that the node lacks."""
     total = 0
     for constraint in constraints:
-        domain = node.labels.get(constraint.topology_key)
+        domain = domain_of(node, constraint.topology_key)
         if domain is None:
             continue
         if constraint.topology_key == HOSTNAME_LABEL:
@@ -79,7 +80,7 @@ def score(
         else:
             counted = eligible(nodes, pod, constraint, () if lenient else constraints)
             count = by_domain(counted, bound, pod, constraint)[domain]
-            size = len({other.labels.get(constraint.topology_key) for other in scored})
+            size = len({domain_of(other, constraint.topology_key) for other in scored})
         total += count * round(FINENESS * log(size + 2)) + FINENESS * (constraint.max_skew - 1)
     return total
 
@@ -99,15 +100,16 @@ def eligible(
 
 def carries(node: Node, constraints: Iterable[SpreadConstraint]) -> bool:
     """Tell whether a node has the keys of all the constraints."""
-    return all(constraint.topology_key in node.labels for constraint in constraints)
+    return all(domain_of(node, constraint.topology_key) is not None for constraint in constraints)
 
 
 def by_domain(nodes: Iterable[Node], bound: Sequence[Pod], pod: Pod, constraint: SpreadConstraint) -> Counter[str]:
     """Return the matching pods in each domain."""
     totals: Counter[str] = Counter()
     for node in nodes:
-        if constraint.topology_key in node.labels:
-            totals[node.labels[constraint.topology_key]] += matching(bound, node, pod, constraint)
+        domain = domain_of(node, constraint.topology_key)
+        if domain is not None:
+            totals[domain] += matching(bound, node, pod, constraint)
     return totals
 
 

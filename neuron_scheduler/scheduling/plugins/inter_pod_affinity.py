@@ -84,7 +84,7 @@ def _near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
     anywhere = 0
     for key in dict.fromkeys(term.topology_key for term in terms):
         with_match = 0 if matching is None else view.totals(matching, key).positive
-        keyed &= view.labelled(key).keyed
+        keyed &= view.domains(key).keyed
         near &= with_match
         anywhere |= with_match
     if not anywhere and matching is not None and matching.matches(pod):

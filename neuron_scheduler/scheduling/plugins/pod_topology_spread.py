@@ -48,7 +48,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     carrying, eligible = _carrying(view, hard), dict[tuple[bool, bool], NodeSet]()
     refusals = []
     for constraint in hard:
-        keyed = view.labelled(constraint.topology_key).keyed
+        keyed = view.domains(constraint.topology_key).keyed
         refusals.append(Refusal(NAME, NO_LABEL, less(among, keyed), unresolvable=True))
         among &= keyed
         policies = (constraint.honor_affinity, constraint.honor_taints)
@@ -86,7 +86,7 @@ def prefer_by_default(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 
 def _carrying(view: View, constraints: Sequence[SpreadConstraint]) -> NodeSet:
     """Return the nodes that carry the keys of all the constraints."""
-    keyed = (view.labelled(constraint.topology_key).keyed for constraint in constraints)
+    keyed = (view.domains(constraint.topology_key).keyed for constraint in constraints)
     return reduce(int.__and__, keyed, view.live)
 
 
@@ -111,7 +111,7 @@ def _crowded(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet,
 
 def _has_domains(view: View, constraint: SpreadConstraint, eligible: NodeSet) -> bool:
     """Tell whether there are as many eligible domains as the constraint wants."""
-    domains = view.labelled(constraint.topology_key)
+    domains = view.domains(constraint.topology_key)
     if constraint.min_domains > _FEW_DOMAINS:
         return domains.count_among(eligible) >= constraint.min_domains
     for _ in range(constraint.min_domains - 1):
@@ -127,7 +127,7 @@ def _scores(
     """Return upstream's score of the nodes `scored`: the more matching pods, the higher."""
     scores = Column()
     for constraint in constraints:
-        domains = view.labelled(constraint.topology_key)
+        domains = view.domains(constraint.topology_key)
         if constraint.topology_key == HOSTNAME_LABEL:
             numbers, size = _counts(view, pod, constraint), scored.bit_count()
         else:
@@ -156,7 +156,7 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     """
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    domains, matching = view.labelled(constraint.topology_key), _matching(pod, constraint)
+    domains, matching = view.domains(constraint.topology_key), _matching(pod, constraint)
     not_counting = less(domains.keyed, eligible)
     every_node_is_one = len(domains.values) == domains.keyed.bit_count()
     if not (not_counting or every_node_is_one):

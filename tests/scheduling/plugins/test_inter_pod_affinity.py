@@ -60,6 +60,31 @@ def feasible(pending: Pod, bound: Sequence[Pod]) -> tuple[list[str], dict[str, i
     return taking, reasons
 
 
+ULTRASERVER = "neuron.amazonaws.com/ultraserver-server-id-4"
+NONE = "0000000000000000"
+BESIDE_JOB = Term(ULTRASERVER, WEB, HERE)
+
+
+@pytest.mark.parametrize(
+    ("bound", "asked", "want"),
+    [
+        pytest.param((), {"affinity": (BESIDE_JOB,), **OF_WEB}, "u1", id="the first of a job starts in an UltraServer"),
+        pytest.param(("none1",), {"affinity": (BESIDE_JOB,), **OF_WEB}, "u1", id="nobody is in one with those outside"),
+        pytest.param(("u1",), {"affinity": (BESIDE_JOB,), **OF_WEB}, "u1", id="the job goes on where it is"),
+        pytest.param(("none1",), {"anti_affinity": (BESIDE_JOB,)}, "none1", id="nor does anybody crowd them"),
+        pytest.param((), {"node_selector": {ULTRASERVER: NONE}}, "none1", id="to a selector it is a value"),
+    ],
+)
+def test_an_id_of_zeros_is_no_ultraserver(bound: Sequence[str], asked: Mapping[str, Any], want: str) -> None:
+    """The device plugin labels nodes outside of UltraServers too; they have nothing in common."""
+    names = {"none1": NONE, "none2": NONE, "u1": "bog79p1y8tetj5uu", "u2": "bog79p1y8tetj5uu"}
+    nodes = [
+        node(name, labels={ULTRASERVER: server}, created=number) for number, (name, server) in enumerate(names.items())
+    ]
+    cluster = cluster_of(nodes, [pod(f"of-{name}", on=name, **OF_WEB) for name in bound])
+    assert schedule(cluster, pod(**asked)) == (want, ())
+
+
 FILTERS: dict[str, tuple[Mapping[str, Any], Sequence[Pod], list[str], dict[str, int]]] = {
     "near a matching pod of the zone": (
         {"affinity": (NEAR_WEB,)},
