@@ -134,7 +134,7 @@ class Volumes:
             volume = self.stored_volumes.get(attachment.volume_name)
             if attachment.attacher and volume is not None and volume.handle and not volume.plugin:
                 attachments.add((attachment.attacher, volume.handle))
-        return NodeStorage(csi.limits, csi.migrated, frozenset(attachments))
+        return NodeStorage(csi.limits, csi.migrated, frozenset(attachments), csi.drivers)
 
     # What happens
 

@@ -157,11 +157,17 @@ def _csi_node(meta: wire.Meta, found: wire.Node) -> CSINode:
             if driver.allocatable is not None and driver.allocatable.count is not None
         },
         migrated=frozenset(interned(plugin) for plugin in plugins.split(",") if plugin),
+        drivers=frozenset(interned(driver.name) for driver in found.spec.drivers or ()),
     )
 
 
 def _csi_driver(meta: wire.Meta, found: wire.Driver) -> CSIDriver:
-    return CSIDriver(uid=meta.uid, name=interned(meta.name), storage_capacity=bool(found.spec.storage_capacity))
+    return CSIDriver(
+        uid=meta.uid,
+        name=interned(meta.name),
+        storage_capacity=bool(found.spec.storage_capacity),
+        required=bool(found.spec.prevent_pod_scheduling_if_missing),
+    )
 
 
 def _capacity(meta: wire.Meta, found: wire.Capacity) -> CSIStorageCapacity:

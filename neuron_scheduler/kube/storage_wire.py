@@ -154,6 +154,7 @@ class DriverSpec(Wire):
     """`spec` of a CSIDriver."""
 
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class Driver(Wire):

@@ -71,11 +71,13 @@ class NodeStorage:
         limits: most volumes by driver.
         migrated: in-tree plugins whose volumes CSI drivers serve here.
         attachments: (driver, handle) of the volumes that are attached, whoever uses them.
+        drivers: the CSI drivers that are installed.
     """
 
     limits: Mapping[str, int] = _NO_LIMITS
     migrated: frozenset[str] = frozenset()
     attachments: frozenset[tuple[str, str]] = frozenset()
+    drivers: frozenset[str] = frozenset()
 
 
 NO_STORAGE = NodeStorage()
@@ -215,21 +217,30 @@ class CSINode:
     Attributes:
         limits: most volumes by driver, for those that have a limit.
         migrated: in-tree plugins whose volumes CSI drivers serve here.
+        drivers: all that are installed.
     """
 
     uid: str
     name: str
     limits: Mapping[str, int] = attrs.field(factory=dict)
     migrated: frozenset[str] = frozenset()
+    drivers: frozenset[str] = frozenset()
 
 
 @attrs.frozen
 class CSIDriver:
-    """A driver; `storage_capacity` if it publishes how much room there is."""
+    """
+    A driver.
+
+    Attributes:
+        storage_capacity: it publishes how much room there is.
+        required: pods with its volumes go only where it is installed (`preventPodSchedulingIfMissing`).
+    """
 
     uid: str
     name: str
     storage_capacity: bool = False
+    required: bool = False
 
 
 @attrs.frozen

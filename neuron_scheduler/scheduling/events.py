@@ -107,7 +107,7 @@ MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
     ClusterEvent.CLASS_CHANGED: frozenset({volume_binding.NAME}),
     ClusterEvent.CSI_NODE_ADDED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),
     ClusterEvent.CSI_NODE_CHANGED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),
-    ClusterEvent.CSI_DRIVER_CHANGED: frozenset({volume_binding.NAME}),
+    ClusterEvent.CSI_DRIVER_CHANGED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),
     ClusterEvent.CAPACITY_CHANGED: frozenset({volume_binding.NAME}),
     ClusterEvent.ATTACHMENT_GONE: frozenset({node_volume_limits.NAME}),
 }

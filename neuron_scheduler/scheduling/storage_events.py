@@ -60,10 +60,10 @@ def updated(old: Storage, new: Storage) -> Iterator[StorageEvent]:
             if old.allowed_topologies != new.allowed_topologies:
                 yield StorageEvent(ClusterEvent.CLASS_CHANGED)
         case CSINode(), CSINode():
-            if old.migrated != new.migrated or _has_more_room(old, new):
+            if old.migrated != new.migrated or not new.drivers <= old.drivers or _has_more_room(old, new):
                 yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)
         case CSIDriver(), CSIDriver():
-            if old.storage_capacity and not new.storage_capacity:
+            if (old.storage_capacity and not new.storage_capacity) or (old.required and not new.required):
                 yield StorageEvent(ClusterEvent.CSI_DRIVER_CHANGED)
         case CSIStorageCapacity(), CSIStorageCapacity():
             if new.largest is not None and (old.largest is None or new.largest > old.largest):
@@ -77,6 +77,9 @@ def deleted(old: Storage) -> Iterator[StorageEvent]:
             yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
         case CSINode():
             yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)  # with it its limits
+        case CSIDriver(storage_capacity=storage_capacity, required=required):
+            if storage_capacity or required:
+                yield StorageEvent(ClusterEvent.CSI_DRIVER_CHANGED)  # with it what it asks of nodes
 
 
 def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:

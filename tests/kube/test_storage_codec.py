@@ -206,10 +206,21 @@ OTHERS: dict[str, tuple[Any, dict[str, Any], Any]] = {
                 ]
             },
         ),
-        CSINode("uid-o", "o", {"ebs.csi.aws.com": 25}, frozenset({"kubernetes.io/aws-ebs", "kubernetes.io/cinder"})),
+        CSINode(
+            "uid-o",
+            "o",
+            {"ebs.csi.aws.com": 25},
+            frozenset({"kubernetes.io/aws-ebs", "kubernetes.io/cinder"}),
+            frozenset({"ebs.csi.aws.com", "efs.csi.aws.com"}),
+        ),
     ),
     "a node without drivers": (CSI_NODES, item(spec={"drivers": None}), CSINode("uid-o", "o")),
     "a driver": (CSI_DRIVERS, item(spec={"storageCapacity": True}), CSIDriver("uid-o", "o", storage_capacity=True)),
+    "a driver that pods with its volumes need": (
+        CSI_DRIVERS,
+        item(spec={"preventPodSchedulingIfMissing": True}),
+        CSIDriver("uid-o", "o", required=True),
+    ),
     "a capacity": (
         CAPACITIES,
         item(namespace="d") | {"storageClassName": "gp3", "nodeTopology": {}, "capacity": "2Gi"},

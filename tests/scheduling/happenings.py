@@ -140,11 +140,14 @@ def _class(dice: Random) -> tuple[str, Storage]:
 
 def _csi_node(dice: Random) -> tuple[str, Storage]:
     name = dice.choice(generation.NAMES)
-    return name, CSINode(f"uid-{name}", name, dice.choice([{}, {EBS: 1}, {EBS: 2}]))
+    limits = dice.choice([{}, {EBS: 1}, {EBS: 2}])
+    return name, CSINode(
+        f"uid-{name}", name, limits, drivers=frozenset(limits) or dice.choice([frozenset(), frozenset({EBS})])
+    )
 
 
 def _driver(dice: Random) -> tuple[str, Storage]:
-    return EBS, CSIDriver("uid-driver", EBS, storage_capacity=dice.random() < 0.5)
+    return EBS, CSIDriver("uid-driver", EBS, storage_capacity=dice.random() < 0.5, required=dice.random() < 0.5)
 
 
 def _capacity(dice: Random) -> tuple[str, Storage]:

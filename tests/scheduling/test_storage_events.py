@@ -22,6 +22,7 @@ from tests.storage import MADE, claim, stored, volume, zone
 E = ClusterEvent
 NODE = CSINode("u", "n", {"ebs": 3})
 DRIVER = CSIDriver("u", "ebs", storage_capacity=True)
+NEEDED = CSIDriver("u", "ebs", required=True)
 ROOM = CSIStorageCapacity("u", "d/c", "gp3", None, 5)
 ATTACHMENT = VolumeAttachment("u", "va", "n")
 
@@ -57,7 +58,11 @@ def test_what_comes(found: Storage, want: list[StorageEvent]) -> None:
         (NODE, CSINode("u", "n", {"ebs": 4}), [StorageEvent(E.CSI_NODE_CHANGED)]),
         (NODE, CSINode("u", "n", {"ebs": 2}), []),
         (NODE, CSINode("u", "n"), [StorageEvent(E.CSI_NODE_CHANGED)]),
+        (NODE, attrs.evolve(NODE, drivers=frozenset({"efs"})), [StorageEvent(E.CSI_NODE_CHANGED)]),
+        (attrs.evolve(NODE, drivers=frozenset({"efs"})), NODE, []),
         (DRIVER, CSIDriver("u", "ebs"), [StorageEvent(E.CSI_DRIVER_CHANGED)]),
+        (NEEDED, CSIDriver("u", "ebs"), [StorageEvent(E.CSI_DRIVER_CHANGED)]),
+        (CSIDriver("u", "ebs"), NEEDED, []),
         (CSIDriver("u", "ebs"), DRIVER, []),
         (ROOM, attrs.evolve(ROOM, largest=6), [StorageEvent(E.CAPACITY_CHANGED)]),
         (ROOM, attrs.evolve(ROOM, largest=4), []),
@@ -70,9 +75,11 @@ def test_what_changes(old: Storage, new: Storage, want: list[StorageEvent]) -> N
 
 
 def test_what_goes() -> None:
-    """An attachment makes room, and so does a limit that nobody tells any more."""
+    """An attachment makes room; a limit that nobody tells any more and a driver's demands hold nobody up."""
     assert list(deleted(ATTACHMENT)) == [StorageEvent(E.ATTACHMENT_GONE)]
     assert list(deleted(NODE)) == [StorageEvent(E.CSI_NODE_CHANGED)]
+    assert list(deleted(DRIVER)) == list(deleted(NEEDED)) == [StorageEvent(E.CSI_DRIVER_CHANGED)]
+    assert not list(deleted(CSIDriver("u", "ebs")))
     assert not list(deleted(claim()))
 
 
@@ -131,7 +138,7 @@ def test_kube_schedulers_registrations() -> None:
         E.CLASS_CHANGED: {"VolumeBinding"},
         E.CSI_NODE_ADDED: {"VolumeBinding", "NodeVolumeLimits"},
         E.CSI_NODE_CHANGED: {"VolumeBinding", "NodeVolumeLimits"},
-        E.CSI_DRIVER_CHANGED: {"VolumeBinding"},
+        E.CSI_DRIVER_CHANGED: {"VolumeBinding", "NodeVolumeLimits"},
         E.CAPACITY_CHANGED: {"VolumeBinding"},
         E.ATTACHMENT_GONE: {"NodeVolumeLimits"},
         E.ASSIGNED_POD_GONE: {"VolumeRestrictions", "NodeVolumeLimits"},

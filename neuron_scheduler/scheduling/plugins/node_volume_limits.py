@@ -2,7 +2,8 @@
 NodeVolumeLimits: a CSI driver attaches so many volumes to a node, and no more.
 
 Upstream: `plugins/nodevolumelimits/csi.go`. What is attached is counted once however many pods use it, and so is what
-a VolumeAttachment says though no pod uses it any more. A node without a limit for the driver takes any number.
+a VolumeAttachment says though no pod uses it any more. A node without a limit for the driver takes any number, and none
+if the driver is not installed there and its CSIDriver says that this matters (on by default since Kubernetes 1.37).
 A volume of an in-tree plugin counts for the driver that took its place, whatever the node's migrated-plugins
 annotation says.
 """
@@ -23,6 +24,7 @@ from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
 
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"
+MISSING = "{driver} CSI driver is not installed on the node"
 
 Disk = Attachable | InlineVolume
 
@@ -34,6 +36,10 @@ def _used(state: NodeState) -> set[tuple[str, str]]:
 
 def _attached(state: NodeState) -> Values:
     return tuple(_used(state)) if state.volumes and state.storage.limits else ()
+
+
+def _installed(state: NodeState) -> Values:
+    return tuple(state.storage.drivers)
 
 
 def _limited(state: NodeState) -> Values:
@@ -59,17 +65,31 @@ _room = lru_cache(maxsize=256)(Room)
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes on which the volumes that are not there yet would be too many."""
-    refused = 0
+    """Refuse nodes that lack a driver, and those on which the volumes that are not there yet would be too many."""
     by_driver: dict[str, list[Disk]] = {}
     for held in view.volumes.held_by(pod):
         if not isinstance(held, str):
             by_driver.setdefault(held.driver, []).append(held)
+    if not by_driver:
+        return NONE_REFUSED
+    refusals, crowded = list[Refusal](), 0
+    for driver in by_driver:
+        lacking = _lacking(view, driver, among)
+        refusals.append(Refusal(NAME, MISSING.format(driver=driver), lacking))
+        among = less(among, lacking)
     for driver, disks in by_driver.items():
         limited = view.postings(_limited).get(driver) & among
         if limited:
-            refused |= less(limited, _fitting(view, driver, disks, limited))
-    return [Refusal(NAME, REASON, refused)] if refused else NONE_REFUSED
+            crowded |= less(limited, _fitting(view, driver, disks, limited))
+    return [*refusals, Refusal(NAME, REASON, crowded)]
+
+
+def _lacking(view: View, driver: str, among: NodeSet) -> NodeSet:
+    """Return the nodes without the driver, if pods with its volumes are to be kept off them."""
+    found = view.volumes.drivers.get(driver)
+    if found is None or not found.required:
+        return 0
+    return less(among, view.postings(_installed).get(driver))
 
 
 def _fitting(view: View, driver: str, disks: Sequence[Disk], limited: NodeSet) -> NodeSet:

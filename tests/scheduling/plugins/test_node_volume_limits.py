@@ -6,7 +6,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import Nomination
-from neuron_scheduler.model.volumes import CSINode, InlineVolume, StorageClass, VolumeAttachment
+from neuron_scheduler.model.volumes import CSIDriver, CSINode, InlineVolume, StorageClass, VolumeAttachment
 from tests.builders import node, pod
 from tests.scheduling.harness import refusal, schedule
 from tests.storage import claim, stored, volume
@@ -46,6 +46,10 @@ def uses(cluster: Cluster, *claims: str, name: str = "other", **rest: Any) -> Cl
 
 
 DISK = InlineVolume(PLUGIN, EBS, "vol-inline")
+REQUIRED = CSIDriver("uid-ebs", EBS, required=True)
+MISSING = f"{EBS} CSI driver is not installed on the node"
+EFS_ONLY = CSINode("uid-n", "n", drivers=frozenset({"efs.csi.aws.com"}))
+INSTALLED = CSINode("uid-n", "n", drivers=frozenset({EBS}))
 CASES: dict[str, tuple[list[Any], dict[str, Any], bool]] = {
     "one of one": ([limited(1), *bound("x")], {"volume_claims": ("x",)}, True),
     "two of one": ([limited(1), *bound("x", "y")], {"volume_claims": ("x", "y")}, False),
@@ -95,6 +99,40 @@ def test_an_empty_node(sentence: str) -> None:
         assert schedule(cluster, pod(**asked)) == ("n", ())
     else:
         assert refusal(cluster, pod(**asked)).text == f"0/1 nodes are available: 1 {REASON}."
+
+
+@pytest.mark.parametrize(
+    ("storage", "fits"),
+    [
+        pytest.param([REQUIRED], False, id="no CSINode"),
+        pytest.param([REQUIRED, EFS_ONLY], False, id="another driver"),
+        pytest.param([REQUIRED, INSTALLED], True, id="installed, without a limit"),
+        pytest.param([CSIDriver("uid-ebs", EBS), EFS_ONLY], True, id="the driver does not insist"),
+        pytest.param([EFS_ONLY], True, id="no CSIDriver: perhaps it is no CSI driver"),
+    ],
+)
+@pytest.mark.parametrize("claims", [bound("x"), [claim("x", class_name="gp3")]], ids=["bound", "to be made"])
+def test_a_driver_that_is_not_installed(storage: list[Any], claims: list[Any], fits: bool) -> None:
+    """A CSIDriver may keep pods with its volumes off nodes without it (preventPodSchedulingIfMissing)."""
+    cluster = stored([node("n")], *claims, *storage)
+    assert schedule(cluster.fork(), pod("other")) == ("n", ())
+    if fits:
+        assert schedule(cluster, pod(volume_claims=("x",))) == ("n", ())
+    else:
+        found = refusal(cluster, pod(volume_claims=("x",)))
+        assert found.text == f"0/1 nodes are available: 1 {MISSING}."
+        assert (found.plugins, found.hopeless) == ({"NodeVolumeLimits"}, False)
+
+
+def test_a_driver_that_is_gone_asks_for_nothing() -> None:
+    """With the CSIDriver its demand goes; what it attaches counts as before."""
+    cluster = stored([node("n")], *bound("x"), REQUIRED)
+    wanting = pod(volume_claims=("x",))
+    assert refusal(cluster, wanting).reasons == ((MISSING, 1),)
+    cluster.remove_storage(REQUIRED)
+    assert schedule(cluster.fork(), wanting) == ("n", ())
+    cluster.put_storage(limited(0))
+    assert refusal(cluster, wanting).reasons == ((REASON, 1),)
 
 
 def test_volumes_of_other_pods() -> None:
