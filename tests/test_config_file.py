@@ -161,7 +161,7 @@ def test_every_setting_has_its_place() -> None:
         ),
         pytest.param(
             OURS + "profiles: [{schedulerName: a, preferences: [zzz]}]",
-            "there is no preference 'zzz'; there are TaintToleration, .*LeastAllocated",
+            "there is no preference 'zzz'; there are AvoidRejectingNodes, .*LeastAllocated",
             id="unknown preference",
         ),
         pytest.param(

@@ -18,7 +18,14 @@ from typing import Self
 import attrs
 
 from neuron_scheduler.cluster.namespaces import NamespaceTable
-from neuron_scheduler.cluster.node_state import NodeState, Nomination, with_tenant, with_tenant_again, without_tenant
+from neuron_scheduler.cluster.node_state import (
+    NodeState,
+    Nomination,
+    SetAside,
+    with_tenant,
+    with_tenant_again,
+    without_tenant,
+)
 from neuron_scheduler.cluster.rereading import claims_on, holding, holding_anew, on_new_node
 from neuron_scheduler.cluster.table import NodeTable
 from neuron_scheduler.cluster.tenant import Tenant, tenant_of
@@ -122,6 +129,12 @@ class Cluster:
         state = self.node(name)
         self._table.remove(name)
         return () if state is None else state.nominated
+
+    def set_aside(self, name: str, what: SetAside | None) -> None:
+        """Let a part of a node be used only where there is no choice, None to end that; no node, nothing happens."""
+        state = self.node(name)
+        if state is not None and state.set_aside != what:
+            self._table.put(attrs.evolve(state, set_aside=what))
 
     def put_pod(self, pod: Pod) -> Tenant:
         """

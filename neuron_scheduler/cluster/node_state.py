@@ -46,6 +46,20 @@ class Nomination:
 
 
 @attrs.frozen
+class SetAside:
+    """
+    What of a node is not to be used where there is a choice, because its kubelet has rejected pods.
+
+    Attributes:
+        level: how often, lately; 0 if the node itself is well, and only the cores are in doubt.
+        cores: mask of the core bits that rejected pods were to get.
+    """
+
+    level: int
+    cores: int = 0
+
+
+@attrs.frozen
 class NodeState:
     """
     One node with all that its pods use.
@@ -61,6 +75,7 @@ class NodeState:
         nominated: space promised to pending pods.
         volumes: what the tenants hold of volumes, with the number of those that hold it.
         storage: what is known of the node's storage apart from them.
+        set_aside: what is not to be used where there is a choice; None if that is nothing.
         last_alloc_time: the latest NEURON_ALLOC_TIME given out here, ns since the epoch.
     """
 
@@ -74,6 +89,7 @@ class NodeState:
     nominated: tuple[Nomination, ...] = ()
     volumes: Mapping[Held, int] = NONE_BORNE
     storage: NodeStorage = NO_STORAGE
+    set_aside: SetAside | None = None
     last_alloc_time: int = attrs.field(default=0, eq=False)
     _imagined: dict[tuple[str, int], "NodeState"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
@@ -239,6 +255,7 @@ def _with_tenants(
         silicon=silicon,
         priorities=priorities,
         nominated=state.nominated,
+        set_aside=state.set_aside,
         last_alloc_time=last_alloc_time,
     )
 

@@ -20,7 +20,7 @@ from neuron_scheduler.cluster.images import ImageTable
 from neuron_scheduler.cluster.indexes import Indexes
 from neuron_scheduler.cluster.labels import domain
 from neuron_scheduler.cluster.node_state import NodeState, read_alike
-from neuron_scheduler.cluster.nodeset import NodeSet, from_slots, lowest_slot
+from neuron_scheduler.cluster.nodeset import NodeSet, from_slots, lowest_slot, slots_of
 from neuron_scheduler.cluster.offered import Offered
 from neuron_scheduler.cluster.pods import PodTable
 from neuron_scheduler.cluster.postings import Postings
@@ -45,6 +45,7 @@ class NodeTable:
         nodes: their nodes alone.
         slot_of: the slot of each node, by name.
         live: the slots that are no holes.
+        set_aside: the slots of nodes that are to be used only where there is no choice.
         of_nodes: indexes of what only the nodes' own objects decide.
         of_rows: indexes of rows.
         pods: the pods on the nodes, by label.
@@ -58,6 +59,7 @@ class NodeTable:
     nodes: list[Node | None] = attrs.field(factory=list)
     slot_of: dict[str, int] = attrs.field(factory=dict)
     live: NodeSet = 0
+    set_aside: NodeSet = 0
     of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
     of_rows: Indexes[NodeState] = attrs.field(factory=Indexes[NodeState])
     pods: PodTable = attrs.field(factory=PodTable)
@@ -148,7 +150,7 @@ class NodeTable:
         state = self.row(slot)
         self._vacate(slot)
         if state.tenants:
-            self._headless[name] = attrs.evolve(state, nominated=())
+            self._headless[name] = attrs.evolve(state, nominated=(), set_aside=None)
 
     def replace(self, slot: int, state: NodeState | None) -> None:
         """Put a row in a slot in place of what is there, and let everything follow."""
@@ -159,6 +161,8 @@ class NodeTable:
         self._move_images(slot, node_before, node)
         if state is old:
             return
+        if self.set_aside or (state is not None and state.set_aside is not None):
+            self._move_set_aside(slot, state)
         if node is not node_before and node != node_before:
             self.of_nodes.record(slot, node_before, node)
             self.offered.replace(node_before, node)
@@ -177,6 +181,7 @@ class NodeTable:
             nodes=list(self.nodes),
             slot_of=dict(self.slot_of),
             live=self.live,
+            set_aside=self.set_aside,
             of_nodes=self.of_nodes.fork(),
             of_rows=self.of_rows.fork(),
             pods=self.pods.fork(),
@@ -213,6 +218,12 @@ class NodeTable:
         holes = len(self.slots) - len(self.slot_of)
         self.stale |= holes > len(self.slot_of) + _MOST_HOLES
 
+    def _move_set_aside(self, slot: int, state: NodeState | None) -> None:
+        """Let the set of nodes that are set aside follow a row."""
+        self.set_aside &= ~(1 << slot)
+        if state is not None and state.set_aside is not None and state.set_aside.level:
+            self.set_aside |= 1 << slot
+
     def _move_images(self, slot: int, old: Node | None, new: Node | None) -> None:
         """Let the image table follow a row's node."""
         name = new.name if new is not None else old.name if old is not None else ""
@@ -247,6 +258,7 @@ class NodeTable:
         self._latecomers, self._late = [], 0
         self._newest = _age(states[-1]) if states else None
         new_slots = {old: new for new, old in enumerate(slots)}
+        self.set_aside = from_slots([new_slots[slot] for slot in slots_of(self.set_aside)], len(states))
         self.pods.renumber(new_slots)
         self.terms.renumber(new_slots)
         self.images.renumber()

@@ -93,6 +93,11 @@ class View:
         return table.of_rows.end + table.of_nodes.end
 
     @property
+    def set_aside(self) -> NodeSet:
+        """The nodes that are to be used only where there is no choice."""
+        return self._table.current.set_aside
+
+    @property
     def epoch(self) -> int:
         """Changes whenever what was prepared may not suffice: an index is gone, or nodes have labels that none had."""
         table = self._table.current if self._table.stale else self._table

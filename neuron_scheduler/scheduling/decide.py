@@ -21,7 +21,7 @@ from neuron_scheduler.cluster.nodeset import NodeSet, less, slots_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
-from neuron_scheduler.neuron.topology import Placement, place
+from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cause import Cause, cause_of, cause_of_pod
 from neuron_scheduler.scheduling.filtering import (
     accepted,
@@ -33,6 +33,7 @@ from neuron_scheduler.scheduling.filtering import (
 )
 from neuron_scheduler.scheduling.framework import PodRefusal, Prefer, Refusal
 from neuron_scheduler.scheduling.outlook import new_node_could_help
+from neuron_scheduler.scheduling.plugins.node_rejections import place_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 from neuron_scheduler.scheduling.profile import Plan, Profile
 from neuron_scheduler.scheduling.shortage import shortage, unknown_holders
@@ -158,9 +159,7 @@ def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: Nod
         late = refusals_of(cluster, slot, pod, profile) if lens is not None else ()
         if not late:
             state = view.row(slot)
-            placement = None
-            if pod.neuron is not None and state.machine is not None:
-                placement = place(state.machine, state.free_cores, pod.neuron)
+            placement = None if pod.neuron is None else place_on(state, pod.neuron)
             evaluated = cluster.view.node_count if among == cluster.view.live else among.bit_count()
             return Decision(state.node.name, placement, evaluated=evaluated, feasible=candidates.bit_count())
         too_late += late

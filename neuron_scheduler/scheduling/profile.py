@@ -24,6 +24,7 @@ from neuron_scheduler.scheduling.plugins import (
     node_declared_features,
     node_name,
     node_ports,
+    node_rejections,
     node_resources_fit,
     node_unschedulable,
     node_volume_limits,
@@ -123,6 +124,7 @@ class Profile:
 def _preferences(*, trusting: bool) -> dict[str, Preference]:
     """Return every preference by the name it has in a configuration file, the most important first."""
     return {
+        "AvoidRejectingNodes": Preference(node_rejections.prefer),
         "TaintToleration": Preference(taint_toleration.prefer),
         "WeightedTerms": Preference(wishes.prefer),
         "AvoidNeuronNodes": Preference(neuron_topology.prefer_without_neuron),

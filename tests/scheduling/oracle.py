@@ -27,6 +27,8 @@ from tests.scheduling.oracle_affinity import Namespaces, affinity_refusals, imag
 from tests.scheduling.oracle_spread import default_scores, spread_refusals, spread_shares
 
 NO_NAMESPACES: Namespaces = {}
+NOBODY: Mapping[str, int] = {}
+"""How often nodes have rejected pods lately."""
 CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
 
 
@@ -59,6 +61,7 @@ def outcome(
     trusting: bool = False,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
+    rejecting: Mapping[str, int] = NOBODY,
 ) -> Outcome:
     """Return what the documents say must happen to a pod."""
     nodes = list(nodes)
@@ -79,7 +82,8 @@ def outcome(
             feasible.append(node)
     if not feasible:
         return Outcome(reasons=tuple(sorted(counts.items())))
-    among = wished_for(nodes, bound, pod, feasible, namespaces)
+    among = lowest(feasible, lambda node: rejecting.get(node.name, 0))
+    among = wished_for(nodes, bound, pod, among, namespaces)
     return Outcome(node_name=best(nodes, bound, pod, among, workloads).name, feasible=len(feasible))
 
 

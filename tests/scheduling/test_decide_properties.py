@@ -8,17 +8,19 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import NodeState, SetAside
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.allocation import annotations_for
+from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.decide import Decision, FitError, explain, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
 from tests.builders import node, pod
 from tests.scheduling.generation import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
 from tests.scheduling.harness import cluster_of
-from tests.scheduling.oracle import NO_NAMESPACES, Outcome, outcome
+from tests.scheduling.oracle import NO_NAMESPACES, NOBODY, Outcome, outcome
 from tests.scheduling.oracle_affinity import Namespaces
 
 PROFILES = {trusting: default_profile("my-scheduler", trusting=trusting) for trusting in (False, True)}
@@ -33,11 +35,14 @@ def unanimous(
     trusting: bool = False,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
+    rejecting: Mapping[str, int] = NOBODY,
 ) -> Pod | None:
     """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
     found = schedule_pod(cluster, pending, PROFILES[trusting])
     explained_alike(cluster, pending, found, trusting=trusting)
-    want = outcome(nodes, bound, pending, trusting=trusting, workloads=workloads, namespaces=namespaces)
+    want = outcome(
+        nodes, bound, pending, trusting=trusting, workloads=workloads, namespaces=namespaces, rejecting=rejecting
+    )
     if isinstance(found, FitError):
         assert Outcome(reasons=found.reasons, pod_reason=found.pod_reason) == want
         assert found.nodes == len(nodes)
@@ -67,6 +72,7 @@ def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
     assert state is not None
     assert (decision.placement is None) == (pending.neuron is None)
     bound = attrs.evolve(pending, node_name=decision.node_name)
+    check_ids(state, pending, decision)
     if decision.placement is None or state.machine is None:
         return bound
     allocation = annotations_for(
@@ -76,6 +82,15 @@ def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
         node_name=decision.node_name,
     )
     return attrs.evolve(bound, allocation=allocation)
+
+
+def check_ids(state: NodeState, pending: Pod, decision: Decision) -> None:
+    """Check that no core is used that is set aside, if there is a block without any."""
+    if pending.neuron is None or state.machine is None or decision.placement is None or state.set_aside is None:
+        return
+    aside = state.set_aside.cores
+    if decision.placement.cores & aside:
+        assert place(state.machine, state.free_cores & ~aside, pending.neuron) is None
 
 
 def play(dice: Random) -> int:
@@ -88,7 +103,12 @@ def play(dice: Random) -> int:
     for workload in workloads:
         cluster.workloads.put(workload)
     namespaces: dict[str, Mapping[str, str]] = {}
+    rejecting: dict[str, int] = {}
     for i in range(dice.randint(1, 6)):
+        if nodes and dice.random() < 0.3:
+            name, level = dice.choice(nodes).name, dice.randint(0, 3)
+            cluster.set_aside(name, SetAside(level, dice.getrandbits(128)) if level or dice.random() < 0.5 else None)
+            rejecting[name] = level
         if not i or dice.random() < 0.3:
             namespaces = some_namespaces(dice)
             for name, labels in namespaces.items():
@@ -101,6 +121,7 @@ def play(dice: Random) -> int:
             trusting=trusting,
             workloads=workloads,
             namespaces=namespaces,
+            rejecting=rejecting,
         )
         if assumed is not None:
             tenant = cluster.put_pod(assumed)
@@ -111,7 +132,9 @@ def play(dice: Random) -> int:
             cluster.remove_pod(bound.pop(0).uid)
         if nodes and dice.random() < 0.2:
             nodes[0] = some_node(dice, nodes[0].name)
+            cluster.remove_node(nodes[0].name)
             cluster.put_node(nodes[0])
+            rejecting.pop(nodes[0].name, None)
     return count
 
 

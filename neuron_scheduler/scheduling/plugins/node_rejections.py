@@ -1,0 +1,43 @@
+"""
+NodeRejections: nodes whose kubelets have rejected pods lately come last, and the ids of those pods too.
+
+A controller recreates a rejected pod at once, and to the filters nothing has changed. This is never more than a
+preference: where no other node takes a pod, the node is used, with other ids if it has any. What is set aside, and for
+how long, is decided where there is a clock.
+"""
+
+from typing import cast
+
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.nodeset import NodeSet, less
+from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.topology import Placement, place
+
+
+def _level(state: NodeState) -> Values:
+    return () if state.set_aside is None else (state.set_aside.level,)
+
+
+def prefer(view: View, _: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes that are not set aside; if all are, those that have rejected pods least often."""
+    if not view.set_aside & among:
+        return among
+    others = less(among, view.set_aside)
+    if others:
+        return others
+    levels = view.postings(_level)
+    return next(nodes for level in sorted(cast(list[int], levels.values)) if (nodes := levels.get(level) & among))
+
+
+def place_on(state: NodeState, request: NeuronRequest) -> Placement | None:
+    """Return the best set of ids for a request on a node, out of those not set aside if these will do."""
+    if state.machine is None:
+        return None
+    if state.set_aside is not None and state.set_aside.cores:
+        found = place(state.machine, state.free_cores & ~state.set_aside.cores, request)
+        if found is not None:
+            return found
+    return place(state.machine, state.free_cores, request)

@@ -1,0 +1,68 @@
+"""Whatever happens to nodes and pods, the nodes that are set aside are those whose rows say so."""
+
+from random import Random
+
+import pytest
+
+from neuron_scheduler.cluster import table
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import SetAside
+from neuron_scheduler.cluster.nodeset import slots_of
+from tests.builders import node, pod
+
+NAMES = "abcde"
+TYPES = ("trn1.32xlarge", "trn1.32xlarge", "inf2.24xlarge")
+
+
+def names_aside(cluster: Cluster) -> set[str]:
+    """Return the names of the nodes in the set."""
+    return {cluster.view.row(slot).node.name for slot in slots_of(cluster.view.set_aside)}
+
+
+def names_by_row(cluster: Cluster) -> set[str]:
+    """Return the names of the nodes whose rows say that they are."""
+    return {state.node.name for state in cluster.view.rows() if state.set_aside is not None and state.set_aside.level}
+
+
+def happens(dice: Random, cluster: Cluster, levels: dict[str, int], types: dict[str, str]) -> None:
+    """Let one thing happen to the cluster, and to what should be set aside in it."""
+    name = dice.choice(NAMES)
+    match dice.randint(0, 4):
+        case 0:
+            kind = dice.choice(TYPES)
+            cluster.put_node(node(name, kind, created=dice.randint(0, 3)))
+            if types.get(name) != kind:  # another machine
+                levels.pop(name, None)
+            types[name] = kind
+        case 1:
+            cluster.remove_node(name)
+            levels.pop(name, None)
+            types.pop(name, None)
+        case 2:
+            level = dice.randint(0, 2)
+            cluster.set_aside(name, SetAside(level, cores=1) if level or dice.random() < 0.5 else None)
+            if name in types:
+                levels[name] = level
+        case 3:
+            cluster.put_pod(pod(dice.choice("pqr"), on=name, devices=1, ids=(0,)))
+        case _:
+            cluster.remove_pod(f"uid-{dice.choice('pqr')}")
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_set_follows_the_rows(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+    """Nodes that come late, go, change or are numbered anew keep what is theirs, and forks keep what was."""
+    monkeypatch.setattr(table, "_MOST_LATECOMERS", 1)
+    monkeypatch.setattr(table, "_MOST_HOLES", 1)
+    for seed in range(part * 50, part * 50 + 50):
+        dice, cluster = Random(seed), Cluster()
+        levels: dict[str, int] = {}
+        types: dict[str, str] = {}
+        for _ in range(40):
+            happens(dice, cluster, levels, types)
+            want = {name for name, level in levels.items() if level}
+            assert names_aside(cluster) == names_by_row(cluster) == want, f"seed {seed}"
+        fork = cluster.fork()
+        for name in NAMES:
+            cluster.set_aside(name, None)
+        assert (names_aside(cluster), names_aside(fork)) == (set(), want)

@@ -1,0 +1,89 @@
+"""NodeRejections: who has rejected pods comes last, and with other ids."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import SetAside
+from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, PreferredTerm, Requirement, Taint
+from neuron_scheduler.scheduling.decide import Decision, schedule_pod
+from neuron_scheduler.scheduling.profile import default_profile
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, schedule
+
+NODES = tuple(node(name, "trn1.32xlarge", labels={"name": name}, created=number) for number, name in enumerate("abc"))
+ROW = 0xFF  # the cores of devices 0 to 3
+BEST_A = (PreferredTerm(100, NodeSelectorTerm((Requirement("name", Operator.IN, ("a",)),))),)
+
+
+def aside(**marks: SetAside) -> Cluster:
+    """Return three nodes, some of them set aside."""
+    cluster = cluster_of(NODES)
+    for name, mark in marks.items():
+        cluster.set_aside(name, mark)
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("marks", "asked", "want"),
+    [
+        pytest.param({}, {"devices": 4}, ("a", (0, 1, 2, 3)), id="nothing is set aside"),
+        pytest.param({"a": SetAside(1, ROW)}, {"devices": 4}, ("b", (0, 1, 2, 3)), id="another node"),
+        pytest.param({"a": SetAside(1)}, {"cpu": 1}, ("b", ()), id="a pod without Neuron, too"),
+        pytest.param(
+            {"a": SetAside(1, ROW)}, {"devices": 4, "preferred_terms": BEST_A}, ("b", (0, 1, 2, 3)), id="before wishes"
+        ),
+        pytest.param(
+            {"a": SetAside(1, ROW)}, {"devices": 4, "node_selector": {"name": "a"}}, ("a", (4, 5, 6, 7)), id="no choice"
+        ),
+        pytest.param(
+            {"a": SetAside(2), "b": SetAside(1, ROW), "c": SetAside(2)},
+            {"devices": 4},
+            ("b", (4, 5, 6, 7)),
+            id="all: the one that did least often, with other ids",
+        ),
+        pytest.param(
+            {"a": SetAside(1, (1 << 32) - 1)},
+            {"devices": 4, "node_selector": {"name": "a"}},
+            ("a", (0, 1, 2, 3)),
+            id="all ids: any of them",
+        ),
+        pytest.param(
+            {"a": SetAside(1, 1)},
+            {"devices": 16, "node_selector": {"name": "a"}},
+            ("a", tuple(range(16))),
+            id="whoever asks for all gets all",
+        ),
+        pytest.param({"a": SetAside(0, 0b11)}, {"devices": 1}, ("a", (1,)), id="the ids alone"),
+        pytest.param({"a": SetAside(0, 0b1)}, {"cores": 1}, ("a", (1,)), id="a core alone"),
+    ],
+)
+def test_what_is_set_aside(
+    marks: Mapping[str, SetAside], asked: Mapping[str, Any], want: tuple[str, tuple[int, ...]]
+) -> None:
+    """Nodes and ids come last, and are used where nothing else will do."""
+    assert schedule(aside(**marks), pod(**asked)) == want
+
+
+def test_before_discouraging_taints() -> None:
+    """A pod that fails helps nobody: a node that would rather have none is better."""
+    cluster = aside(a=SetAside(1), b=SetAside(1))
+    cluster.put_node(node("c", "trn1.32xlarge", created=2, taints=(Taint("spot", Effect.PREFER_NO_SCHEDULE),)))
+    assert schedule(cluster, pod(devices=4)) == ("c", (0, 1, 2, 3))
+
+
+def test_a_profile_without_it() -> None:
+    """What a configuration leaves out has no say in the choice of the node; the ids still come last."""
+    found = schedule_pod(aside(a=SetAside(1, ROW)), pod(devices=4), default_profile("p", preferences=["SmallestBlock"]))
+    assert isinstance(found, Decision)
+    assert found.placement is not None
+    assert (found.node_name, found.placement.ids) == ("a", (4, 5, 6, 7))
+
+
+def test_it_ends() -> None:
+    """Once nothing is set aside any more, all is as before."""
+    cluster = aside(a=SetAside(3, ROW))
+    cluster.set_aside("a", None)
+    assert schedule(cluster, pod(devices=4)) == ("a", (0, 1, 2, 3))
