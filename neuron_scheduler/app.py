@@ -152,6 +152,7 @@ class App:
         gc.set_threshold(*_IN_LARGE_LOTS)
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
+        services.start_soon(parts.rejections.run)
         await parts.scheduler.rehearse()
         if parts.election is not None and not at_once:
             await parts.election.acquire()
@@ -290,6 +291,7 @@ class App:
             used_devices=devices.used,
             withheld_devices=devices.withheld,
             largest_free_block=devices.largest_block,
+            nodes_set_aside=self.parts.rejections.set_aside,
             terms_left_out=cluster.view.terms_left_out,
             log_lines_dropped=logs.dropped(),
         )

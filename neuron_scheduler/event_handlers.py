@@ -44,6 +44,8 @@ class PodHandler:
         wake: called when the scheduling loop may have something to do.
         gone: told the uid of every pod that is gone.
         came: told the name of a node to which somebody else has bound a pod.
+        left: told of a pod that left its node's books before it had started, without having been asked to.
+        started: told of a pod that its kubelet has admitted.
         noticed: told the uid of every pod that is bound, changes while it is assumed, or is gone, and its node's name.
         contested: told of a pod and another that claims the same cores.
         unknown: told of a bound pod whose devices are unknown, why they are, and what its owner should do.
@@ -57,6 +59,8 @@ class PodHandler:
     wake: Callable[[], None]
     gone: Callable[[str], None]
     came: Callable[[str], None]
+    left: Callable[[Tenant], None]
+    started: Callable[[Tenant], None]
     contested: Callable[[Pod, Pod], None]
     unknown: Callable[[Pod, str, str], None]
     noticed: Callable[[str, str], None] = _unheard
@@ -88,12 +92,14 @@ class PodHandler:
         """Take that a pod is gone, or has ended: only now is its silicon free."""
         self.queue.remove(pod.uid)
         self._warned.forget(pod.uid)
-        promised = self.cluster.denominate(pod.uid)
+        tenant, promised = self.cluster.tenant(pod.uid), self.cluster.denominate(pod.uid)
         name = self.cluster.remove_pod(pod.uid)
         if name is not None or promised is not None:
             self._note(ClusterEvent.ASSIGNED_POD_GONE, pod)
         self.gone(pod.uid)
         self.noticed(pod.uid, name or "")
+        if tenant is not None and tenant.pod.started is None and not (pod.terminating or tenant.unreadable):
+            self.left(tenant)
 
     def malformed(self, report: Malformed) -> None:
         """Take an object that cannot be read: on a node it may hold anything; its last good state, if any, is kept."""
@@ -161,6 +167,8 @@ class PodHandler:
             self._note(ClusterEvent.ASSIGNED_POD_GONE, old)
             self._note(ClusterEvent.ASSIGNED_POD_ADDED, new)
             return
+        if old.started is None and new.started is not None:
+            self.started(after)
         if (old.labels, old.terminating) != (new.labels, new.terminating):
             self._note(ClusterEvent.ASSIGNED_POD_LABELS, old, new)
         if _frees_something(before, after):

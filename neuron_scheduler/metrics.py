@@ -70,6 +70,8 @@ class Metrics:
     _connections_dropped: Callable[[str], Counter] = attrs.field(init=False)
     _retries: Callable[[str], Counter] = attrs.field(init=False)
     _unexpected: Callable[[str], Counter] = attrs.field(init=False)
+    _rejected: Callable[[str], Counter] = attrs.field(init=False)
+    _rejections_unread: Counter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         # A `_created` series beside every counter would double the exposition for nothing.
@@ -78,6 +80,7 @@ class Metrics:
         self._declare_volumes()
         self._declare_conversation()
         self._declare_faults()
+        self._declare_rejections()
         self._registry.register(StateCollector(lambda: self._state(), self.lease_name))  # noqa: PLW0108 - `ask` replaces it
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
@@ -205,6 +208,18 @@ class Metrics:
             "task",
         )
 
+    def _declare_rejections(self) -> None:
+        self._rejected = self._counter(
+            "neuron_scheduler_pods_rejected",
+            "Pods that their nodes rejected after they were bound, by the kubelet's reason.",
+            "reason",
+        )
+        self._rejections_unread = Counter(
+            "neuron_scheduler_rejections_unread",
+            "Pods that left before they started, of which it was not found out whether their nodes rejected them.",
+            registry=self._registry,
+        )
+
     def _counter(self, name: str, text: str, *labels: str) -> Callable[..., Counter]:
         """Declare a counter; return a function from label values to the counter with these labels."""
         return cache(Counter(name, text, labels, registry=self._registry).labels)
@@ -288,6 +303,14 @@ class Metrics:
     def unexpected(self, task: str) -> None:
         """Count an unexpected exception in the work on one pod."""
         self._unexpected(task).inc()
+
+    def rejected(self, reason: str) -> None:
+        """Count a pod that its node rejected, by one of few reasons."""
+        self._rejected(reason).inc()
+
+    def rejection_unread(self) -> None:
+        """Count a pod that may have been rejected, and nobody knows."""
+        self._rejections_unread.inc()
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""

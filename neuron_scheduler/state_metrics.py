@@ -38,6 +38,7 @@ class State:
         withheld_devices: devices that nobody holds and nobody gets, by (instance type, reason).
         largest_free_block: devices in the largest free block of one node, by instance type.
         log_lines_dropped: log lines that stderr did not take, ever.
+        nodes_set_aside: nodes that come last, or of which some ids do, because they have rejected pods.
         terms_left_out: affinity terms of bound pods that are not honoured: their namespaces have too many.
     """
 
@@ -58,6 +59,7 @@ class State:
     largest_free_block: Mapping[str, int] = NONE
     log_lines_dropped: int = 0
     terms_left_out: int = 0
+    nodes_set_aside: int = 0
 
 
 @attrs.define(eq=False)
@@ -96,6 +98,7 @@ class StateCollector:
             ("binds_in_flight", "Bindings without a definite outcome, those in doubt included.", state.binds_in_flight),
             ("binds_unknown", "Bindings in doubt, which are sent again.", state.binds_unknown),
             ("terms_left_out", "Affinity terms of bound pods beyond what a namespace may have.", state.terms_left_out),
+            ("nodes_set_aside", "Nodes used last for a while, as they rejected pods.", state.nodes_set_aside),
             ("waiting_for_volumes", "Pods that wait for their volumes to be bound.", state.waiting_for_volumes),
             (
                 "waiting_for_allocate",

@@ -27,6 +27,7 @@ from neuron_scheduler.kube.evictor import Evictor
 from neuron_scheduler.kube.informer import NODES, PODS, Informer
 from neuron_scheduler.kube.lease import LeaseClient
 from neuron_scheduler.kube.namespaces import NAMESPACES
+from neuron_scheduler.kube.pod_failures import PodFailures
 from neuron_scheduler.kube.reflection import Handler, T
 from neuron_scheduler.kube.resource import Resource
 from neuron_scheduler.kube.storage_codec import STORAGE
@@ -38,6 +39,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.namespace_handler import NamespaceHandler
 from neuron_scheduler.preemptor import Preemptor
+from neuron_scheduler.rejections import Rejections
 from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.profile import PREFERENCES, Profile, default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
@@ -68,6 +70,7 @@ class Parts:
     others: tuple[Informer[Any], ...]
     pods: Informer[Pod]
     pod_handler: PodHandler
+    rejections: Rejections
     election: Election | None
 
     @property
@@ -143,7 +146,18 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         bind_concurrency=config.bind_concurrency,
         allocate_fence=config.allocate_fence,
     )
-    pod_handler = _pod_handler(scheduler, herald, volumes)
+    rejections = Rejections(
+        cluster=cluster,
+        failures=PodFailures(client=client),
+        metrics=metrics,
+        version=lambda: pods.version,
+        scheduler_names=profiles.keys(),
+        clock=time.monotonic,
+        may_ask=may_bind,
+        errors=errors,
+    )
+    pod_handler = _pod_handler(scheduler, herald, volumes, rejections)
+    pods = _informer(client, metrics, PODS, pod_handler)
     return Parts(
         cluster=cluster,
         queue=queue,
@@ -152,27 +166,16 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         volumes=volumes,
         recorder=recorder,
         conditions=conditions,
-        nodes=_informer(
-            client,
-            metrics,
-            NODES,
-            NodeHandler(
-                cluster=cluster,
-                queue=queue,
-                metrics=metrics,
-                wake=scheduler.wake,
-                gone=_node_gone(scheduler, volumes),
-                void=preemptor.void,
-            ),
-        ),
+        nodes=_informer(client, metrics, NODES, _node_handler(scheduler, preemptor, volumes, rejections)),
         others=(
             _informer(client, metrics, BUDGETS, budgets),
             _namespaces(client, scheduler),
             *_workloads(client, scheduler),
             *_storage(client, scheduler, volumes),
         ),
-        pods=_informer(client, metrics, PODS, pod_handler),
+        pods=pods,
         pod_handler=pod_handler,
+        rejections=rejections,
         election=election,
     )
 
@@ -187,7 +190,25 @@ def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: 
     )
 
 
-def _pod_handler(scheduler: Scheduler, herald: Herald, volumes: VolumeBinder) -> PodHandler:
+def _node_handler(
+    scheduler: Scheduler, preemptor: Preemptor, volumes: VolumeBinder, rejections: Rejections
+) -> NodeHandler:
+    def gone(name: str) -> None:
+        volumes.noticed(name)
+        scheduler.fence.node_gone(name)
+        rejections.forget(name)
+
+    return NodeHandler(
+        cluster=scheduler.cluster,
+        queue=scheduler.queue,
+        metrics=scheduler.metrics,
+        wake=scheduler.wake,
+        gone=gone,
+        void=preemptor.void,
+    )
+
+
+def _pod_handler(scheduler: Scheduler, herald: Herald, volumes: VolumeBinder, rejections: Rejections) -> PodHandler:
     def gone(uid: str) -> None:
         herald.forget(uid)
         volumes.noticed(uid)
@@ -201,18 +222,12 @@ def _pod_handler(scheduler: Scheduler, herald: Herald, volumes: VolumeBinder) ->
         wake=scheduler.wake,
         gone=gone,
         came=scheduler.preemptor.recheck,
+        left=rejections.left,
+        started=rejections.started,
         contested=herald.contested,
         unknown=herald.allocation_unknown,
         noticed=scheduler.fence.noticed,
     )
-
-
-def _node_gone(scheduler: Scheduler, volumes: VolumeBinder) -> Callable[[str], None]:
-    def gone(name: str) -> None:
-        volumes.noticed(name)
-        scheduler.fence.node_gone(name)
-
-    return gone
 
 
 def _namespaces(client: Client, scheduler: Scheduler) -> Informer[Any]:

@@ -52,6 +52,8 @@ class Site(World):
             wake=self.scheduler.wake,
             gone=lambda _: None,
             came=lambda _: None,
+            left=lambda _: None,
+            started=lambda _: None,
             contested=lambda _, __: None,
             unknown=lambda _, __, ___: None,
             noticed=self.scheduler.fence.noticed,

@@ -41,6 +41,8 @@ class World:
     pods: PodHandler = attrs.field(init=False)
     nodes: NodeHandler = attrs.field(init=False)
     unknown: list[tuple[str, str]] = attrs.field(factory=list)
+    left: list[str] = attrs.field(factory=list)
+    started: list[str] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "metrics": Metrics()}
@@ -50,6 +52,8 @@ class World:
             scheduler_names={"one", "two"},
             clock=lambda: self.now,
             came=lambda _: None,
+            left=lambda tenant: self.left.append(tenant.pod.name),
+            started=lambda tenant: self.started.append(tenant.pod.name),
             contested=lambda _, __: None,
             unknown=lambda pod, problem, _: self.unknown.append((pod.name, problem)),
         )
@@ -287,6 +291,34 @@ def test_what_a_pod_leaves_wakes_whom_it_suffices(world: World) -> None:
     assert world.settle() == ["devices: placed"]
     world.pods.deleted(pod("c", cpu=3000, on="a"))
     assert world.settle() == ["cpu: placed"]
+
+
+def test_who_leaves_before_it_started_may_have_been_rejected(world: World) -> None:
+    """A pod that ran, that somebody deleted, that had no node or could not be read was not."""
+    for each in (
+        pod("rejected", devices=1, on="a"),
+        pod("ran", devices=1, on="a", started=5.0),
+        pod("deleted", devices=1, on="a", terminating=True),
+        pod("pending", scheduler_name="one", devices=16),
+    ):
+        world.pods.added(each)
+        world.pods.deleted(each)
+    world.pods.malformed(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="a"))
+    world.pods.mended(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="a"))
+    assumed = pod("assumed", scheduler_name="one", cpu=1)  # bound and rejected between two lists
+    world.pods.added(assumed)
+    world.cluster.assume(attrs.evolve(assumed, node_name="a"))
+    world.pods.deleted(assumed)
+    assert world.left == ["rejected", "assumed"]
+
+
+def test_who_starts_is_told_once(world: World) -> None:
+    """A start time appears once; a pod that has it when it is first seen started some time ago."""
+    begun = pod("d1", devices=4, on="a", ids=range(4, 8), started=5.0)
+    world.pods.updated(attrs.evolve(begun, started=None), begun)
+    world.pods.updated(begun, attrs.evolve(begun, labels={"a": "b"}))
+    world.pods.added(pod("old", on="a", started=5.0))
+    assert world.started == ["d1"]
 
 
 def test_a_pod_that_is_deleted_on_its_way_to_a_node_is_not_tried_again(world: World) -> None:

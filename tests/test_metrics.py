@@ -92,6 +92,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
             largest_free_block={"trn1.32xlarge": 8},
             log_lines_dropped=13,
             terms_left_out=14,
+            nodes_set_aside=15,
         )
     )
     seen = samples(metrics)
@@ -108,6 +109,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
         "neuron_scheduler_waiting_for_allocate": 15,
         "neuron_scheduler_binds_unknown": 10,
         "neuron_scheduler_terms_left_out": 14,
+        "neuron_scheduler_nodes_set_aside": 15,
         "neuron_scheduler_log_lines_dropped_total": 13,
         'neuron_scheduler_pods_waiting{cause="capacity"}': 15,
         'neuron_scheduler_used_devices{instance_type="trn1.32xlarge"}': 16,

@@ -76,6 +76,7 @@ class Informer(Generic[T]):
         on_unhandled: called with it when the handler has failed on an object.
         synced: set when the first list has been handled.
         lists, watches, events: counters of what was done.
+        version: of the event or list that is being handed over.
     """
 
     client: Api
@@ -90,6 +91,7 @@ class Informer(Generic[T]):
     lists: int = attrs.field(default=0, init=False)
     watches: int = attrs.field(default=0, init=False)
     events: int = attrs.field(default=0, init=False)
+    version: str = attrs.field(default="", init=False)
     _pager: Pager[T] = attrs.field(init=False)
     _reflection: Reflection[T] = attrs.field(init=False)
     _relisting: Backoff = attrs.field(init=False)
@@ -206,6 +208,7 @@ class Informer(Generic[T]):
             if error.status != 410:
                 raise
             pages, version = await self._pages()
+        self.version = version
         await self._replace(pages)
         self._resource_version = version
         self.lists += 1
@@ -315,10 +318,11 @@ class Informer(Generic[T]):
 
     def _handle(self, kind: str, decoded: Decoded[T]) -> None:
         """Hand over what happened."""
+        self.version = decoded.resource_version or self._resource_version
         if kind == "DELETED":
             self.events += 1
             self._reflection.remove(decoded.key)
         elif kind != BOOKMARK:
             self.events += 1
             self._reflection.put(decoded)
-        self._resource_version = decoded.resource_version or self._resource_version
+        self._resource_version = self.version

@@ -38,6 +38,7 @@ class Told:
     """A handler that writes down what it is told."""
 
     lines: list[str] = attrs.field(factory=list)
+    informer: Informer[Pod] | None = None
 
     def added(self, new: Pod | Node) -> None:
         """Write it down."""
@@ -50,7 +51,7 @@ class Told:
 
     def deleted(self, old: Pod | Node) -> None:
         """Write it down."""
-        self.lines.append(f"-{old.name}")
+        self.lines.append(f"-{old.name}{self._version()}")
 
     def malformed(self, found: Malformed) -> None:
         """Write it down."""
@@ -59,6 +60,9 @@ class Told:
     def mended(self, found: Malformed) -> None:
         """Write it down."""
         self.lines.append(f"!{found.key}")
+
+    def _version(self) -> str:
+        return "" if self.informer is None else f" at {self.informer.version}"
 
 
 @asynccontextmanager
@@ -106,6 +110,21 @@ async def test_list_and_watch() -> None:
         "timeoutSeconds": "35",
     } == watch.query
     assert again.query["resourceVersion"] == "20"
+
+
+async def test_the_version_of_what_is_handed_over() -> None:
+    """A pod that ends arrives as deleted; the handler can tell at which version, be it an event's or a list's."""
+    told = Told()
+    gone = watching(event("DELETED", at("14", "a")), bookmark("15"), error_event(410))
+    script = (listing(at("9", "a"), at("9", "b"), version="10"), gone, listing(version="20"), watching())
+    async with scripted(*script) as (server, client):
+        told.informer = Informer(client=client, resource=PODS, handler=told, backoff=Backoff(lambda: 0.0, most=0.002))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(told.informer.run)
+            with anyio.fail_after(10):
+                await server.ended.wait()
+            tasks.cancel_scope.cancel()
+    assert told.lines == ["+a", "+b", "-a at 14", "-b at 20"]
 
 
 async def test_pages_in_the_order_of_creation() -> None:

@@ -1,0 +1,98 @@
+"""
+Ask how a pod has ended that the watch has shown for the last time.
+
+The watch leaves ended pods out: one that fails arrives as deleted, as it was *before*. The version of that event is
+known, and the API server is asked for the pod as it was then, so the answer is right even if a controller has deleted
+the pod in the meantime. A pod that was really deleted is not there at that version. Refuses to judge the failure.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import attrs
+import msgspec
+
+from neuron_scheduler.errors import UnreachableError
+from neuron_scheduler.kube.client import Response
+from neuron_scheduler.kube.wire import Wire
+from neuron_scheduler.model.pod import Pod
+
+TIMEOUT: Final = 10.0
+
+
+@attrs.frozen
+class Failure:
+    """`status.reason` and `status.message` of a pod in phase Failed."""
+
+    reason: str
+    message: str
+
+
+class _Meta(Wire):
+    uid: str = ""
+
+
+class _Status(Wire):
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Pod(Wire):
+    metadata: _Meta
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Pods(Wire):
+    kind: str
+    items: list[_Pod]
+
+
+_PODS: Final = msgspec.json.Decoder(_Pods)
+
+
+class Api(Protocol):
+    """What is asked of the client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+    ) -> Response:
+        """Send one request."""
+
+
+@attrs.frozen(kw_only=True)
+class PodFailures:
+    """Reads failures from the API server."""
+
+    client: Api
+
+    async def read(self, pod: Pod, version: str) -> Failure | None:
+        """
+        Return how the pod had failed at a version of the watch; None if it had not, or was not there.
+
+        Raises:
+            ApiError, UnreachableError: as the client; the version may be compacted after some minutes (410).
+        """
+        params = {
+            "fieldSelector": f"metadata.name={pod.name}",
+            "resourceVersion": version,
+            "resourceVersionMatch": "Exact",
+        }
+        answer = await self.client.request(
+            "GET", f"/api/v1/namespaces/{pod.namespace}/pods", params=params, timeout=TIMEOUT
+        )
+        try:
+            found = _PODS.decode(answer.body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # ValueError: not UTF-8
+            raise UnreachableError(f"the answer cannot be read: {error}") from error
+        if found.kind != "PodList":
+            raise UnreachableError("the answer is not from an API server")
+        for item in found.items:
+            if item.metadata.uid == pod.uid and item.status.phase == "Failed":
+                return Failure(item.status.reason or "", item.status.message or "")
+        return None

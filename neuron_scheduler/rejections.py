@@ -1,0 +1,274 @@
+"""
+Nodes that reject pods: what their kubelets fail at admission puts the node, and the ids, aside for a while.
+
+A controller recreates such a pod at once, and in the cluster nothing has changed: it would get the same node and fail
+again, hundreds of times an hour. So for a minute the node comes last, and of its ids those that the pod was to get.
+Each further rejection doubles that time, up to a quarter of an hour; a pod that starts well there halves it. Rejections
+in one burst count once. Then the node is used as before, and remembered for another quarter of an hour.
+
+Only a pod that left the watch before it had started may have been rejected; whether it was, the API server is asked
+(`kube/pod_failures`), at a bounded rate: of ten thousand pods that are deleted by force it is asked about a few, and
+the others are counted. Nothing is stored: a new leader starts without marks. Refuses to keep pods off a node: all of
+this is a preference (`scheduling/plugins/node_rejections`).
+"""
+
+import math
+from collections.abc import Callable, Container
+from typing import Final, Protocol
+
+import anyio
+import attrs
+
+from neuron_scheduler import logs
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import SetAside
+from neuron_scheduler.cluster.tenant import Tenant
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.pod_failures import Failure
+from neuron_scheduler.kube.rate import TokenBucket
+from neuron_scheduler.kube.worklist import Worklist
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import NEURON_NAMES
+from neuron_scheduler.neuron.allocation import IDS
+from neuron_scheduler.unexpected import UnexpectedErrors
+
+FIRST: Final = 60.0
+"""Seconds for which a node is set aside at its first rejection."""
+LONGEST: Final = 900.0
+"""The most seconds for which it is, and for which it is remembered afterwards."""
+MOST: Final = math.ceil(math.log2(LONGEST / FIRST)) + 1
+"""The highest level: a node that is set aside for `LONGEST`."""
+BURST: Final = 10.0
+"""Seconds in which several rejections by a node count once: they may have been sent there together."""
+
+READERS: Final = 2
+READS_PER_SECOND: Final = 10.0
+READS_AT_ONCE: Final = 100
+LINES_PER_SECOND: Final = 1.0
+LINES_AT_ONCE: Final = 20
+LONGEST_MESSAGE: Final = 300
+
+OF_DEVICES: Final = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})
+"""Reasons of kubelet's device and topology managers: the ids may be at fault."""
+OF_NODE: Final = frozenset(
+    {
+        *("OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods"),
+        *("NodeAffinity", "NodePorts", "NodeShutdown", "Evicted"),
+    }
+)
+"""Reasons that are about the node as it is now; other pods, or the same pod made anew, may meet them too."""
+OUT_OF: Final = "OutOf"
+OTHER: Final = "Other"
+EXTENDED: Final = "OutOfExtendedResources"
+_REJECTED: Final = "Pod was rejected: "
+
+log = logs.logger(__name__)
+
+
+class Failures(Protocol):
+    """Knows how pods have ended."""
+
+    async def read(self, pod: Pod, version: str) -> Failure | None:
+        """Return how a pod had failed at a version of the watch, None if it had not."""
+
+
+@attrs.frozen
+class Verdict:
+    """
+    What a rejection means.
+
+    Attributes:
+        reason: one of few, for the metric: as in kubelet's `kubelet_admission_rejections_total`, and Neuron by name.
+        of_node: another pod might be rejected there, too.
+        of_devices: with other ids it might not.
+    """
+
+    reason: str
+    of_node: bool = False
+    of_devices: bool = False
+
+
+def verdict(failure: Failure) -> Verdict | None:
+    """Return what kubelet says by a failure; None if it is not that it has rejected the pod."""
+    reason = failure.reason
+    if reason in OF_DEVICES or (reason.startswith(OUT_OF) and reason.removeprefix(OUT_OF) in NEURON_NAMES):
+        return Verdict(reason, of_node=True, of_devices=True)
+    if reason in OF_NODE:
+        return Verdict(reason, of_node=True)
+    if reason.startswith(OUT_OF):
+        return Verdict(EXTENDED, of_node=True)
+    return Verdict(OTHER) if failure.message.startswith(_REJECTED) else None
+
+
+@attrs.frozen
+class Mark:
+    """
+    What is remembered of a node.
+
+    Attributes:
+        level, cores: as in `SetAside`.
+        raised: when the level was last raised.
+        until: when the node is no longer set aside.
+    """
+
+    level: int = 0
+    cores: int = 0
+    raised: float = -math.inf
+    until: float = -math.inf
+
+    def rejected(self, cores: int, now: float) -> "Mark":
+        """Return the mark after a rejection of a pod with these cores."""
+        again = now - self.raised >= BURST
+        level = max(1, min(self.level + again, MOST))
+        held = self.cores if self.until > now else 0
+        return Mark(level, held | cores, now if again else self.raised, now + lasting(level))
+
+    def started(self, cores: int, now: float) -> "Mark":
+        """Return the mark after a pod with these cores has started well."""
+        level = self.level // 2
+        until = min(self.until, now + lasting(level)) if level else self.until
+        return attrs.evolve(self, level=level, cores=self.cores & ~cores, until=until)
+
+    def at(self, now: float) -> SetAside | None:
+        """Return what is set aside at a time."""
+        return SetAside(self.level, self.cores) if self.until > now and (self.level or self.cores) else None
+
+    def changes(self, now: float) -> float:
+        """Return when time alone changes it next; at the second of the two times there is nothing to remember."""
+        return self.until if self.until > now else self.until + LONGEST
+
+
+def lasting(level: int) -> float:
+    """Return for how many seconds a node of a level above 0 is set aside."""
+    return float(min(FIRST * 2 ** (level - 1), LONGEST))
+
+
+@attrs.frozen
+class _Departed:
+    """A pod that left the watch at a version, before it had started."""
+
+    tenant: Tenant
+    version: str
+
+
+@attrs.define(eq=False, kw_only=True)
+class Rejections:
+    """
+    Sets nodes aside, and ends that in time, while it runs.
+
+    Attributes:
+        version: the version of what the watch of pods hands over now.
+        scheduler_names: pods of these are looked after even without Neuron.
+        clock: seconds that never jump.
+        may_ask: whether this replica leads.
+        errors: reports unexpected exceptions.
+    """
+
+    cluster: Cluster
+    failures: Failures
+    metrics: Metrics
+    version: Callable[[], str]
+    scheduler_names: Container[str]
+    clock: Callable[[], float]
+    may_ask: Callable[[], bool]
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    _marks: dict[str, Mark] = attrs.field(factory=dict, init=False)
+    _departed: Worklist[_Departed] = attrs.field(factory=lambda: Worklist(READS_AT_ONCE), init=False)
+    _reads: TokenBucket = attrs.field(init=False)
+    _lines: TokenBucket = attrs.field(init=False)
+    _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reads = TokenBucket(self.clock, READS_PER_SECOND, READS_AT_ONCE)
+        self._lines = TokenBucket(self.clock, LINES_PER_SECOND, LINES_AT_ONCE)
+
+    @property
+    def set_aside(self) -> int:
+        """How many nodes are set aside, in whole or in part."""
+        now = self.clock()
+        return sum(mark.at(now) is not None for mark in self._marks.values())
+
+    # What is told
+
+    def left(self, tenant: Tenant) -> None:
+        """Take that a pod with a node has left before it had started, and nobody had asked it to."""
+        if (tenant.cores == 0 and tenant.pod.scheduler_name not in self.scheduler_names) or not self.may_ask():
+            return
+        version = self.version()
+        if not (version and self._reads.take_now() and self._departed.put(_Departed(tenant, version))):
+            self.metrics.rejection_unread()
+
+    def started(self, tenant: Tenant) -> None:
+        """Take that a pod has started: its kubelet has admitted it."""
+        mark = self._marks.get(tenant.pod.node_name)
+        if mark is not None and tenant.cores != 0:
+            self._put(tenant.pod.node_name, mark.started(tenant.cores or 0, self.clock()))
+            self._changed.set()
+
+    def forget(self, name: str) -> None:
+        """Take that a node is gone."""
+        self._marks.pop(name, None)
+
+    # What is done
+
+    async def run(self) -> None:
+        """Ask about pods that have left, and end what has lasted long enough, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            for _ in range(READERS):
+                tasks.start_soon(self._ask_about_each)
+            while True:
+                self._changed = anyio.Event()
+                with anyio.move_on_after(self.expire()):
+                    await self._changed.wait()
+
+    def expire(self) -> float:
+        """End what has lasted long enough, and return in how many seconds something will have."""
+        now = self.clock()
+        for name, mark in list(self._marks.items()):
+            self._put(name, mark)
+        return min((mark.changes(now) for mark in self._marks.values()), default=math.inf) - now
+
+    async def _ask_about_each(self) -> None:
+        while (departed := await self._departed.next()) is not None:
+            pod = departed.tenant.pod
+            try:
+                failure = await self.failures.read(pod, departed.version)
+            except (ApiError, UnreachableError) as error:
+                self.metrics.rejection_unread()
+                log.v(2).info("It is not known how a pod ended", pod=pod.key, node=pod.node_name, err=error)
+            except Exception as error:  # noqa: BLE001 - one pod's
+                self.errors.report(error, task="rejection", pod=pod.key)
+            else:
+                found = None if failure is None else verdict(failure)
+                if failure is not None and found is not None:
+                    self._rejected(departed.tenant, failure, found)
+
+    def _rejected(self, tenant: Tenant, failure: Failure, found: Verdict) -> None:
+        pod, now, seconds = tenant.pod, self.clock(), 0.0
+        self.metrics.rejected(found.reason)
+        if found.of_node and self.cluster.node(pod.node_name) is not None:
+            known = self._marks.get(pod.node_name, Mark())
+            mark = known.rejected((tenant.cores or 0) if found.of_devices else 0, now)
+            self._put(pod.node_name, mark)
+            self._changed.set()
+            seconds = mark.until - now
+        if self._lines.take_now():
+            log.warning(
+                "Pod was rejected by its node",
+                pod=pod.key,
+                node=pod.node_name,
+                ids=pod.allocation.get(IDS, ""),
+                reason=failure.reason[:LONGEST_MESSAGE],
+                err=failure.message[:LONGEST_MESSAGE],
+                setAsideSeconds=round(seconds),
+            )
+
+    def _put(self, name: str, mark: Mark) -> None:
+        """Remember a mark for as long as it means something, and let the cluster know of it."""
+        now = self.clock()
+        self.cluster.set_aside(name, mark.at(now))
+        if mark.changes(now) > now and (mark.level or mark.cores):
+            self._marks[name] = mark
+        else:
+            self._marks.pop(name, None)

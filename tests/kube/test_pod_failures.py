@@ -1,0 +1,63 @@
+"""How a pod ended is read at the version at which it did."""
+
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.pod_failures import Failure, PodFailures
+from neuron_scheduler.model.pod import Pod
+from tests.kube.scripted import Answer, answer, refuse, scripted
+
+POD = Pod(uid="u1", namespace="d", name="p", node_name="n")
+REJECTED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Pod was rejected: no device"}
+
+
+def listed(*pods: Any, kind: str = "PodList") -> Answer:
+    """Answer with a list of pods."""
+    return answer({"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": "41"}, "items": list(pods)})
+
+
+def found(uid: str = "u1", **status: Any) -> dict[str, Any]:
+    """Return a pod as the API server has it, with more than anybody asks for."""
+    return {"metadata": {"uid": uid, "name": "p", "labels": {"a": "b"}}, "spec": {"x": [1]}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("script", "want"),
+    [
+        pytest.param(listed(found(**REJECTED)), Failure(REJECTED["reason"], REJECTED["message"]), id="rejected"),
+        pytest.param(listed(found(phase="Failed")), Failure("", ""), id="failed, and nobody says why"),
+        pytest.param(listed(found(phase="Succeeded")), None, id="done"),
+        pytest.param(listed(found(phase="Pending")), None, id="well"),
+        pytest.param(listed(found("u2", **REJECTED)), None, id="another pod of that name"),
+        pytest.param(listed(), None, id="deleted"),
+    ],
+)
+async def test_what_became_of_it(script: Answer, want: Failure | None) -> None:
+    """Only a pod that was there at that version, and had failed, has a failure."""
+    async with scripted(script) as (server, client):
+        assert await PodFailures(client=client).read(POD, "41") == want
+    (request,) = server.seen
+    assert (request.method, request.path) == ("GET", "/api/v1/namespaces/d/pods")
+    assert request.query == {
+        "fieldSelector": "metadata.name=p",
+        "resourceVersion": "41",
+        "resourceVersionMatch": "Exact",
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        pytest.param(refuse(410, "Expired"), ApiError, id="compacted"),
+        pytest.param(answer("<html/>"), UnreachableError, id="a proxy's page"),
+        pytest.param(answer("[" * 50_000), UnreachableError, id="nested too deeply"),
+        pytest.param(listed(kind="Table"), UnreachableError, id="something else"),
+    ],
+)
+async def test_what_is_no_answer(script: Answer, error: type[Exception]) -> None:
+    """Nothing is known then, which is not the same as no failure."""
+    async with scripted(script) as (_, client):
+        with pytest.raises(error):
+            await PodFailures(client=client).read(POD, "41")

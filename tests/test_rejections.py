@@ -1,0 +1,314 @@
+"""Nodes that reject pods are set aside for a while, and forgotten when they are well again."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler import rejections
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.node_state import SetAside
+from neuron_scheduler.cluster.tenant import Tenant
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.pod_failures import Failure
+from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.rejections import (
+    BURST,
+    FIRST,
+    LONGEST,
+    MOST,
+    READS_AT_ONCE,
+    Mark,
+    Rejections,
+    Verdict,
+    lasting,
+    verdict,
+)
+from tests.builders import node, pod
+from tests.test_metrics import samples
+
+NO_DEVICE = Failure("UnexpectedAdmissionError", "Pod was rejected: Allocate failed")
+NO_CPU = Failure("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")
+UNREAD = "neuron_scheduler_rejections_unread_total"
+
+
+@attrs.define(eq=False)
+class World:
+    """Two nodes, an API server that knows how pods ended, and a clock that stands still."""
+
+    now: float = 1000.0
+    leads: bool = True
+    answers: dict[str, Failure | Exception | None] = attrs.field(factory=dict)
+    asked: list[tuple[str, str]] = attrs.field(factory=list)
+    cluster: Cluster = attrs.field(factory=Cluster)
+    metrics: Metrics = attrs.field(factory=Metrics)
+    rejections: Rejections = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for name in "ab":
+            self.cluster.put_node(node(name, "trn1.32xlarge"))
+        self.rejections = Rejections(
+            cluster=self.cluster,
+            failures=self,
+            metrics=self.metrics,
+            version=lambda: "41",
+            scheduler_names={"my-scheduler"},
+            clock=lambda: self.now,
+            may_ask=lambda: self.leads,
+        )
+
+    async def read(self, pod: Pod, version: str) -> Failure | None:
+        """Return how a pod ended."""
+        self.asked.append((pod.name, version))
+        await anyio.lowlevel.checkpoint()
+        found = self.answers.get(pod.name, NO_DEVICE)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def leave(self, *tenants: Tenant) -> None:
+        """Let pods leave, and let everything be found out about them."""
+        for tenant in tenants:
+            self.rejections.left(tenant)
+        await anyio.wait_all_tasks_blocked()
+
+    def aside(self, name: str = "a") -> SetAside | None:
+        """Return what is set aside of a node, once everything has ended that is over."""
+        self.rejections.expire()
+        state = self.cluster.node(name)
+        assert state is not None
+        return state.set_aside
+
+    def counted(self) -> dict[str, float]:
+        """Return how many rejections were counted, by reason."""
+        start = 'neuron_scheduler_pods_rejected_total{reason="'
+        return {
+            name.removeprefix(start).removesuffix('"}'): value
+            for name, value in samples(self.metrics).items()
+            if name.startswith(start)
+        }
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[World]:
+    """Run the service in a world of its own."""
+    world = World()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.rejections.run)
+        await anyio.wait_all_tasks_blocked()
+        yield world
+        tasks.cancel_scope.cancel()
+
+
+def tenant(name: str = "p", *, on: str = "a", cores: int | None = 0xFF, **fields: Any) -> Tenant:
+    """Return a pod of four devices with what it was to get, as it was before it had started."""
+    asked: Mapping[str, Any] = {"devices": 4} | fields
+    return Tenant(pod(name, on=on, **asked), cores=cores)
+
+
+async def test_a_rejection_sets_node_and_ids_aside_for_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked about at the version of its last sight; counted, told, and ended in time."""
+    async with running() as world:
+        await world.leave(tenant(ids=range(4)))
+        assert world.asked == [("p", "41")]
+        assert world.aside() == SetAside(1, 0xFF)
+        assert world.aside("b") is None
+        assert world.rejections.set_aside == 1
+        assert world.counted() == {"UnexpectedAdmissionError": 1}
+        (record,) = caplog.records
+        assert record.message == "Pod was rejected by its node"
+        assert vars(record)["pairs"] == {
+            "pod": "default/p",
+            "node": "a",
+            "ids": "0,1,2,3",
+            "reason": "UnexpectedAdmissionError",
+            "err": "Pod was rejected: Allocate failed",
+            "setAsideSeconds": 60,
+        }
+        world.now += FIRST - 0.1
+        assert world.aside() is not None
+        world.now += 0.1
+        assert world.aside() is None
+        assert world.rejections.set_aside == 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "want"),
+    [
+        (NO_DEVICE, Verdict("UnexpectedAdmissionError", of_node=True, of_devices=True)),
+        (Failure("TopologyAffinityError", ""), Verdict("TopologyAffinityError", of_node=True, of_devices=True)),
+        (
+            Failure("OutOfaws.amazon.com/neuroncore", ""),
+            Verdict("OutOfaws.amazon.com/neuroncore", of_node=True, of_devices=True),
+        ),
+        (NO_CPU, Verdict("OutOfcpu", of_node=True)),
+        (Failure("OutOfpods", ""), Verdict("OutOfpods", of_node=True)),
+        (Failure("OutOfexample.com/gpu", ""), Verdict("OutOfExtendedResources", of_node=True)),
+        (Failure("NodePorts", ""), Verdict("NodePorts", of_node=True)),
+        (Failure("SysctlForbidden", "Pod was rejected: forbidden sysctl"), Verdict("Other")),
+        (Failure("DeadlineExceeded", "Pod was active on the node longer than the specified deadline"), None),
+        (Failure("", ""), None),
+    ],
+)
+def test_what_a_failure_means(failure: Failure, want: Verdict | None) -> None:
+    """Of kubelet's reasons some are about the ids, some about the node, some about the pod alone; the rest is none."""
+    assert verdict(failure) == want
+
+
+@pytest.mark.parametrize(
+    ("failure", "want"),
+    [
+        (NO_CPU, SetAside(1)),
+        (Failure("AppArmor", "Pod was rejected: no such profile"), None),
+        (Failure("Error", "exit 1"), None),
+        (None, None),
+    ],
+)
+async def test_what_is_set_aside(failure: Failure | None, want: SetAside | None) -> None:
+    """The ids only where they may be at fault; nothing for a pod that would fail anywhere, or was deleted."""
+    async with running() as world:
+        world.answers["p"] = failure
+        await world.leave(tenant())
+        assert world.aside() == want
+
+
+async def test_who_is_asked_about() -> None:
+    """Neuron pods, whoever bound them, and all of ours; by nobody but the leader."""
+    async with running() as world:
+        await world.leave(
+            tenant("theirs", cores=None, scheduler_name="default-scheduler"),
+            tenant("plain", cores=0, devices=0, scheduler_name="default-scheduler"),
+            tenant("ours", cores=0, devices=0, scheduler_name="my-scheduler"),
+        )
+        assert world.asked == [("theirs", "41"), ("ours", "41")]
+        assert world.aside() == SetAside(1), "of one whose ids are unknown there are none to set aside"
+        world.leads = False
+        await world.leave(tenant("follower"))
+        assert len(world.asked) == 2
+
+
+async def test_each_further_rejection_doubles_the_time() -> None:
+    """A minute, two, four, eight, a quarter of an hour and no more; also once it is in use again."""
+    async with running() as world:
+        for minutes in (1, 2, 4, 8, 15, 15):
+            await world.leave(tenant())
+            world.now += 60 * minutes - 1
+            assert world.aside() is not None
+            world.now += 1
+            assert world.aside() is None
+
+
+async def test_rejections_in_a_burst_count_once() -> None:
+    """Pods that were sent there together say the same; their ids add up, and the time begins with the last."""
+    async with running() as world:
+        await world.leave(tenant("p"), tenant("q", cores=0xFF00))
+        world.now += BURST - 1
+        await world.leave(tenant("r", cores=0xFF0000))
+        assert world.aside() == SetAside(1, 0xFFFFFF)
+        world.now += FIRST - 1
+        assert world.aside() is not None
+        await world.leave(tenant("s"))
+        assert world.aside() == SetAside(2, 0xFFFFFF)
+
+
+async def test_it_is_forgotten() -> None:
+    """A quarter of an hour after its time the next rejection is the first again, and old ids are not set aside."""
+    async with running() as world:
+        await world.leave(tenant(cores=0xFF00))
+        world.now += FIRST + LONGEST
+        assert world.aside() is None
+        await world.leave(tenant())
+        assert world.aside() == SetAside(1, 0xFF)
+
+
+async def test_pods_that_start_well_halve_it() -> None:
+    """The node is soon as good as others; ids that nobody tried stay aside until their time."""
+    async with running() as world:
+        await world.leave(tenant(cores=0xFFFF))
+        world.now += BURST
+        await world.leave(tenant(cores=0xFFFF))
+        assert world.aside() == SetAside(2, 0xFFFF)
+        world.rejections.started(tenant("plain", cores=0, devices=0))
+        assert world.aside() == SetAside(2, 0xFFFF), "a pod without Neuron says nothing"
+        world.rejections.started(tenant("one"))
+        assert world.aside() == SetAside(1, 0xFF00)
+        world.rejections.started(tenant("other", cores=0xFF0000))
+        assert world.aside() == SetAside(0, 0xFF00)
+        world.now += FIRST
+        assert world.aside() is None
+        await world.leave(tenant())
+        assert world.aside() == SetAside(1, 0xFF)
+
+
+async def test_a_node_that_goes_is_forgotten() -> None:
+    """A node made anew under its name has rejected nobody; of a node that is gone nothing is remembered."""
+    async with running() as world:
+        await world.leave(tenant())
+        world.cluster.remove_node("a")
+        world.rejections.forget("a")
+        world.cluster.put_node(node("a", "trn1.32xlarge", uid="2"))
+        assert world.aside() is None
+        await world.leave(tenant("late", on="gone"))
+        assert world.rejections.set_aside == 0
+        assert world.counted() == {"UnexpectedAdmissionError": 2}
+
+
+@pytest.mark.parametrize("error", [ApiError(410), UnreachableError("reset"), RuntimeError("a bug")])
+async def test_a_failure_to_ask_ends_nothing(error: Exception) -> None:
+    """It is counted, and the next pod is asked about."""
+    async with running() as world:
+        world.answers["p"] = error
+        await world.leave(tenant("p"), tenant("q"))
+        assert world.aside() == SetAside(1, 0xFF)
+        assert samples(world.metrics)[UNREAD] == (not isinstance(error, RuntimeError))
+
+
+async def test_ten_thousand_pods_that_leave_at_once_are_no_storm() -> None:
+    """The API server is asked about as many as may be asked about at once; the others are counted."""
+    async with running() as world:
+        await world.leave(*(tenant(f"p{number}") for number in range(10_000)))
+        assert len(world.asked) == READS_AT_ONCE
+        assert samples(world.metrics)[UNREAD] == 10_000 - READS_AT_ONCE
+        world.now += 1
+        await world.leave(*(tenant(f"q{number}") for number in range(100)))
+        assert len(world.asked) == READS_AT_ONCE + 10
+
+
+async def test_time_alone_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service wakes up by itself when the time of a node is over."""
+    monkeypatch.setattr(rejections, "FIRST", 0.02)
+    async with running() as world:
+        world.rejections.clock = anyio.current_time
+        await world.leave(tenant())
+        with anyio.fail_after(5):
+            while world.cluster.view.set_aside:
+                await anyio.lowlevel.checkpoint()
+    assert world.counted() == {"UnexpectedAdmissionError": 1}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_whatever_happens_it_is_bounded(seed: int) -> None:
+    """No node is set aside for longer than the longest time, nor remembered for more than twice that."""
+    dice, mark, now, last = Random(seed), Mark(), 0.0, 0.0
+    for _ in range(200):
+        now += dice.choice([0.0, 1.0, BURST, FIRST, LONGEST])
+        if mark.level and dice.random() < 0.3:
+            before = mark.changes(now)
+            mark = mark.started(dice.getrandbits(8), now)
+            assert mark.changes(now) <= before, "a good start prolongs nothing"
+        elif dice.random() < 0.7:
+            mark, last = mark.rejected(dice.getrandbits(8), now), now
+            assert FIRST <= mark.until - now <= LONGEST
+        assert 0 <= mark.level <= MOST
+        assert mark.until <= last + LONGEST
+        if now >= last + LONGEST:
+            assert mark.at(now) is None
+        if now >= last + 2 * LONGEST:
+            assert mark.changes(now) <= now
+    assert lasting(MOST) == LONGEST > lasting(MOST - 1)
