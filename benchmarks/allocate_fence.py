@@ -158,6 +158,8 @@ class Site:
             wake=self.scheduler.wake,
             gone=_ignore,
             came=_ignore,
+            left=_ignore,
+            started=_ignore,
             contested=_ignore,
             unknown=_ignore,
             noticed=self.scheduler.fence.noticed,

@@ -5,7 +5,7 @@ Nothing runs here, and nothing is sent: that begins with `app`.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 

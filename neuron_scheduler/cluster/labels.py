@@ -61,12 +61,11 @@ def domain_of(node: Node, key: str) -> str | None:
     return None if value == _NO_ULTRASERVER and key.startswith(_ULTRASERVER_ID) else value
 
 
-def domain(key: str) -> Label | UltraServer:
-    """Return the index definition of the domains of a label: that of the label itself where they are the same."""
-    return _ultraserver(key) if key.startswith(_ULTRASERVER_ID) else label(key)
+def _domain(key: str) -> Label | UltraServer:
+    return UltraServer(key) if key.startswith(_ULTRASERVER_ID) else label(key)
 
 
 label = lru_cache(maxsize=1024)(Label)
 integer_label = lru_cache(maxsize=1024)(Number)
-_ultraserver = lru_cache(maxsize=64)(UltraServer)
-"""The one definition for a key: an index is then looked up by identity."""
+domain = lru_cache(maxsize=1024)(_domain)
+"""The one definition for a key: an index is then looked up by identity; domains that are values share the label's."""

@@ -95,7 +95,7 @@ class View:
     @property
     def set_aside(self) -> NodeSet:
         """The nodes that are to be used only where there is no choice."""
-        return self._table.current.set_aside
+        return (self._table.current if self._table.stale else self._table).set_aside
 
     @property
     def epoch(self) -> int:

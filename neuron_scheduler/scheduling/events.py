@@ -103,7 +103,7 @@ MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
     ClusterEvent.CLAIM_CHANGED: _VOLUMES | {node_volume_limits.NAME},
     ClusterEvent.VOLUME_ADDED: _VOLUMES | {node_volume_limits.NAME},
     ClusterEvent.VOLUME_CHANGED: _VOLUMES | {node_volume_limits.NAME},
-    ClusterEvent.CLASS_ADDED: _VOLUMES,
+    ClusterEvent.CLASS_ADDED: _VOLUMES | {node_volume_limits.NAME},  # its provisioner may be another one
     ClusterEvent.CLASS_CHANGED: frozenset({volume_binding.NAME}),
     ClusterEvent.CSI_NODE_ADDED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),
     ClusterEvent.CSI_NODE_CHANGED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import attrs
 
 from neuron_scheduler.model.volumes import (
+    ClaimRef,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -75,6 +76,8 @@ def deleted(old: Storage) -> Iterator[StorageEvent]:
     match old:
         case VolumeAttachment():
             yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
+        case PersistentVolume(claim=ClaimRef(key=key)):
+            yield StorageEvent(ClusterEvent.VOLUME_CHANGED, key)  # the claim may get another one
         case CSINode():
             yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)  # with it its limits
         case CSIDriver(storage_capacity=storage_capacity, required=required):

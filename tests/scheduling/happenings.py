@@ -133,9 +133,10 @@ def _volume(dice: Random) -> tuple[str, Storage]:
 
 
 def _class(dice: Random) -> tuple[str, Storage]:
-    provisioner = dice.choice([EBS, NO_PROVISIONER])
+    """Draw a class; with another provisioner or binding mode, which are immutable, it is another object."""
+    provisioner, waits = dice.choice([EBS, NO_PROVISIONER]), dice.random() < 0.8
     where = dice.choice([None, zone("x"), zone("y")])
-    return "gp3", StorageClass("uid-gp3", "gp3", provisioner, waits=dice.random() < 0.8, allowed_topologies=where)
+    return "gp3", StorageClass(f"uid-{provisioner}-{waits}", "gp3", provisioner, waits, where)
 
 
 def _csi_node(dice: Random) -> tuple[str, Storage]:
@@ -156,8 +157,10 @@ def _capacity(dice: Random) -> tuple[str, Storage]:
 
 
 def _attachment(dice: Random) -> tuple[str, Storage]:
+    """Draw an attachment, of which nothing can change: with another node or volume it is another object."""
     name, of_volume = dice.choice(["at-1", "at-2"]), dice.choice(["pv-c0", "pv-c1"])
-    return name, VolumeAttachment(f"uid-{name}", name, dice.choice(generation.NAMES), EBS, of_volume)
+    on = dice.choice(generation.NAMES)
+    return name, VolumeAttachment(f"uid-{on}-{of_volume}", name, on, EBS, of_volume)
 
 
 _STORAGE: Sequence[tuple[str, Callable[[Random], tuple[str, Storage]]]] = (

@@ -75,12 +75,13 @@ def test_what_changes(old: Storage, new: Storage, want: list[StorageEvent]) -> N
 
 
 def test_what_goes() -> None:
-    """An attachment makes room; a limit that nobody tells any more and a driver's demands hold nobody up."""
+    """What goes makes room, or asks for nothing any more; a claim whose volume goes may get another one."""
     assert list(deleted(ATTACHMENT)) == [StorageEvent(E.ATTACHMENT_GONE)]
     assert list(deleted(NODE)) == [StorageEvent(E.CSI_NODE_CHANGED)]
     assert list(deleted(DRIVER)) == list(deleted(NEEDED)) == [StorageEvent(E.CSI_DRIVER_CHANGED)]
     assert not list(deleted(CSIDriver("u", "ebs")))
-    assert not list(deleted(claim()))
+    assert list(deleted(volume(of="data"))) == [StorageEvent(E.VOLUME_CHANGED, "default/data")]
+    assert not [event for gone in (claim(), volume(), MADE, ROOM) for event in deleted(gone)]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +117,7 @@ def waiting(*claims: str, plugin: str = "VolumeBinding") -> SchedulingQueue:
         pytest.param(E.VOLUME_ADDED, "", "VolumeBinding", True, id="a free volume"),
         pytest.param(E.CLAIM_CHANGED, "default/data", "NodeAffinity", False, id="another plugin"),
         pytest.param(E.CLAIM_CHANGED, "default/data", "VolumeRestrictions", False, id="an event of no use"),
+        pytest.param(E.CLASS_ADDED, "", "NodeVolumeLimits", True, id="another provisioner"),
         pytest.param(E.ATTACHMENT_GONE, "", "NodeVolumeLimits", True, id="room on a node"),
     ],
 )

@@ -1,5 +1,6 @@
 """No wake-up is ever lost: whatever happens, a pod that has a place now does not sleep until its timeout."""
 
+from collections.abc import Callable
 from random import Random
 
 import anyio
@@ -12,12 +13,25 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import StorageClass
 from tests.builders import node, pod
-from tests.scheduling.happenings import change
+from tests.scheduling.happenings import change, change_storage
 from tests.scheduling.imagined_server import World, running
 from tests.storage import CLASSES, at
 
 
-async def live(seed: int, steps: int) -> list[str]:
+def storage_changes(dice: Random, world: World) -> None:
+    """Let storage alone change around pods that ask for nothing but volumes, some of which are placed."""
+    if not world.nodes:
+        for name in ("a", "b"):
+            world.see_node(node(name, labels={ZONE_LABEL: "x", HOSTNAME_LABEL: name}))
+    for name, claims in (("p", ("c0",)), ("q", ("c1",)), ("r", ("c1", "c2"))):
+        if name in world.there and world.there[name].node_name and dice.random() < 0.5:
+            world.lose_pod(name)
+        if name not in world.there:
+            world.see_pod(pod(name, uid=world.new_uid(), scheduler_name="my-scheduler", volume_claims=claims))
+    change_storage(dice, world)
+
+
+async def live(seed: int, steps: int, happens: Callable[[Random, World], None] = change) -> list[str]:
     """Let things happen, some of them in a burst or in the middle of a decision; return who sleeps without need."""
     dice = Random(seed)
     world = World(dice)
@@ -26,7 +40,7 @@ async def live(seed: int, steps: int) -> list[str]:
         world.see_storage(f"class/{each.name}", each)
     async with running(world):
         for step in range(steps):
-            change(dice, world)
+            happens(dice, world)
             if dice.random() < 0.3:
                 for _ in range(dice.randint(0, 3)):
                     await anyio.lowlevel.checkpoint()
@@ -41,6 +55,12 @@ async def live(seed: int, steps: int) -> list[str]:
 def test_no_wake_up_is_lost(seed: int) -> None:
     """After any burst of events, and its backoff, no pod sleeps that has a place."""
     assert anyio.run(live, seed, 60) == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_wake_up_by_storage_is_lost(seed: int) -> None:
+    """Nor does a pod that waits for a volume, a class, room or a driver, whatever of it comes, changes or goes."""
+    assert anyio.run(live, seed, 60, storage_changes) == []
 
 
 def zoned(name: str, zone: str) -> Node:
