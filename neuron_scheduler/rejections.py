@@ -234,15 +234,13 @@ class Rejections:
             pod = departed.tenant.pod
             try:
                 failure = await self.failures.read(pod, departed.version)
+                if failure is not None and (found := verdict(failure)) is not None:
+                    self._rejected(departed.tenant, failure, found)
             except (ApiError, UnreachableError) as error:
                 self.metrics.rejection_unread()
                 log.v(2).info("It is not known how a pod ended", pod=pod.key, node=pod.node_name, err=error)
             except Exception as error:  # noqa: BLE001 - one pod's
                 self.errors.report(error, task="rejection", pod=pod.key)
-            else:
-                found = None if failure is None else verdict(failure)
-                if failure is not None and found is not None:
-                    self._rejected(departed.tenant, failure, found)
 
     def _rejected(self, tenant: Tenant, failure: Failure, found: Verdict) -> None:
         pod, now, seconds = tenant.pod, self.clock(), 0.0
