@@ -319,7 +319,7 @@ def _wake(cluster: Cluster, hostile: Pod, plugins: frozenset[str]) -> None:
         return
     queue.unschedulable(queued, plugins, 0.0)
     row = next(cluster.view.rows())
-    queue.note(ClusterEvent.NODE_LABELS, on=Change(row, attrs.evolve(row.node, labels={})))
+    queue.note(ClusterEvent.NODE_LABELS, on=Change(row, (attrs.evolve(row.node, labels={}),)))
     queue.note(ClusterEvent.ASSIGNED_POD_GONE, plain(0), on=Change(row))
     queue.pop(0.5)
 

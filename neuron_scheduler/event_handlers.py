@@ -254,7 +254,7 @@ class NodeHandler:
         if events and self.queue.listening:
             state = self.cluster.node(node.name)
             for event in events:
-                self.queue.note(event, on=None if state is None else Change(state, before))
+                self.queue.note(event, on=None if state is None else Change(state, (before,)))
             self.wake()
 
     def _put(self, node: Node) -> None:

@@ -64,11 +64,13 @@ class PostFilter:
         text: why nobody is asked to leave; empty if some are.
         nominated: the node that its status is to name; empty to name none any more, None to leave it alone.
         held: its victims are being asked; it must not be tried before that is done.
+        plugins: who would refuse it although others left.
     """
 
     text: str = ""
     nominated: str | None = None
     held: bool = False
+    plugins: frozenset[str] = frozenset()
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -156,7 +158,8 @@ class Preemptor:
             return PostFilter()
         if found is None:
             raise AssertionError("a search ends with an answer")
-        return PostFilter(found.text, nominated=self._give_up(pod) if found.gives_up else None)
+        nominated = self._give_up(pod) if found.gives_up else None
+        return PostFilter(found.text, nominated=nominated, plugins=found.plugins)
 
     def _begin(self, pod: Pod, node_name: str, nomination: Nomination) -> PostFilter:
         """Promise the space and start asking; no event can come in between."""

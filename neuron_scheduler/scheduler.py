@@ -273,7 +273,15 @@ class Scheduler:
         if pod.uid not in self.queue:
             return  # gone, or bound by somebody else, in the meantime
         promised = self.cluster.nomination(pod.uid) is not None
-        self.queue.unschedulable(queued, refused.plugins, now, held=after.held, promised=promised, cause=refused.cause)
+        self.queue.unschedulable(
+            queued,
+            refused.plugins,
+            now,
+            held=after.held,
+            promised=promised,
+            cause=refused.cause,
+            against_preemption=after.plugins,
+        )
         self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
         log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
         self.herald.unschedulable(pod, refused.text, hopeless=refused.hopeless, nominated=after.nominated)

@@ -89,6 +89,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         max_backoff=config.pod_max_backoff_seconds,
         max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
         entered=metrics.queued,
+        row=cluster.node,
     )
     errors = UnexpectedErrors(metrics.unexpected)
     binder = Binder(client=client, may_send=may_bind, errors=errors, timeout=config.bind_timeout)

@@ -324,7 +324,7 @@ def test_who_starts_is_told_once(world: World) -> None:
 def test_a_pod_that_is_deleted_on_its_way_to_a_node_is_not_tried_again(world: World) -> None:
     """A finalizer may keep it for ever; its place is kept until the outcome of its Binding is known."""
     world.nodes.added(node("n1", devices=4))
-    waiting = pod("p", devices=1, scheduler_name="one")
+    waiting = pod("p", devices=1, scheduler_name="one", priority=1)
     world.pods.added(waiting)
     queued = world.queue.pop(world.now)
     assert queued is not None

@@ -3,8 +3,8 @@ Whether a changed node could take a pod that certain plugins refused: queueing h
 
 Upstream: `isSchedulableAfter...` of each plugin (`SchedulerQueueingHints`). Most plugins judge a node by itself, so
 something that happens to one node changes their mind about that node only, and what they would say now can be read off
-its row. A hint may say yes too often, never no too often: where pods of lower priority could be asked to leave, they
-are taken for gone. What several plugins say together is left to the next attempt.
+its row. So the node must do for all of them that refused the pod, and be new to the mind of one. A hint may say yes too
+often, never no too often: where pods of lower priority could be asked to leave, they are taken for gone.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -59,16 +59,16 @@ class Change:
 
     Attributes:
         state: its row afterwards.
-        before: the node before, if it was there.
+        before: the node before, and before each further change that this stands for; None where it was not there.
     """
 
     state: NodeState
-    before: Node | None = None
+    before: tuple[Node | None, ...] = (None,)
 
 
 def need_of(pod: Pod, plugins: frozenset[str], *, promised: bool = False) -> Need:
     """Return what a pod needs, as far as these plugins refused it; one that was promised space evicts nobody else."""
-    named, constraints = plugins & _HINTS.keys(), pod.constraints
+    named, constraints = plugins & LOCAL, pod.constraints
     affinity, fit = node_affinity.NAME in named, node_resources_fit.NAME in named
     tolerant = named & {taint_toleration.NAME, node_unschedulable.NAME}
     return Need(
@@ -82,33 +82,47 @@ def need_of(pod: Pod, plugins: frozenset[str], *, promised: bool = False) -> Nee
     )
 
 
-def may_accept(need: Need, plugins: Iterable[str], changes: Iterable[Change]) -> bool:
-    """Tell whether one of these plugins may have changed its mind about one of the nodes."""
-    changes = tuple(changes)
-    return any(
-        (hint := _HINTS.get(plugin)) is None or any(hint(need, change) for change in changes) for plugin in plugins
+def acceptable(need: Need, plugins: Iterable[str], state: NodeState) -> bool:
+    """Tell whether a node would do now for all of these plugins, as far as it is known what they look at."""
+    best = state if need.evicts_below is None else state.above(need.evicts_below)
+    return all(_accepts(plugin, need, best) for plugin in plugins if plugin in LOCAL)
+
+
+def may_accept(need: Need, change: Change, *, helped: Iterable[str], plugins: Iterable[str]) -> bool:
+    """
+    Tell whether a node that has changed may take a pod that these plugins refused.
+
+    Of them the change concerns those that are `helped`: one of them must have changed its mind.
+    """
+    return any(_may_think_otherwise(plugin, need, change) for plugin in helped) and acceptable(
+        need, plugins, change.state
     )
 
 
-def _at_best(need: Need, state: NodeState) -> NodeState:
-    return state if need.evicts_below is None else state.above(need.evicts_below)
+def _accepts(plugin: str, need: Need, state: NodeState) -> bool:
+    judge = _OF_NODES.get(plugin)
+    return judge(need, state.node) if judge is not None else _OF_ROWS[plugin](need, state)
 
 
-def _has_room(need: Need, change: Change) -> bool:
-    state = _at_best(need, change.state)
+def _may_think_otherwise(plugin: str, need: Need, change: Change) -> bool:
+    """Tell whether the plugin refused what the node was, as far as that is known; what it is now is asked of all."""
+    judge = _OF_NODES.get(plugin)
+    return judge is None or any(before is None or not judge(need, before) for before in change.before)
+
+
+def _has_room(need: Need, state: NodeState) -> bool:
     return state.free(PODS) > 0 and all(state.free(resource) >= amount for resource, amount in need.requests)
 
 
-def _has_block(need: Need, change: Change) -> bool:
-    state = _at_best(need, change.state)
+def _has_block(need: Need, state: NodeState) -> bool:
     if need.neuron is None or state.machine is None or state.node.neuron_unhealthy:
         return False
     return place(state.machine, state.free_cores, need.neuron) is not None
 
 
-def _has_ports(need: Need, change: Change) -> bool:
+def _has_ports(need: Need, state: NodeState) -> bool:
     taken: dict[tuple[str, int], set[str]] = {}
-    for port in _at_best(need, change.state).ports:
+    for port in state.ports:
         taken.setdefault((port.protocol, port.port), set()).add(port.ip)
     return not any(_collides(wanted, taken.get((wanted.protocol, wanted.port))) for wanted in need.host_ports)
 
@@ -118,10 +132,6 @@ def _collides(wanted: HostPort, taken: Collection[str] | None) -> bool:
     return taken is not None and (wanted.ip == _WILDCARD or _WILDCARD in taken or wanted.ip in taken)
 
 
-def _matches_now(need: Need, change: Change) -> bool:
-    return _newly(change, lambda node: _matches(need, node))
-
-
 def _matches(need: Need, node: Node) -> bool:
     if any(node.labels.get(key) != value for key, value in need.node_selector):
         return False
@@ -129,33 +139,25 @@ def _matches(need: Need, node: Node) -> bool:
     return terms is None or any(term.matches(node.labels, node.name) for term in terms)
 
 
-def _tolerated_now(need: Need, change: Change) -> bool:
-    return _newly(
-        change,
-        lambda node: tolerates_all(
-            need.tolerations, (t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE)
-        ),
-    )
+def _is_tolerated(need: Need, node: Node) -> bool:
+    return tolerates_all(need.tolerations, (t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE))
 
 
-def _open_now(need: Need, change: Change) -> bool:
-    cordon = (Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE),)
-    return _newly(
-        change,
-        lambda node: not node.refusal and (not node.unschedulable or tolerates_all(need.tolerations, cordon)),
-    )
+def _is_open(need: Need, node: Node) -> bool:
+    return not node.refusal and (not node.unschedulable or tolerates_all(need.tolerations, _CORDON))
 
 
-def _newly(change: Change, accepts: Callable[[Node], bool]) -> bool:
-    """Tell whether the node is accepted now and was not before."""
-    return accepts(change.state.node) and (change.before is None or not accepts(change.before))
+_CORDON: Final = (Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE),)
 
-
-_HINTS: Final[Mapping[str, Callable[[Need, Change], bool]]] = {
-    node_resources_fit.NAME: _has_room,
-    neuron_topology.NAME: _has_block,
-    node_ports.NAME: _has_ports,
-    node_affinity.NAME: _matches_now,
-    taint_toleration.NAME: _tolerated_now,
-    node_unschedulable.NAME: _open_now,
+_OF_NODES: Final[Mapping[str, Callable[[Need, Node], bool]]] = {
+    node_affinity.NAME: _matches,
+    taint_toleration.NAME: _is_tolerated,
+    node_unschedulable.NAME: _is_open,
 }
+_OF_ROWS: Final[Mapping[str, Callable[[Need, NodeState], bool]]] = {
+    node_resources_fit.NAME: _has_room,
+    node_ports.NAME: _has_ports,
+    neuron_topology.NAME: _has_block,
+}
+LOCAL: Final = frozenset(_OF_NODES.keys() | _OF_ROWS.keys())
+"""Plugins that judge a node by itself, and look at nothing in a pod but its `Need`."""

@@ -64,10 +64,12 @@ class NoPreemption:
     Attributes:
         text: why, as it is appended to the message about the refused pod.
         gives_up: no node can be made to fit, so what the pod was promised before is void.
+        plugins: who would refuse the pod although others left.
     """
 
     text: str
     gives_up: bool = False
+    plugins: frozenset[str] = frozenset()
 
 
 def _priorities(state: NodeState) -> Values:
@@ -122,7 +124,9 @@ def search(
                 yield None
         if comparison.decided(below):
             break
-    yield comparison.best or NoPreemption(f"preemption: {comparison.told(refused.nodes)}", gives_up=True)
+    yield comparison.best or NoPreemption(
+        f"preemption: {comparison.told(refused.nodes)}", gives_up=True, plugins=frozenset(comparison.plugins)
+    )
 
 
 def confirmed(cluster: Cluster, pod: Pod, profile: Profile, found: Preemption) -> Nomination | None:
@@ -167,6 +171,7 @@ class _Comparison:
     Attributes:
         helpful: number of nodes that refused for a reason that fewer pods could change.
         reasons: node counts, of those that would refuse although all lower pods left.
+        plugins: who refused on those.
     """
 
     helpful: int
@@ -176,6 +181,7 @@ class _Comparison:
     without_victims: int = 0
     reasons: Counter[str] = attrs.field(factory=Counter)
     asked_reasons: Counter[str] = attrs.field(factory=Counter)
+    plugins: set[str] = attrs.field(factory=set)
 
     @property
     def limit(self) -> Cost | None:
@@ -197,6 +203,7 @@ class _Comparison:
         self.asked.add(name)
         if isinstance(found, list):
             self.asked_reasons += counted(found)
+            self.plugins.update(refusal.plugin for refusal in found)
             return
         self.candidates += 1
         if found is not None:
@@ -261,6 +268,7 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
         nodes, refusals = walk(cluster.view.seen(Emptied(below)), pod, profile, among, overlooking=_ABOUT_OTHER_NODES)
         comparison.reasons = counted(refusals)
+        comparison.plugins.update(refusal.plugin for refusal in refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
         return [cluster.view.row(slot).node.name for slot in cluster.view.oldest_first(nodes)]
 

@@ -1,29 +1,33 @@
 r"""
 The pods that wait: active, in backoff, unschedulable, gated.
 
-    add --> ACTIVE --pop--> IN_FLIGHT --unschedulable--> UNSCHEDULABLE --event, 5 min--> BACKOFF --expiry--> ACTIVE
-      \--> GATED --gates gone--> ACTIVE        \\--error--> BACKOFF              (or ACTIVE, if the backoff is over)
+    add --> ACTIVE --pop--> IN_FLIGHT --unschedulable--> UNSCHEDULABLE --event, 5 min--> ACTIVE   (or BACKOFF, if the
+      \--> GATED --gates gone--> ACTIVE        \\--error--> BACKOFF --its end--> ACTIVE                last was in vain)
 
 Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`. Time is an argument, in seconds of any clock that never
-jumps. Events are only noted when they happen and take effect at the next `pop`, so a burst of deletions moves each
-waiting pod once (`noted`). What happens while a long decision is being made is kept for its pod, and a pod for which
-others are being asked to leave is held until all of them have been asked.
+jumps. The higher priority is served first, then who came first: a pod that is refused keeps its place. Events are only
+noted when they happen and take effect at the next `pop`, so a burst of deletions wakes each line of refused pods once
+(`noted`, `unschedulable_pods`). What happens while a long decision is being made is kept for its pod, and a pod for
+which others are being asked to leave is held until all of them have been asked.
 """
 
-import heapq
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
-from typing import Any
 
 import attrs
 
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.backoff_queue import BackoffQueue
 from neuron_scheduler.scheduling.cause import Cause
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change
-from neuron_scheduler.scheduling.noted import Group, Noted, group_of
+from neuron_scheduler.scheduling.noted import Group, Noted, Rows, group_of, unknown_row
+from neuron_scheduler.scheduling.places import Places
 from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod, bears_on_scheduling
+from neuron_scheduler.scheduling.signature import signature_of
+from neuron_scheduler.scheduling.unschedulable_pods import UnschedulablePods
 
 BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""
@@ -43,25 +47,28 @@ class SchedulingQueue:
         initial_backoff, max_backoff: seconds; the backoff doubles with each refusal or error in a row.
         max_unschedulable: seconds after which an unschedulable pod is tried again though nothing happened.
         entered: told (queue, event) for each pod that enters the active queue or the backoff.
+        row: a node as it is now, by name.
     """
 
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
     max_unschedulable: float = 300.0
     _entered: Callable[[str, str], None] = _unheard
+    _row: Rows = unknown_row
     _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
-    _active: list[tuple[int, float, int, str]] = attrs.field(factory=list)
-    _backoff: list[tuple[float, int, str]] = attrs.field(factory=list)
-    _error_backoff: list[tuple[float, int, str]] = attrs.field(factory=list)
-    _waiting: dict[Group, dict[str, QueuedPod]] = attrs.field(factory=dict)
-    _counts: Counter[Place] = attrs.field(factory=Counter)
-    _causes: Counter[Cause] = attrs.field(factory=Counter)
+    _places: Places = attrs.field(init=False)
+    _unschedulable: UnschedulablePods = attrs.field(init=False)
     _noted: Noted = attrs.field(factory=Noted)
     _deciding: QueuedPod | None = None
     _meanwhile: Noted = attrs.field(factory=Noted)
-    _tickets: int = 0
+    _arrivals: int = 0
+    _began: bool = False
     _next_flush: float = 0.0
     _paused_until: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._entered)
+        self._unschedulable = UnschedulablePods(self._places, self._row)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -72,31 +79,26 @@ class SchedulingQueue:
 
     def count(self, place: Place) -> int:
         """How many pods wait at a place."""
-        return self._counts[place]
+        return self._places.counts[place]
 
     def count_by_cause(self) -> Counter[Cause]:
         """How many pods wait for what, those in flight left out; each pod has one cause."""
-        return +self._causes
+        waiting = (queued for queued in self._pods.values() if queued.place is not Place.IN_FLIGHT)
+        return Counter(map(self._unschedulable.cause_of, waiting))
 
     def refused_by_plugin(self) -> Counter[tuple[str, str]]:
         """How many unschedulable pods of a scheduler name each plugin refused (`scheduler_unschedulable_pods`)."""
-        counts: Counter[tuple[str, str]] = Counter()
-        for group, pods in self._waiting.items():
-            for plugin in group.plugins:
-                counts[plugin, group.scheduler_name] += len(pods)
-        return counts
+        return self._unschedulable.refused_by_plugin()
 
     def add(self, pod: Pod, now: float) -> None:
         """Take a pending pod; one with scheduling gates waits for them to go. A pod that is here is only updated."""
         if pod.uid in self._pods:
             self.update(pod, now)
             return
-        queued = QueuedPod(pod, since=now)
-        self._pods[pod.uid] = queued
-        self._counts[Place.GATED] += 1
-        self._causes[queued.counted] += 1
+        queued = self._pods[pod.uid] = QueuedPod(pod, since=now)
+        self._places.counts[Place.GATED] += 1
         if not pod.gates:
-            self._activate(queued, now, "PodAdd")
+            self._arrive(queued, now, "PodAdd")
 
     def update(self, pod: Pod, now: float) -> None:
         """Take a pending pod's new state; only a change that bears on scheduling gives it another try."""
@@ -105,27 +107,36 @@ class SchedulingQueue:
             self.add(pod, now)
             return
         before, queued.pod = queued.pod, pod
+        bears = bears_on_scheduling(before, pod)
         if queued.place is Place.GATED and not pod.gates:
-            queued.since = now
-            self._activate(queued, now, "SchedulingGatesEliminated")
-        elif queued.place is Place.UNSCHEDULABLE and (bears_on_scheduling(before, pod) or _shrunk(queued, before)):
+            self._arrive(queued, now, "SchedulingGatesEliminated")
+        elif queued.place is Place.UNSCHEDULABLE and (bears or self._shrunk(queued, before)):
             self._wake(queued, now, "PodUpdate")
         elif queued.place is Place.IN_FLIGHT:
-            queued.missed |= bears_on_scheduling(before, pod)
-        elif queued.place is Place.ACTIVE and before.priority != pod.priority:
-            self._activate(queued, now, "PodUpdate")
+            queued.missed |= bears
+        elif queued.place in (Place.ACTIVE, Place.BACKOFF) and bears:
+            self._unschedulable.remove(queued)  # it is not one of them any more
+            if before.priority != pod.priority:
+                enter = self._places.activate if queued.place is Place.ACTIVE else self._places.back_off
+                enter(queued, "PodUpdate")
 
     def remove(self, uid: str) -> None:
         """Forget a pod that is gone, bound, or no longer ours."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
-            self._leave(queued)
+            self._stop_deciding(queued)
+            self._unschedulable.remove(queued)
+            self._places.leave(queued)
 
     def activate(self, uid: str, now: float) -> None:
         """Give a refused pod another try, after its backoff: what it waited for has changed."""
         queued = self._pods.get(uid)
-        if queued is not None and queued.place is Place.UNSCHEDULABLE:
+        if queued is None:
+            return
+        if queued.place is Place.UNSCHEDULABLE:
             self._wake(queued, now, "ForceActivate")
+        elif queued.place in (Place.ACTIVE, Place.BACKOFF):
+            self._unschedulable.remove(queued)  # it is to be tried whatever becomes of the line
 
     def release(self, uid: str, now: float) -> None:
         """Hold a pod no longer; what could have helped it in the meantime wakes it now."""
@@ -138,7 +149,7 @@ class SchedulingQueue:
     @property
     def listening(self) -> bool:
         """Whether an event could help any pod: one waits for events, or is being decided."""
-        return bool(self._waiting) or self._deciding is not None
+        return self._unschedulable.listening or self._deciding is not None
 
     def note(self, event: ClusterEvent, *pods: Pod, on: Change | None = None) -> None:
         """
@@ -146,7 +157,7 @@ class SchedulingQueue:
 
         `pods` are those it happened to and `on` is the node it happened on, if they are known.
         """
-        if self._waiting:
+        if self._unschedulable.listening:
             self._noted.note(event, pods, on)
         if self._deciding is not None:
             self._meanwhile.note(event, pods, on)
@@ -156,7 +167,7 @@ class SchedulingQueue:
         if not claim:
             self.note(event)
             return
-        if self._waiting:
+        if self._unschedulable.listening:
             self._noted.note_claim(event, claim)
         if self._deciding is not None:
             self._meanwhile.note_claim(event, claim)
@@ -175,16 +186,19 @@ class SchedulingQueue:
             if now < self._paused_until:
                 return None
             self._paused_until = 0.0
+        self._began = True
+        if self._unschedulable.to_go_on:
+            self._unschedulable.go_on(now)
         if self._noted:
             self._apply_events(now)
         self._flush(now)
-        queued = self._first(self._active) or self._first(self._backoff)
-        if queued is None:
-            return None
-        self._move(queued, Place.IN_FLIGHT)
-        queued.attempts += 1
-        queued.missed = queued.prepared = False
-        return queued
+        while (queued := self._places.first()) is not None:
+            if self._unschedulable.is_worth_a_try(queued):
+                self._move(queued, Place.IN_FLIGHT)
+                queued.attempts += 1
+                queued.missed = queued.prepared = False
+                return queued
+        return None
 
     def keep_events(self, queued: QueuedPod) -> None:
         """Keep what happens from now on for a popped pod whose decision takes a while, until it is put back."""
@@ -199,24 +213,28 @@ class SchedulingQueue:
         held: bool = False,
         promised: bool = False,
         cause: Cause = Cause.ERROR,
+        against_preemption: frozenset[str] = frozenset(),
     ) -> None:
         """
         Put a refused pod back: it waits for an event that could change a refusing plugin's mind.
 
         Such an event may have come since it was popped. One that is `held` waits for its release first. One that was
         `promised` space waits until it fits: others that could be asked to leave are no help any more.
+        `against_preemption` are the plugins because of which asking others to leave does not help. What refuses this
+        pod refuses all pods of its signature, unless something about it, or what it is promised, sets it apart.
         """
         if self._pods.get(queued.pod.uid) is not queued:
             return
-        queued.refusals += 1
-        queued.errors = 0
         queued.cause = cause
-        queued.since = now
-        queued.group = group_of(queued.pod, plugins, promised=promised)
+        self._places.backoff.refused(queued, now)
+        group = group_of(queued.pod, plugins, promised=promised)
         queued.held = held
-        queued.missed |= self._missed_by(queued)
+        queued.missed |= self._missed_by(queued, group)
         self._move(queued, Place.UNSCHEDULABLE)
-        self._waiting.setdefault(queued.group, {})[queued.pod.uid] = queued
+        if held or promised or queued.missed or BINDER in plugins:
+            self._unschedulable.add(queued, (queued.pod.uid,), group)
+        else:
+            self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), group)
         if queued.missed:
             self._wake(queued, now, "ScheduleAttemptFailure")
 
@@ -224,112 +242,70 @@ class SchedulingQueue:
         """Put a pod back whose attempt ended in an error: it is tried again after its backoff."""
         if self._pods.get(queued.pod.uid) is not queued:
             return
-        queued.errors += 1
         queued.cause = Cause.ERROR
-        queued.since = now
-        self._into_backoff(queued, "ScheduleAttemptFailure")
+        self._places.backoff.failed(queued, now)
+        self._stop_deciding(queued)
+        self._places.back_off(queued, "ScheduleAttemptFailure")
 
     def next_time(self) -> float | None:
         """Return when `pop` could next give something without an event."""
         if self._paused_until:
             return self._paused_until
-        times = [heap[0][0] for heap in (self._backoff, self._error_backoff) if heap]
-        if self._waiting:
+        if self._unschedulable.to_go_on:
+            return -math.inf
+        times = [time for time in (self._places.backoff.next_time(),) if time is not None]
+        if self._unschedulable:
             times.append(self._next_flush)
         return min(times, default=None)
 
     # Between the places
 
-    def _missed_by(self, queued: QueuedPod) -> bool:
+    def _arrive(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Give a pod its place among all others: those that were there before this process began, by their age."""
+        self._arrivals += 1
+        queued.since = queued.first_active = now
+        age = (0.0, queued.pod.created) if not self._began else (1.0,)
+        queued.arrival = (*age, now, self._arrivals)
+        self._places.activate(queued, event)
+
+    def _missed_by(self, queued: QueuedPod, group: Group) -> bool:
         """Tell whether something happened since the pod was popped that may help it."""
-        happened = self._meanwhile.helped((queued.group,)) if self._deciding is queued else ()
+        happened = self._meanwhile.helped((group,), self._row) if self._deciding is queued else ()
         return any(helped.means(queued.pod) for helped in happened)
 
-    def _activate(self, queued: QueuedPod, now: float, event: str) -> None:
-        if queued.first_active is None:
-            queued.first_active = now
-        self._entered(Place.ACTIVE, event)
-        self._move(queued, Place.ACTIVE)
-        heapq.heappush(self._active, (-queued.pod.priority, queued.since, queued.ticket, queued.pod.uid))
-
-    def _into_backoff(self, queued: QueuedPod, event: str) -> None:
-        self._entered(Place.BACKOFF, event)
-        self._move(queued, Place.BACKOFF)
-        heap = self._error_backoff if queued.errors else self._backoff
-        heapq.heappush(heap, (self._expiry(queued), queued.ticket, queued.pod.uid))
-
     def _wake(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Let a pod be tried by itself, whatever becomes of its line."""
         if queued.held:
             queued.missed = True
-        elif self._expiry(queued) <= now:
-            self._activate(queued, now, event)
-        else:
-            self._into_backoff(queued, event)
-
-    def _expiry(self, queued: QueuedPod) -> float:
-        in_a_row = queued.errors or queued.refusals
-        if not in_a_row:
-            return queued.since
-        return queued.since + min(self.max_backoff, self.initial_backoff * (1 << min(in_a_row - 1, 62)))
+            return
+        self._unschedulable.remove(queued)
+        self._places.admit(queued, now, event)
 
     def _move(self, queued: QueuedPod, place: Place) -> None:
-        self._leave(queued)
-        self._counts[place] += 1
-        queued.place, queued.counted = place, queued.cause
-        self._causes[queued.counted] += place is not Place.IN_FLIGHT
-        self._tickets += 1
-        queued.ticket = self._tickets
+        """Let a pod go from one place to another, and out of its line."""
+        self._stop_deciding(queued)
+        self._unschedulable.remove(queued)
+        self._places.put(queued, place)
 
-    def _leave(self, queued: QueuedPod) -> None:
-        self._counts[queued.place] -= 1
-        self._causes[queued.counted] -= queued.place is not Place.IN_FLIGHT
-        queued.ticket = 0
+    def _stop_deciding(self, queued: QueuedPod) -> None:
         if self._deciding is queued:
             self._deciding, self._meanwhile = None, Noted()
-        if queued.place is Place.UNSCHEDULABLE:
-            pods = self._waiting[queued.group]
-            del pods[queued.pod.uid]
-            if not pods:
-                del self._waiting[queued.group]
 
     def _apply_events(self, now: float) -> None:
         noted, self._noted = self._noted, Noted()
-        for helped in noted.helped(self._waiting.keys()):
-            for queued in list(self._waiting.get(helped.group, {}).values()):
-                if helped.means(queued.pod):
-                    self._wake(queued, now, helped.event)
+        for helped in noted.helped(self._unschedulable.groups, self._row):
+            for line in self._unschedulable.lines(helped.group):
+                self._unschedulable.wake(line, helped, now)
 
     def _flush(self, now: float) -> None:
-        for heap in (self._backoff, self._error_backoff):
-            while heap and heap[0][0] <= now:
-                queued = self._valid(heapq.heappop(heap))
-                if queued is not None:
-                    self._activate(queued, now, "BackoffComplete")
+        self._places.end_backoffs(now)
         if now >= self._next_flush:
             self._next_flush = now + _FLUSH_PERIOD
-            for queued in list(self._long_unschedulable(now)):
+            for queued in list(self._unschedulable.refused_before(now - self.max_unschedulable)):
                 self._wake(queued, now, "UnschedulableTimeout")
 
-    def _long_unschedulable(self, now: float) -> Iterator[QueuedPod]:
-        for pods in self._waiting.values():
-            for queued in pods.values():
-                if now - queued.since < self.max_unschedulable:
-                    break  # a group is in the order of `since`
-                yield queued
-
-    def _first(self, heap: list[Any]) -> QueuedPod | None:
-        while heap:
-            queued = self._valid(heapq.heappop(heap))
-            if queued is not None:
-                return queued
-        return None
-
-    def _valid(self, entry: tuple[Any, ...]) -> QueuedPod | None:
-        *_, ticket, uid = entry
-        queued = self._pods.get(uid)
-        return queued if queued is not None and queued.ticket == ticket else None
-
-
-def _shrunk(queued: QueuedPod, before: Pod) -> bool:
-    """Tell whether a pod that was too large to be bound has lost annotations."""
-    return BINDER in queued.group.plugins and queued.pod.annotations_size < before.annotations_size
+    def _shrunk(self, queued: QueuedPod, before: Pod) -> bool:
+        """Tell whether a pod that was too large to be bound has lost annotations."""
+        line = self._unschedulable.line_of(queued)
+        too_large = line is not None and BINDER in line.group.plugins
+        return too_large and queued.pod.annotations_size < before.annotations_size

@@ -11,7 +11,6 @@ import attrs
 
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cause import Cause
-from neuron_scheduler.scheduling.noted import Group
 
 
 class Place(enum.StrEnum):
@@ -30,33 +29,34 @@ class QueuedPod:
     A waiting pod and its history.
 
     Attributes:
-        since: when it last came into the queue; ties of equal priority are served in this order.
+        since: when it came, or its last attempt ended.
+        arrival: what tells who came first: smaller is earlier.
         first_active: when it could first have been scheduled, gated time left out.
         attempts: scheduling attempts so far.
-        refusals, errors: what its backoff is counted from; a refusal forgets the errors.
-        group: who refused it last, and what it has in common with others in that.
+        refusals, errors: those in a row, which its backoff is counted from; a refusal forgets the errors.
         held: nothing wakes it before its release.
         missed: something that could have helped, or a change of its own, came while it was in flight or held.
         prepared: the indexes for it have just been built (`side_lane`).
         cause: what it waits for since its last attempt.
-        counted: the cause under which the queue counts it.
-        ticket: heap entries that carry another number are stale.
     """
 
     pod: Pod
     since: float
+    arrival: tuple[float, ...] = ()
     place: Place = Place.GATED
     first_active: float | None = None
     attempts: int = 0
     refusals: int = 0
     errors: int = 0
-    group: Group = attrs.field(factory=Group)
     held: bool = False
     missed: bool = False
     prepared: bool = False
     cause: Cause = Cause.UNTRIED
-    counted: Cause = Cause.GATED
-    ticket: int = 0
+
+    @property
+    def rank(self) -> tuple[int, tuple[float, ...]]:
+        """Who is served first: the higher priority, then who came first, however often it was refused."""
+        return -self.pod.priority, self.arrival
 
 
 def bears_on_scheduling(before: Pod, after: Pod) -> bool:

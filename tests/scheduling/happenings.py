@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
+import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.kube.codec import Decoded, Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import ZONE_LABEL, Node
-from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.model.volumes import (
     NO_PROVISIONER,
     CSIDriver,
@@ -23,12 +24,13 @@ from neuron_scheduler.model.volumes import (
 from tests.builders import GI, pod
 from tests.scheduling import generation
 from tests.scheduling.imagined_server import World
-from tests.storage import claim, host, volume, zone
+from tests.storage import at, claim, host, volume, zone
 
 WAITING = tuple("pqrstuvw")
 BOUND = tuple("ABCDEF")
 CLAIMS = ("c0", "c1", "c2")
 EBS = "ebs.csi.aws.com"
+NEAR_WEB = PodAffinityTerm(ZONE_LABEL, generation.WEB, frozenset({"default"}))
 ZONE_X = LabelSelector((Requirement(ZONE_LABEL, Operator.IN, ("x",)),))
 
 
@@ -50,6 +52,8 @@ def some_pending(dice: Random, name: str, uid: str) -> Pod:
     constraints = attrs.evolve(plain.constraints, **{key: getattr(full.constraints, key) for key in of_constraints})
     if dice.random() < 0.3:
         constraints = attrs.evolve(constraints, volume_claims=tuple(dice.sample(CLAIMS, dice.randint(1, 2))))
+    if dice.random() < 0.1:  # so much that the pod is prepared for beside the loop
+        constraints = attrs.evolve(constraints, preferred_affinity=(NEAR_WEB,) * FEW_COMPARISONS)
     return attrs.evolve(
         plain,
         **{key: getattr(full, key) for key in of_pod},
@@ -176,11 +180,31 @@ _STORAGE: Sequence[tuple[str, Callable[[Random], tuple[str, Storage]]]] = (
 )
 
 
+def replica(dice: Random, name: str, uid: str, of: Pod) -> Pod:
+    """Return a pod that is like another that may wait, but for its identity and, sometimes, what others know it by."""
+    known: dict[str, Any] = dice.choice(
+        [
+            {"labels": dice.choice(generation.LABELS)},
+            {"namespace": dice.choice(["default", "other"])},
+            {"priority": dice.choice([0, 5])},
+            {},
+            {},
+        ]
+    )
+    return attrs.evolve(of, name=name, uid=uid, node_name="", nominated_node_name="", allocation={}, **known)
+
+
 def _new_pod(dice: Random, world: World) -> None:
     name = dice.choice((*WAITING, *BOUND))
-    if name not in world.there:
-        draw = some_pending if name in WAITING else some_bound
-        world.see_pod(draw(dice, name, world.new_uid()))
+    if name in world.there:
+        return
+    alike = [world.there[each] for each in WAITING if each in world.there and not world.there[each].node_name]
+    if name in BOUND:
+        world.see_pod(some_bound(dice, name, world.new_uid()))
+    elif alike and dice.random() < 0.6:
+        world.see_pod(replica(dice, name, world.new_uid(), dice.choice(alike)))
+    else:
+        world.see_pod(some_pending(dice, name, world.new_uid()))
 
 
 def _broken_pod(dice: Random, world: World) -> None:
@@ -237,3 +261,24 @@ def change(dice: Random, world: World) -> None:
     """Let one thing happen."""
     (happening,) = dice.choices(list(_HAPPENINGS), weights=list(_HAPPENINGS.values()))
     happening(dice, world)
+
+
+async def flicker(dice: Random, world: World) -> None:
+    """Let a pod come that may want a certain node, and this node change and be as before, in the middle of it all."""
+    if not world.nodes:
+        return
+    known = world.nodes[dice.choice(sorted(world.nodes))]
+    name, terms = dice.choice(WAITING), tuple(at(key, value)[0] for key, value in known.labels.items())
+    if name not in world.there:
+        drawn = some_pending(dice, name, world.new_uid())
+        wanted = attrs.evolve(drawn.constraints, required_terms=(dice.choice(terms),) if terms else None)
+        world.see_pod(attrs.evolve(drawn, constraints=wanted))
+    for seen in (changed_node(dice, known), known):
+        await pass_turns(dice.randint(0, 6))
+        world.see_node(seen)
+
+
+async def pass_turns(count: int) -> None:
+    """Let the loop have some turns."""
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()

@@ -30,7 +30,7 @@ from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.decide import Decision, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
 from neuron_scheduler.storage_handler import StorageHandler
 
@@ -48,15 +48,16 @@ class World:
     dice: Random
     time: float = 0.0
     cluster: Cluster = attrs.field(factory=Cluster)
-    queue: SchedulingQueue = attrs.field(factory=lambda: SchedulingQueue(max_unschedulable=1e18))
     there: dict[str, Pod] = attrs.field(factory=dict)
     nodes: dict[str, Node] = attrs.field(factory=dict)
     storage: dict[str, Storage] = attrs.field(factory=dict)
+    queue: SchedulingQueue = attrs.field(init=False)
     scheduler: Scheduler = attrs.field(init=False)
     sights: dict[str, Reflection[Any]] = attrs.field(init=False)
     uids: int = 0
 
     def __attrs_post_init__(self) -> None:
+        self.queue = SchedulingQueue(max_unschedulable=1e18, row=self.cluster.node)
         shared: dict[str, Any] = {"queue": self.queue, "metrics": Metrics()}
         preemptor = Preemptor(
             cluster=self.cluster, evictor=self, herald=self, budgets=lambda: (), clock=self.clock, wake=self.wake,
@@ -207,13 +208,19 @@ class World:
                 return
         raise AssertionError("the queue never comes to rest")
 
+    def refusing(self, queued: QueuedPod) -> list[str]:
+        """Return who is believed to refuse a pod."""
+        line = self.queue._unschedulable.line_of(queued)
+        assert line is not None
+        return sorted(line.group.plugins)
+
     def sleepers(self) -> list[str]:
         """Return the pods that have a place and are not tried."""
         found = []
         for queued in [waiting for waiting in self.queue._pods.values() if waiting.place is Place.UNSCHEDULABLE]:
             decision = schedule_pod(self.cluster, queued.pod, PROFILE)
             if isinstance(decision, Decision):
-                found.append(f"{queued.pod.name}, refused by {sorted(queued.group.plugins)}, fits {decision.node_name}")
+                found.append(f"{queued.pod.name}, refused by {self.refusing(queued)}, fits {decision.node_name}")
         return found
 
 

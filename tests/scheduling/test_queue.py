@@ -26,14 +26,33 @@ def test_priority_then_time() -> None:
     assert drain(queue, 3.0) == ["high", "early", "late", "same", "low"]
 
 
-def test_time_is_renewed_by_a_refusal() -> None:
-    """A pod that comes back queues behind those that came meanwhile."""
+def test_a_refused_pod_keeps_its_place() -> None:
+    """Age counts, however often a pod was refused: those that came meanwhile are behind it."""
     queue = queue_of("a", now=0.0)
-    first = popped(queue, 1.0)
-    queue.add(pod("b"), 2.0)
-    queue.unschedulable(first, FIT, 3.0)
+    for now in (1.0, 100.0, 200.0):
+        queue.unschedulable(popped(queue, now), FIT, now)
+        queue.note(GONE)
+    queue.add(pod("b"), 201.0)
+    assert drain(queue, 300.0) == ["a", "b"]
+
+
+def test_an_error_does_not_cost_a_pod_its_place() -> None:
+    """It waits for its backoff, and then comes before those that are younger."""
+    queue = queue_of("a", now=0.0)
+    queue.failed(popped(queue, 0.0), 0.0)
+    queue.add(pod("b"), 0.5)
+    assert drain(queue, 1.0) == ["a", "b"]
+
+
+def test_who_was_there_before_the_first_pop_is_served_by_age() -> None:
+    """A list tells of pods by name: after a restart, the one that waits longest must not come last."""
+    queue = SchedulingQueue()
+    for name, created in (("a", 30.0), ("b", 10.0), ("c", 20.0)):
+        queue.add(pod(name, created=created), 0.0)
+    queue.unschedulable(popped(queue, 1.0), FIT, 1.0)
+    queue.add(pod("z", created=1.0), 2.0)  # it had gates until now, or was another's
     queue.note(GONE)
-    assert drain(queue, 100.0) == ["b", "a"]
+    assert drain(queue, 3.0) == ["b", "c", "a", "z"]
 
 
 def test_a_changed_priority_counts_at_once() -> None:
@@ -76,23 +95,85 @@ def test_an_error_backoff_is_never_cut_short() -> None:
     assert popped(queue, 1.0).pod.name == "a"
 
 
+def test_the_first_refusal_costs_no_backoff() -> None:
+    """What wakes a pod that was refused once has a reason; it comes before those that came after it."""
+    queue = queue_of("a")
+    refuse_all(queue, 10.0)
+    queue.add(pod("b"), 10.1)
+    queue.note(GONE)
+    assert drain(queue, 10.1) == ["a", "b"]
+
+
+def refused_in_vain(names: str, times: int, now: float) -> SchedulingQueue:
+    """Return a queue of unlike pods that were refused several times in a row."""
+    queue = SchedulingQueue()
+    for cpu, name in enumerate(names):
+        queue.add(pod(name, cpu=cpu), now)
+    for _ in range(times):
+        refuse_all(queue, now)
+        queue.note(GONE)
+    return queue
+
+
 def test_a_refusal_backoff_is_cut_short_when_nothing_else_waits() -> None:
     """As upstream: an idle scheduler tries at once what an event has woken, but active pods come first."""
-    queue = queue_of("a", "b")
-    refuse_all(queue, 10.0)
-    queue.note(GONE)
+    queue = refused_in_vain("ab", 2, 10.0)
     queue.add(pod("c"), 10.1)
     assert popped(queue, 10.1).pod.name == "c"
     assert counts(queue) == {"backoff": 2, "in_flight": 1}
     assert drain(queue, 10.1) == ["a", "b"]
 
 
+@pytest.mark.parametrize(("times", "seconds"), [(1, 0), (2, 1), (3, 2), (4, 4), (5, 8), (6, 10), (7, 10)])
+def test_backoff_doubles_with_each_refusal_in_a_row(times: int, seconds: int) -> None:
+    """None after the first, then 1, 2, 4, 8, 10, 10 seconds."""
+    queue = refused_in_vain("a", times, 100.0)
+    queue.add(pod("busy"), 100.0)
+    for now in range(100, 100 + seconds):
+        assert popped(queue, now).pod.name == "busy"
+        queue.remove("uid-busy")
+        queue.add(pod("busy"), now)
+    assert popped(queue, 100.0 + seconds).pod.name == "a"
+
+
+def test_a_refusal_long_after_the_last_begins_a_new_row() -> None:
+    """Backoff is against pods that are refused again and again, not against those that wait for long."""
+    queue = refused_in_vain("a", 5, 0.0)
+    refuse_all(queue, 100.0)
+    queue.note(GONE)
+    queue.add(pod("b"), 100.1)
+    assert drain(queue, 100.1) == ["a", "b"]
+
+
+def test_backoffs_that_end_within_a_second_end_together() -> None:
+    """Of them the higher priority is served first, though the lower one was refused earlier."""
+    queue = SchedulingQueue()
+    for name, priority, now in (("low", 0, 10.1), ("high", 5, 10.7)):
+        queue.add(pod(name, priority=priority), now)
+        queue.failed(popped(queue, now), now)
+    assert (queue.pop(11.9), queue.next_time()) == (None, 12.0)
+    assert drain(queue, 12.0) == ["high", "low"]
+
+
+def test_of_backoffs_that_end_together_the_highest_priority_is_cut_short_first() -> None:
+    """By the second, then by priority: none is tried again and again while others wait for their turn."""
+    queue = SchedulingQueue()
+    for name, priority, refusals in (("low", 0, 4), ("late", 9, 5), ("high", 5, 4)):
+        queue.add(pod(name, priority=priority), 10.0)
+        queued = popped(queue, 10.0)
+        queued.refusals = refusals - 1
+        queue.unschedulable(queued, FIT, 10.0)
+    queue.note(GONE)
+    queue.add(pod("busy"), 10.0)
+    assert popped(queue, 10.0).pod.name == "busy"
+    assert (counts(queue), queue.next_time()) == ({"backoff": 3, "in_flight": 1}, 14.0)
+    assert drain(queue, 10.0) == ["high", "low", "late"]
+
+
 def test_a_woken_pod_whose_backoff_is_over_is_active_at_once() -> None:
     """Among active pods the priority decides, not the time of the backoff."""
-    queue = queue_of("a")
-    refuse_all(queue, 0.0)
+    queue = refused_in_vain("a", 2, 0.0)
     queue.add(pod("b"), 0.5)
-    queue.note(GONE)
     assert drain(queue, 1.0) == ["a", "b"]
 
 
@@ -120,7 +201,7 @@ def test_no_number_of_refusals_overflows(refusals: int) -> None:
     """The cap holds for ever."""
     queue = queue_of("a")
     queued = popped(queue, 0.0)
-    queued.refusals = refusals - 1
+    queued.refusals = refusals
     queue.unschedulable(queued, FIT, 0.0)
     queue.note(GONE)
     queue._apply_events(0.0)
@@ -149,7 +230,9 @@ def test_without_a_maximum_there_is_no_backoff() -> None:
 )
 def test_an_event_wakes_those_it_could_help(event: ClusterEvent, want: list[str]) -> None:
     """A pod waits for an event that concerns a plugin that refused it; one that nobody refused wakes at any."""
-    queue = queue_of("affinity", "both", "fit", "nobody")
+    queue = SchedulingQueue()
+    for cpu, name in enumerate(("affinity", "both", "fit", "nobody")):
+        queue.add(pod(name, cpu=cpu), 0.0)
     for plugins in (AFFINITY, AFFINITY | FIT, FIT, frozenset[str]()):
         queue.unschedulable(popped(queue, 0.0), plugins, 0.0)
     assert queue.pop(1.0) is None
@@ -163,8 +246,8 @@ def test_a_burst_of_events_moves_each_pod_once() -> None:
     """Events are noted when they happen and take effect at the next pop."""
     entered: list[tuple[str, str]] = []
     queue = SchedulingQueue(entered=lambda place, event: entered.append((place, event)))
-    for name in "abc":
-        queue.add(pod(name, devices=4), 0.0)
+    for cpu, name in enumerate("abc"):
+        queue.add(pod(name, devices=4, cpu=cpu), 0.0)
     refuse_all(queue, 0.0)
     entered.clear()
     for _ in range(1000):
@@ -172,7 +255,7 @@ def test_a_burst_of_events_moves_each_pod_once() -> None:
         queue.note(ClusterEvent.NODE_ADDED)
     assert entered == []
     refuse_all(queue, 0.5)
-    assert entered == [("backoff", "AssignedPodDelete")] * 3
+    assert entered == [("active", "AssignedPodDelete")] * 3
     assert queue.pop(0.5) is None
 
 

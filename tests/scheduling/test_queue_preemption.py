@@ -7,7 +7,7 @@ from tests.scheduling.queueing import AFFINITY, FIT, GONE, counts, drain, popped
 
 def test_an_event_during_a_long_decision_is_not_lost() -> None:
     """It wakes the pod as soon as it is put back, if it could have helped."""
-    for plugins, there in ((FIT, {"backoff": 1}), (AFFINITY, {"unschedulable": 1})):
+    for plugins, there in ((FIT, {"active": 1}), (AFFINITY, {"unschedulable": 1})):
         queue = queue_of("p")
         queued = popped(queue, 0.0)
         queue.keep_events(queued)
@@ -36,7 +36,7 @@ def test_a_change_of_the_pod_during_a_long_decision_is_not_lost() -> None:
     queued = popped(queue, 0.0)
     queue.update(pod("p", labels={"new": "yes"}), 0.1)
     queue.unschedulable(queued, AFFINITY, 0.2)
-    assert counts(queue) == {"backoff": 1}
+    assert counts(queue) == {"active": 1}
 
 
 def held(*names: str) -> SchedulingQueue:
@@ -75,6 +75,6 @@ def test_who_was_displaced_is_tried_again() -> None:
     assert counts(queue) == {"active": 1}
     queue.unschedulable(popped(queue, 0.0), AFFINITY, 0.0)
     queue.activate("uid-p", 0.5)
-    assert counts(queue) == {"backoff": 1}
+    assert counts(queue) == {"active": 1}
     queue.activate("uid-stranger", 0.5)
     queue.release("uid-stranger", 0.5)

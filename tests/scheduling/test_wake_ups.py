@@ -4,7 +4,6 @@ from collections.abc import Callable
 from random import Random
 
 import anyio
-import anyio.lowlevel
 import attrs
 import pytest
 
@@ -13,7 +12,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import StorageClass
 from tests.builders import node, pod
-from tests.scheduling.happenings import change, change_storage
+from tests.scheduling.happenings import change, change_storage, flicker, pass_turns
 from tests.scheduling.imagined_server import World, running
 from tests.storage import CLASSES, at
 
@@ -42,16 +41,17 @@ async def live(seed: int, steps: int, happens: Callable[[Random, World], None] =
         for step in range(steps):
             happens(dice, world)
             if dice.random() < 0.3:
-                for _ in range(dice.randint(0, 3)):
-                    await anyio.lowlevel.checkpoint()
+                await pass_turns(dice.randint(0, 3))
                 continue
+            if dice.random() < 0.3:
+                await flicker(dice, world)
             await world.settle()
             if sleepers := world.sleepers():
                 return [f"seed {seed}, step {step}: {each}" for each in sleepers]
     return []
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(130))
 def test_no_wake_up_is_lost(seed: int) -> None:
     """After any burst of events, and its backoff, no pod sleeps that has a place."""
     assert anyio.run(live, seed, 60) == []
