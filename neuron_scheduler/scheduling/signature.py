@@ -18,8 +18,8 @@ Signature = tuple[Any, ...]
 
 UNREAD: Final = frozenset(
     {
-        "uid", "name", "resource_version", "created", "owner", "allocation", "annotations_size", "scheduled", "started", "admitted",
-        "nominated_node_name", "observed_generation", "preempted", "images", "volume_images",
+        "uid", "name", "resource_version", "created", "owner", "allocation", "annotations_size", "scheduled", "started",
+        "admitted", "nominated_node_name", "observed_generation", "preempted", "images", "volume_images",
     }
 )  # fmt: skip
 """Fields of a pod that no filter reads. A claim for a generic ephemeral volume has the pod's own name."""
