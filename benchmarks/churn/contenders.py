@@ -1,0 +1,140 @@
+"""
+Who decides: the scheduler's own preferences, others in their place, and a fleet without topology.
+
+All run in the same profile with the same filters; a preference only says which of the nodes that would do is taken.
+Which of the node's devices a pod gets is the same for all (`neuron.topology.place`).
+"""
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from benchmarks.churn.workload import SCHEDULER_NAME, Arrival, Workload
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
+from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, PODS
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.topology import place, whole_free_devices
+from neuron_scheduler.scheduling.framework import Prefer, Preference
+from neuron_scheduler.scheduling.profile import Profile, default_profile
+
+POOLED = "example.com/pooled"
+
+
+@attrs.frozen
+class Contender:
+    """
+    A way to decide.
+
+    Attributes:
+        color: in pictures.
+        profile: what decides, for the requests that come, with how many of all pods make each.
+        setting: what it is given of a workload.
+    """
+
+    title: str
+    color: str
+    profile: Callable[[Workload], Profile]
+    setting: Callable[[Workload], Workload] = lambda workload: workload
+
+
+def preferring(prefer: Prefer) -> Profile:
+    """Return the default profile with one preference in place of its own."""
+    return attrs.evolve(default_profile(SCHEDULER_NAME), preferences=(Preference(prefer),))
+
+
+def _free_devices(state: NodeState) -> int:
+    return 0 if state.machine is None else whole_free_devices(state.machine, state.free_cores)
+
+
+def _free_cores(state: NodeState) -> int:
+    return state.free_cores.bit_count()
+
+
+def _counting(pod: Pod) -> Callable[[NodeState], int]:
+    return _free_cores if pod.neuron is not None and pod.neuron.unit is Unit.CORE else _free_devices
+
+
+def prefer_fullest(view: View, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes with the fewest units free."""
+    return view.column(_counting(pod)).lowest(among)
+
+
+def prefer_emptiest(view: View, pod: Pod, among: NodeSet) -> NodeSet:
+    """Return the nodes with the most units free."""
+    return view.column(_counting(pod)).highest(among)
+
+
+@attrs.frozen(eq=False)
+class FragmentationGradientDescent:
+    """
+    The policy of Weng et al., "Beware of Fragmentation" (USENIX ATC '23), for silicon that is not shared.
+
+    A node's fragmentation is the silicon free on it that the next pod could not use, expected over all pods: all of it
+    if the pod finds no place there, none otherwise. The node where placing the pod makes it grow the least is best.
+
+    Attributes:
+        requests: the requests that come, with the share of each.
+    """
+
+    requests: Mapping[NeuronRequest, float]
+    _known: dict[tuple[Machine, int], float] = attrs.field(factory=dict, init=False)
+
+    def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
+        """Return the nodes with the least growth."""
+        request = pod.neuron
+        if request is None:
+            return among
+        found: dict[float, NodeSet] = {}
+        for slot in slots_of(among):
+            growth = self.growth(view.row(slot), request)
+            found[growth] = found.get(growth, 0) | 1 << slot
+        return found[min(found)]
+
+    def growth(self, state: NodeState, request: NeuronRequest) -> float:
+        """Return by how much a node's fragmentation grows with one more pod."""
+        placement = None if state.machine is None else place(state.machine, state.free_cores, request)
+        if state.machine is None or placement is None:
+            return float("inf")
+        after = self.fragmentation(state.machine, state.free_cores & ~placement.cores)
+        return round(after - self.fragmentation(state.machine, state.free_cores), 9)
+
+    def fragmentation(self, machine: Machine, free: int) -> float:
+        """Return how many of the free cores the next pod can be expected not to be able to use."""
+        found = self._known.get((machine, free))
+        if found is None:
+            lost = sum(share for request, share in self.requests.items() if place(machine, free, request) is None)
+            found = self._known[machine, free] = lost * free.bit_count()
+        return found
+
+
+def pooled(workload: Workload) -> Workload:
+    """Return the workload on one node that has all there is: what no topology and no borders between nodes can beat."""
+    first = workload.nodes[0]
+    total = {resource: sum(node.allocatable[resource] for node in workload.nodes) for resource in (CPU, MEMORY, PODS)}
+    pool = Node(uid="pool", name="pool", created=first.created, allocatable={**total, POOLED: workload.capacity})
+    arrivals = tuple(attrs.evolve(arrival, pod=_from_pool(arrival)) for arrival in workload.arrivals)
+    return attrs.evolve(workload, nodes=(pool,), arrivals=arrivals)
+
+
+def _from_pool(arrival: Arrival) -> Pod:
+    rest = {name: amount for name, amount in arrival.pod.requests.items() if name not in NEURON_NAMES}
+    requests = {**rest, POOLED: arrival.size}
+    return attrs.evolve(arrival.pod, requests=requests, neuron=None, neuron_containers=(), constraints=NO_CONSTRAINTS)
+
+
+def _default(_: Workload) -> Profile:
+    return default_profile(SCHEDULER_NAME)
+
+
+CONTENDERS: Mapping[str, Contender] = {
+    "ours": Contender("ours", "#2f6fde", _default),
+    "fgd": Contender("FGD", "#e08a3c", lambda workload: preferring(FragmentationGradientDescent(workload.requests))),
+    "packing": Contender("bin-packing", "#8b949e", lambda _: preferring(prefer_fullest)),
+    "spreading": Contender("spreading", "#c3c9d1", lambda _: preferring(prefer_emptiest)),
+    "pooled": Contender("pooled bound", "#3a3f47", _default, pooled),
+}

@@ -1,0 +1,133 @@
+"""
+A run in virtual time: the real cluster, decision and queue, and a heap of pods that will end.
+
+What a process does at a moment is done at that second, and takes none: the API server answers at once, a pod runs from
+its decision on. Events are noted as `event_handlers` and `scheduler` note them, so hints, backoff and the periodic
+second look have their effect. No clock, no task, no chance: the same workload and profile always give the same run.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+import attrs
+
+from benchmarks.churn.workload import Arrival, Workload
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.pod import placed
+from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.events import ClusterEvent
+from neuron_scheduler.scheduling.hints import Change
+from neuron_scheduler.scheduling.profile import Profile
+from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queued_pod import QueuedPod
+
+WARM_UP = 0.25
+"""The share of the time that is not looked at: what the run begins with was put together without any churn."""
+
+
+@attrs.define(eq=False)
+class Simulation:
+    """
+    One run.
+
+    Attributes:
+        now: seconds.
+        used: units of silicon in use.
+        used_seconds: the same, summed over the time since the warm-up.
+        placed_at: when each pod got its place, by uid.
+        attempts: decisions so far.
+    """
+
+    workload: Workload
+    profile: Profile
+    cluster: Cluster = attrs.field(factory=Cluster, init=False)
+    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue, init=False)
+    now: float = attrs.field(default=0.0, init=False)
+    used: int = attrs.field(default=0, init=False)
+    used_seconds: float = attrs.field(default=0.0, init=False)
+    placed_at: dict[str, float] = attrs.field(factory=dict, init=False)
+    attempts: int = attrs.field(default=0, init=False)
+    _by_uid: dict[str, Arrival] = attrs.field(init=False)
+    _running: list[tuple[float, str]] = attrs.field(factory=list, init=False)
+    _come: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._by_uid = {arrival.pod.uid: arrival for arrival in self.workload.arrivals}
+        for node in self.workload.nodes:
+            self.cluster.put_node(node)
+
+    @property
+    def begins(self) -> float:
+        """When the warm-up is over."""
+        return self.workload.end * WARM_UP
+
+    @property
+    def utilisation(self) -> float:
+        """The share of the silicon that was in use after the warm-up, by time."""
+        seconds = self.now - self.begins
+        return self.used_seconds / (self.workload.capacity * seconds) if seconds > 0 else 0.0
+
+    def run(self) -> None:
+        """Let all of it happen."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """Let it happen, second by second in which anything does."""
+        while (upcoming := self._next_time()) < self.workload.end:
+            self._pass_to(upcoming)
+            self._end_pods()
+            self._take_arrivals()
+            self._schedule()
+            yield
+        self._pass_to(self.workload.end)
+
+    def _next_time(self) -> float:
+        arrivals, times = self.workload.arrivals, []
+        if self._come < len(arrivals):
+            times.append(arrivals[self._come].at)
+        if self._running:
+            times.append(self._running[0][0])
+        due = self.queue.next_time()
+        if due is not None:
+            times.append(due)
+        return max(self.now, min(times, default=self.workload.end))
+
+    def _pass_to(self, time: float) -> None:
+        self.used_seconds += self.used * max(0.0, time - max(self.now, self.begins))
+        self.now = time
+
+    def _end_pods(self) -> None:
+        while self._running and self._running[0][0] <= self.now:
+            ended = self._by_uid[heapq.heappop(self._running)[1]]
+            self.used -= ended.size
+            name = self.cluster.remove_pod(ended.pod.uid)
+            if name is not None and self.queue.listening:
+                state = self.cluster.node(name)
+                on = None if state is None else Change(state)
+                self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, ended.pod, on=on)
+
+    def _take_arrivals(self) -> None:
+        arrivals = self.workload.arrivals
+        while self._come < len(arrivals) and arrivals[self._come].at <= self.now:
+            self.queue.add(arrivals[self._come].pod, self.now)
+            self._come += 1
+
+    def _schedule(self) -> None:
+        while (queued := self.queue.pop(self.now)) is not None:
+            self.attempts += 1
+            decision = schedule_pod(self.cluster, queued.pod, self.profile)
+            if isinstance(decision, FitError):
+                self.queue.unschedulable(queued, decision.plugins, self.now)
+            else:
+                self._place(queued, decision)
+
+    def _place(self, queued: QueuedPod, decision: Decision) -> None:
+        arrival = self._by_uid[queued.pod.uid]
+        assumed = placed(queued.pod, decision.node_name, {})
+        self.cluster.assume(assumed, decision.placement.cores if decision.placement else 0)
+        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
+        self.queue.remove(assumed.uid)
+        self.used += arrival.size
+        self.placed_at[assumed.uid] = self.now
+        heapq.heappush(self._running, (self.now + arrival.lifetime, assumed.uid))

@@ -1,0 +1,258 @@
+"""
+What comes and when: nodes, pods, lifetimes, all of it decided by a seed before any contender begins.
+
+A run begins in the middle of the fleet's life: as much as the load says is there at once at second 0, and leaves little
+by little, while others come. Sizes and lifetimes are dealt out evenly, and the arrivals take as long as makes their
+load exact, so that seeds differ in order only.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from benchmarks.churn.lifetimes import OPENB, Lifetimes
+from benchmarks.decision import SIZES
+from neuron_scheduler.model.neuron_request import NeuronRequest, neuron_request
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
+from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, Pod
+from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Container
+from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.neuron.topology import illegal_count
+
+SCHEDULER_NAME = "my-scheduler"
+SPREAD = 0.7
+"""How far a pod's cpu and memory are from the mean at most, as a share of it."""
+
+
+@attrs.frozen
+class Scenario:
+    """
+    A fleet and what is asked of it.
+
+    Attributes:
+        fleet: number of nodes by instance type.
+        work: share of the silicon in use that each size makes up, in any unit; large pods are fewer.
+        resource: what sizes are counted in.
+        pinned: each pod names an instance type, out of those that serve its size, in proportion to their silicon.
+    """
+
+    title: str
+    fleet: Mapping[str, int]
+    work: Mapping[int, float]
+    resource: str = NEURON_DEVICE
+    pinned: bool = False
+
+
+_MIXED = {"trn1.32xlarge": 24, "inf2.48xlarge": 24, "inf2.xlarge": 12}
+_MIXED_WORK = {1: 10, 2: 8, 3: 8, 4: 16, 8: 18, 12: 16, 16: 24}
+SCENARIOS: Mapping[str, Scenario] = {
+    "torus": Scenario("60 trn1.32xlarge; 1, 4, 8 or 16 devices", {"trn1.32xlarge": 60}, {1: 1, 4: 3, 8: 4, 16: 4}),
+    "ring": Scenario("60 inf2.48xlarge; 1 to 12 devices", {"inf2.48xlarge": 60}, dict.fromkeys(range(1, 13), 1)),
+    "mixed": Scenario("24 trn1.32xlarge, 24 inf2.48xlarge, 12 inf2.xlarge; 1 to 16 devices", _MIXED, _MIXED_WORK),
+    "pinned": Scenario("as mixed, each pod with a node selector", _MIXED, _MIXED_WORK, pinned=True),
+    "cores": Scenario(
+        "30 trn1.32xlarge, 30 inf2.48xlarge; 1 to 32 cores",
+        {"trn1.32xlarge": 30, "inf2.48xlarge": 30},
+        {1: 14, 2: 14, 3: 6, 4: 6, 6: 8, 8: 20, 16: 16, 32: 16},
+        NEURON_CORE,
+    ),
+}
+
+
+@attrs.frozen
+class Demand:
+    """
+    How much of cpu and memory is asked for beside the silicon.
+
+    Attributes:
+        cpu, memory: the share of a node's that goes with all of its silicon, on average; 0 for none. Of the types that
+            serve a pod, the one with the least for a unit of silicon counts.
+    """
+
+    cpu: float = 0.0
+    memory: float = 0.0
+
+
+@attrs.frozen
+class Arrival:
+    """A pod that comes, its size, and how many seconds it runs once it is placed."""
+
+    at: float
+    pod: Pod
+    size: int
+    lifetime: float
+
+
+@attrs.frozen
+class Workload:
+    """
+    All that happens to a fleet but for the decisions.
+
+    Attributes:
+        capacity: units of silicon in the fleet.
+        arrivals: by time; those at second 0 are what the run begins with.
+        requests: the different requests, with how many of all pods make each.
+        end: seconds; the last arrival is just before.
+    """
+
+    nodes: tuple[Node, ...]
+    capacity: int
+    arrivals: tuple[Arrival, ...]
+    requests: Mapping[NeuronRequest, float]
+    end: float
+
+
+def nodes_of(scenario: Scenario) -> tuple[Node, ...]:
+    """Return the fleet, with the types mixed by age."""
+    made = [(i / count, kind, i) for kind, count in scenario.fleet.items() for i in range(count)]
+    return tuple(_node(kind, f"{kind}-{i}", age) for age, (_, kind, i) in enumerate(sorted(made)))
+
+
+def workload(
+    scenario: Scenario,
+    *,
+    load: float,
+    seed: int,
+    pods: int,
+    demand: Demand | None = None,
+    lifetimes: Lifetimes = OPENB,
+) -> Workload:
+    """
+    Return what happens at a load, while so many pods arrive after second 0.
+
+    The load is the silicon asked for, times how long, by the silicon there is and the seconds of the run.
+    """
+    dice = random.Random(seed)
+    nodes = nodes_of(scenario)
+    capacity = sum(node.allocatable[scenario.resource] for node in nodes)
+    makes = _Maker(scenario, nodes, demand or Demand(), dice)
+    arrivals: list[Arrival] = []
+    standing = load * capacity
+    while standing > 0:
+        size = dice.choices(list(makes.weights), list(makes.weights.values()))[0]
+        arrivals.append(Arrival(0.0, makes.pod(size), size, lifetimes.remaining(dice)))
+        standing -= size
+    sizes = _dealt(makes.weights, pods, dice)
+    lasting = lifetimes.stratified(pods, dice)
+    end = sum(size * seconds for size, seconds in zip(sizes, lasting, strict=True)) / (load * capacity)
+    times = sorted(dice.uniform(0.0, end) for _ in range(pods))
+    for at, size, seconds in zip(times, sizes, lasting, strict=True):
+        arrivals.append(Arrival(at, makes.pod(size), size, seconds))
+    requests = {makes.request(size): share for size, share in makes.weights.items()}
+    return Workload(nodes, capacity, tuple(arrivals), requests, end)
+
+
+@attrs.define(eq=False)
+class _Maker:
+    """Makes the pods of a scenario, one after the other."""
+
+    scenario: Scenario
+    nodes: Sequence[Node]
+    demand: Demand
+    dice: random.Random
+    made: int = 0
+    _types: dict[int, list[Node]] = attrs.field(factory=dict)
+
+    @property
+    def weights(self) -> Mapping[int, float]:
+        """How many of all pods have each size, as shares."""
+        by_size = {size: work / size for size, work in self.scenario.work.items()}
+        return {size: weight / sum(by_size.values()) for size, weight in by_size.items()}
+
+    def request(self, size: int) -> NeuronRequest:
+        """Return the request for a size."""
+        found = neuron_request([Container("main", {self.scenario.resource: size})])
+        if found is None:
+            raise ValueError("a size is above 0")
+        return found
+
+    def pod(self, size: int) -> Pod:
+        """Return the next pod."""
+        name, resource, constraints = f"pod-{self.made}", self.scenario.resource, NO_CONSTRAINTS
+        self.made += 1
+        serving = self._serving(size)
+        if self.scenario.pinned:
+            chosen = self._drawn(serving)
+            serving = [chosen]
+            constraints = Constraints(node_selector={INSTANCE_TYPE_LABEL: chosen.instance_type})
+        amounts = {
+            CPU: self._amount(CPU, self.demand.cpu, size, serving),
+            MEMORY: self._amount(MEMORY, self.demand.memory, size, serving),
+        }
+        requests = {resource: size, **{each: amount for each, amount in amounts.items() if amount}}
+        return Pod(
+            uid=name,
+            namespace="default",
+            name=name,
+            scheduler_name=SCHEDULER_NAME,
+            requests=requests,
+            neuron=self.request(size),
+            neuron_containers=("main",),
+            constraints=constraints,
+        )
+
+    def _serving(self, size: int) -> list[Node]:
+        """Return a node of each type that serves a size."""
+        found = self._types.get(size)
+        if found is None:
+            types = {node.instance_type: node for node in self.nodes}
+            found = self._types[size] = [node for node in types.values() if serves(node, self.request(size))]
+        if not found:
+            raise ValueError(f"no node of the fleet serves {size}")
+        return found
+
+    def _drawn(self, serving: Sequence[Node]) -> Node:
+        """Return one of the types, in proportion to the silicon of all nodes of it."""
+        fleet, resource = self.scenario.fleet, self.scenario.resource
+        silicon = [fleet[node.instance_type] * node.allocatable[resource] for node in serving]
+        return self.dice.choices(serving, silicon)[0]
+
+    def _amount(self, resource: str, mean: float, size: int, serving: Sequence[Node]) -> int:
+        """Draw around the mean, evenly on both sides and not more than a node has."""
+        if not mean:
+            return 0
+        silicon = self.scenario.resource
+        node = min(serving, key=lambda node: node.allocatable[resource] / node.allocatable[silicon])
+        share = size / node.allocatable[silicon]
+        most = min(SPREAD * mean, 1 / share - mean)
+        return int(node.allocatable[resource] * share * (mean + self.dice.uniform(-most, most)))
+
+
+def serves(node: Node, request: NeuronRequest) -> bool:
+    """Tell whether a node that is empty takes a request."""
+    machine = machine_of(node)
+    return (
+        machine is not None
+        and node.allocatable.get(request.resource, 0) >= request.total
+        and illegal_count(machine, request) is None
+    )
+
+
+def _node(kind: str, name: str, age: int) -> Node:
+    cpu, memory, devices, cores = SIZES[kind]
+    silicon = {NEURON_DEVICE: devices, NEURON_CORE: cores}
+    return Node(
+        uid=name,
+        name=name,
+        created=float(age),
+        labels={INSTANCE_TYPE_LABEL: kind},
+        allocatable={CPU: cpu * 1000, MEMORY: memory << 30, PODS: 110, **silicon},
+        capacity=silicon,
+    )
+
+
+def _dealt(weights: Mapping[int, float], count: int, dice: random.Random) -> list[int]:
+    """Return sizes in random order, as many of each as its weight says."""
+    found = list(_even(weights, count))
+    dice.shuffle(found)
+    return found
+
+
+def _even(weights: Mapping[int, float], count: int) -> Iterator[int]:
+    """Yield sizes so that the number of each is, at any time, as close to its share as whole numbers can be."""
+    given = dict.fromkeys(weights, 0)
+    for i in range(count):
+        size = max(weights, key=lambda size: weights[size] * (i + 1) - given[size])
+        given[size] += 1
+        yield size
