@@ -1,0 +1,52 @@
+"""The other preferences choose the node that they are named for."""
+
+import pytest
+
+from benchmarks.churn.contenders import FragmentationGradientDescent, prefer_emptiest, prefer_fullest, preferring
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.scheduling.decide import Decision, schedule_pod
+from neuron_scheduler.scheduling.framework import Prefer
+from tests import builders
+
+
+def cluster(*held: int) -> Cluster:
+    """Return trn1.32xlarge nodes n0, n1, ... on which so many devices, from 0 on, are held."""
+    found = Cluster()
+    for i, count in enumerate(held):
+        found.put_node(builders.node(f"n{i}", "trn1.32xlarge", created=float(i)))
+        for device in range(count):
+            found.assume(builders.pod(f"n{i}-{device}", devices=1, on=f"n{i}"), 0b11 << 2 * device)
+    return found
+
+
+@pytest.mark.parametrize(("prefer", "expected"), [(prefer_fullest, "n2"), (prefer_emptiest, "n1")])
+def test_packing_and_spreading_go_by_the_free_devices(prefer: Prefer, expected: str) -> None:
+    """Of nodes that would do, the one with the fewest or the most devices free."""
+    decision = schedule_pod(cluster(4, 0, 9, 16), builders.pod("new", devices=1), preferring(prefer))
+    assert isinstance(decision, Decision)
+    assert decision.node_name == expected
+
+
+def sizes(**shares: float) -> dict[NeuronRequest, float]:
+    """Return requests for devices (`d1=0.5`) with the share of each."""
+    return {builders.request(int(name[1:])): share for name, share in shares.items()}
+
+
+def test_fragmentation_is_what_the_next_pod_cannot_use() -> None:
+    """With 4 of 16 devices held, half of the pods (16 devices) can use none of the 24 free cores."""
+    policy, machine = FragmentationGradientDescent(sizes(d1=0.5, d16=0.5)), builders.machine("trn1.32xlarge")
+    assert policy.fragmentation(machine, machine.all_cores) == 0
+    assert policy.fragmentation(machine, machine.all_cores & ~0xFF) == 12
+
+
+def test_the_gradient_prefers_what_is_broken_already() -> None:
+    """On the whole node one device costs 15 cores of fragmentation; on the broken one it takes one away."""
+    policy, found = FragmentationGradientDescent(sizes(d1=0.5, d16=0.5)), cluster(0, 4)
+    one = builders.pod("new", devices=1)
+    rows = {state.node.name: state for state in found.view.rows()}
+    assert policy.growth(rows["n0"], builders.request(1)) == 15
+    assert policy.growth(rows["n1"], builders.request(1)) == -1
+    decision = schedule_pod(found, one, preferring(policy))
+    assert isinstance(decision, Decision)
+    assert decision.node_name == "n1"

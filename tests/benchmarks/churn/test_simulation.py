@@ -1,0 +1,150 @@
+"""A run in virtual time: as computed by hand; no core has two holders, no pod sleeps for nothing."""
+
+from collections.abc import Sequence
+
+import attrs
+import pytest
+
+from benchmarks.churn.contenders import CONTENDERS, pooled
+from benchmarks.churn.outcome import Outcome, summary, waits_of
+from benchmarks.churn.simulation import Simulation
+from benchmarks.churn.workload import SCENARIOS, Arrival, Workload, workload
+from neuron_scheduler.scheduling.decide import FitError, schedule_pod
+from tests import builders
+
+
+def simulated(workload: Workload, contender: str = "ours") -> Simulation:
+    """Return a run that has not begun."""
+    chosen = CONTENDERS[contender]
+    return Simulation(chosen.setting(workload), chosen.profile(workload))
+
+
+def by_hand(*pods: tuple[float, int, float], end: float = 400.0) -> Workload:
+    """Return pods (second of arrival, devices, lifetime) that come to a single trn1.32xlarge."""
+    arrivals = tuple(
+        Arrival(at, builders.pod(f"p{i}", devices=size, scheduler_name="my-scheduler"), size, lifetime)
+        for i, (at, size, lifetime) in enumerate(pods)
+    )
+    return Workload((builders.node("n", "trn1.32xlarge"),), 16, arrivals, {}, end)
+
+
+WAITING = by_hand((100, 16, 100), (110, 16, 50), (120, 8, 30), (390, 16, 100), (395, 16, 1))
+"""The second waits for the first to end at 200, the third for the second at 250; the last finds no place by 400."""
+
+
+def test_a_run_is_what_it_is_by_hand() -> None:
+    """Times of places, silicon in use after the warm-up, waits, all exact."""
+    run = simulated(WAITING)
+    run.run()
+    assert run.placed_at == {"uid-p0": 100, "uid-p1": 200, "uid-p2": 250, "uid-p3": 390}
+    assert run.utilisation == pytest.approx((100 * 16 + 50 * 16 + 30 * 8 + 10 * 16) / (300 * 16))
+    waits = waits_of(run)
+    assert waits[16].pods == 4
+    assert waits[16].mean == pytest.approx((0 + 90 + 0 + 5) / 4)
+    assert waits[16].unplaced == 0.25
+    assert (waits[16].p50, waits[16].p99) == (0, 90)
+    assert waits[8].mean == 130
+    assert waits[0].pods == 5
+
+
+def test_what_happens_before_the_warm_up_is_over_does_not_count() -> None:
+    """The first quarter of the time is left out of the use of silicon and of the waits."""
+    run = simulated(by_hand((0, 16, 60), (0, 16, 60), (200, 8, 10)))
+    run.run()
+    assert run.utilisation == pytest.approx((20 * 16 + 10 * 8) / (300 * 16))
+    assert waits_of(run)[0].pods == 1
+
+
+def test_a_pod_is_woken_in_the_second_in_which_its_place_is_free() -> None:
+    """Though its backoff is not over, and long before the queue looks again by itself; nobody is tried for nothing."""
+    run = simulated(by_hand((0, 16, 5.5), (5, 16, 10), (6, 16, 5)))
+    run.run()
+    assert run.placed_at == {"uid-p0": 0, "uid-p1": 5.5, "uid-p2": 15.5}
+    assert run.attempts == 5
+
+
+def test_the_queue_looks_again_by_itself_after_five_minutes() -> None:
+    """The virtual clock reaches what only time brings about: one more attempt, refused like the first."""
+    run = simulated(by_hand((0, 16, 390), (1, 16, 5)))
+    run.run()
+    assert run.placed_at == {"uid-p0": 0, "uid-p1": 390}
+    assert run.attempts == 4
+
+
+def short(scenario: str, seed: int = 1, load: float = 1.0, pods: int = 200) -> Workload:
+    """Return a workload at full load that takes a moment."""
+    return workload(SCENARIOS[scenario], load=load, seed=seed, pods=pods)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_core_has_two_holders_and_none_is_forgotten(scenario: str) -> None:
+    """At every moment the cores of a node's pods are disjoint, and together what counts as in use."""
+    run = simulated(short(scenario))
+    for _ in run.steps():
+        used = 0
+        for state in run.cluster.view.rows():
+            held = [tenant.cores or 0 for tenant in state.tenants.values()]
+            assert sum(core.bit_count() for core in held) == sum(held).bit_count()
+            used += sum(t.pod.neuron.total for t in state.tenants.values() if t.pod.neuron is not None)
+        assert run.used == used
+    assert run.placed_at
+
+
+@pytest.mark.parametrize(
+    ("scenario", "contender"), [("mixed", "ours"), ("mixed", "fgd"), ("cores", "packing"), ("mixed", "pooled")]
+)
+def test_no_pod_waits_that_has_a_place(scenario: str, contender: str) -> None:
+    """At every moment each waiting pod would be refused if it were tried: hints, backoff and clock lose none."""
+    run, waited = simulated(short(scenario), contender), 0
+    for _ in run.steps():
+        for waiting in run.queue.first(1_000):
+            waited += 1
+            assert isinstance(schedule_pod(run.cluster, waiting, run.profile), FitError)
+    assert waited
+
+
+@pytest.mark.parametrize("scenario", ["torus", "ring", "mixed", "cores"])
+def test_the_pool_is_a_bound(scenario: str) -> None:
+    """No contender has more silicon in use than the pool, which leaves none free that a waiting pod could take."""
+    found = short(scenario, pods=400)
+    runs = {name: simulated(found, name) for name in CONTENDERS}
+    for run in runs.values():
+        run.run()
+    assert max(runs, key=lambda name: runs[name].utilisation) == "pooled"
+    pool = simulated(found, "pooled")
+    for _ in pool.steps():
+        sizes = {arrival.pod.uid: arrival.size for arrival in pool.workload.arrivals}
+        waiting = [sizes[pod.uid] for pod in pool.queue.first(1_000)]
+        assert not waiting or min(waiting) > found.capacity - pool.used
+
+
+def test_the_pool_asks_for_the_same_and_has_the_same() -> None:
+    """Arrivals, lifetimes, cpu and the whole fleet's capacity are what they are elsewhere."""
+    found = workload(SCENARIOS["torus"], load=0.9, seed=1, pods=50)
+    setting = pooled(found)
+    assert [(a.at, a.size, a.lifetime) for a in setting.arrivals] == [
+        (a.at, a.size, a.lifetime) for a in found.arrivals
+    ]
+    assert len(setting.nodes) == 1
+    assert setting.nodes[0].allocatable["cpu"] == sum(node.allocatable["cpu"] for node in found.nodes)
+    assert not any(arrival.pod.neuron for arrival in setting.arrivals)
+
+
+def outcomes(*utilisations: float) -> Sequence[Outcome]:
+    """Return outcomes of one cell, with the waits of `WAITING`."""
+    run = simulated(WAITING)
+    run.run()
+    return [
+        Outcome("mixed", 0.9, 0.0, 0.0, "ours", seed, each, 2.0 + seed, waits_of(run))
+        for seed, each in enumerate(utilisations)
+    ]
+
+
+def test_several_seeds_are_put_together() -> None:
+    """Means over the seeds, with the deviation of what is in use; a single run has none."""
+    found = summary(outcomes(0.8, 0.9))
+    assert (found.runs, found.attempts) == (2, 2.5)
+    assert found.utilisation == pytest.approx(0.85)
+    assert found.deviation == pytest.approx(0.0707, abs=1e-4)
+    assert found.waits[16] == attrs.evolve(outcomes(0.8)[0].waits[16], pods=8)
+    assert summary(outcomes(0.8)).deviation == 0.0
