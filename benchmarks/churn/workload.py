@@ -22,7 +22,7 @@ from neuron_scheduler.neuron.topology import illegal_count
 
 SCHEDULER_NAME = "my-scheduler"
 SPREAD = 0.7
-"""How far a pod's cpu and memory are from the mean at most, as a share of it."""
+"""How far a pod's cpu and memory are from the mean at most, as a share of it: half of the pods ask for little."""
 
 
 @attrs.frozen
@@ -209,14 +209,14 @@ class _Maker:
         return self.dice.choices(serving, silicon)[0]
 
     def _amount(self, resource: str, mean: float, size: int, serving: Sequence[Node]) -> int:
-        """Draw around the mean, evenly on both sides and not more than a node has."""
+        """Draw one of two amounts around the mean, of which neither is more than a node has."""
         if not mean:
             return 0
         silicon = self.scenario.resource
         node = min(serving, key=lambda node: node.allocatable[resource] / node.allocatable[silicon])
         share = size / node.allocatable[silicon]
         most = min(SPREAD * mean, 1 / share - mean)
-        return int(node.allocatable[resource] * share * (mean + self.dice.uniform(-most, most)))
+        return int(node.allocatable[resource] * share * (mean + self.dice.choice((-most, most))))
 
 
 def serves(node: Node, request: NeuronRequest) -> bool:
