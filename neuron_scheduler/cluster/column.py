@@ -156,7 +156,7 @@ class Column:
         """Return the lowest number of `among`; 0 if there is none."""
         number = 0
         for j in range(len(self._planes) - 1, -1, -1):
-            rest = less(among, self._planes[j])
+            rest = among ^ (among & self._planes[j])
             if rest or not among:
                 among = rest
             else:

@@ -17,6 +17,7 @@ from neuron_scheduler.scheduling.plugins import (
     node_ports,
     node_resources_fit,
     node_unschedulable,
+    silicon_balance,
     taint_toleration,
 )
 from tests.builders import request
@@ -30,6 +31,7 @@ OF_NODES: tuple[Callable[[Node], Values], ...] = (
     taint_toleration._discouraging,
     neuron_topology._machine,
     neuron_topology._unhealthy,
+    silicon_balance.size_of,
 )
 NUMBERS_OF_NODES = (node_resources_fit.allocatable_of(CPU), node_resources_fit.allocatable_of(NEURON_DEVICE))
 OF_ROWS: tuple[Callable[[NodeState], Values], ...] = (
@@ -40,7 +42,7 @@ OF_ROWS: tuple[Callable[[NodeState], Values], ...] = (
 NUMBERS_OF_ROWS: tuple[Callable[[NodeState], int], ...] = (
     *(node_resources_fit.free_of(name) for name in (CPU, PODS, NEURON_DEVICE)),
     *(of(name) for of in (neuron_topology.free_units_of, neuron_topology.largest_block_of) for name in NEURON_NAMES),
-    neuron_topology._imbalance,
+    *silicon_balance.SURPLUSES,
     node_resources_fit._emptiness,
 )
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))

@@ -8,6 +8,7 @@ nothing of `cluster` and `scheduling` but a sentence: no index, no running sum, 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from math import ceil, floor
 
 import attrs
 
@@ -275,5 +276,17 @@ def of_silicon(node: Node, here: Sequence[Pod], pod: Pod, left: Machinery | None
     if placement is None:
         raise AssertionError("a feasible node has a placement")
     crowded = left.in_between and pod.neuron.total == 1
-    imbalance = abs(min(eighths, default=0) - left.free.bit_count() * 8 // left.machine.cores)
-    return (placement.level, crowded, imbalance)
+    return (placement.level, crowded, stranded(node, free, pod, left, placement.cores.bit_count()))
+
+
+def stranded(node: Node, free: Mapping[str, int], pod: Pod, left: Machinery, taken: int) -> int:
+    """Return by how much |share of cpu left - share of silicon left|, and of memory, grows: 64ths times devices."""
+    grown = 0
+    for name in (CPU, MEMORY):
+        whole, size = node.allocatable.get(name, 0), left.machine.cores
+        if whole > 0:
+            surplus = floor((Fraction(free[name], whole) - Fraction(left.free.bit_count(), size)) * 64)
+            alike = int(f"{whole:b}"[:6].ljust(len(f"{whole:b}"), "0"), 2)  # nodes of a size differ by little
+            more = (Fraction(pod.requests.get(name, 0), alike) - Fraction(taken, size)) * 64
+            grown += abs(surplus - (ceil(more) if more > 0 else floor(more))) - abs(surplus)
+    return grown * left.machine.devices

@@ -219,8 +219,15 @@ def test_one_pod(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want
             [node("full", "inf2.24xlarge"), node("empty", "inf2.24xlarge", created=1)],
             [pod("a", cpu=96_000, memory=256 * GI, on="full")],
             pod(devices=2),
-            ("empty", (0, 1)),
-            id="cpu and memory left that match the silicon left",
+            ("full", (0, 1)),
+            id="a pod that needs little cpu goes where less of it than of the silicon is left",
+        ),
+        pytest.param(
+            [node("full", "inf2.24xlarge"), node("empty", "inf2.24xlarge", created=1)],
+            [pod("a", cpu=96_000, on="full"), held("b", "full", 0, 1), held("c", "empty", 0, 1)],
+            pod(devices=2, cpu=95_000),
+            ("empty", (2, 3)),
+            id="a pod that needs much cpu goes where more is left",
         ),
         pytest.param(
             [trn1("trn1"), node("cpu", created=1)],

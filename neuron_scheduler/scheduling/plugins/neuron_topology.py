@@ -21,15 +21,12 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_NAMES
+from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served, whole_free_devices
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
-from neuron_scheduler.scheduling.plugins.node_resources_fit import (
-    EIGHTHS,
-    free_eighths,
-    insufficient,
-)
+from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
+from neuron_scheduler.scheduling.plugins.silicon_balance import prefer_balanced
 
 NAME = "NeuronTopology"
 UNHEALTHY = "node(s) had an unhealthy Neuron device"
@@ -149,15 +146,6 @@ free_units_of = lru_cache(maxsize=len(NEURON_NAMES))(FreeUnits)
 largest_block_of = lru_cache(maxsize=len(NEURON_NAMES))(LargestBlock)
 
 
-def _imbalance(state: NodeState) -> int:
-    """Return by how many eighths the cpu and memory left differ from the silicon left."""
-    machine = state.machine
-    if machine is None:
-        return 0
-    silicon = state.silicon.free.bit_count() * EIGHTHS // machine.cores
-    return abs(free_eighths(state, CPU, MEMORY) - silicon)
-
-
 def machines(view: View) -> Postings:
     """Return the nodes by their silicon."""
     return view.node_postings(_machine)
@@ -249,7 +237,7 @@ class SmallestBlock:
     trusting: bool = False
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
-        """Return the nodes where the placement cuts the smallest block; of these, the best balanced ones."""
+        """Return the nodes where the placement cuts the smallest block; of these, the best for balance."""
         if pod.neuron is None:
             return among
         levels = view.postings(block_level(pod.neuron, self.trusting))
@@ -258,7 +246,7 @@ class SmallestBlock:
             if best:
                 among = best
                 break
-        return view.column(_imbalance).lowest(among)
+        return prefer_balanced(view, pod, among)
 
 
 def prefer_without_neuron(view: View, pod: Pod, among: NodeSet) -> NodeSet:
