@@ -146,21 +146,26 @@ class Column:
     def maximum(self, among: NodeSet) -> int:
         """Return the highest number of `among`; 0 if there is none."""
         number = 0
-        for j in range(len(self._planes) - 1, -1, -1):
-            if among & self._planes[j]:
-                among &= self._planes[j]
-                number |= 1 << j
+        for plane in reversed(self._planes):
+            higher = among & plane
+            number <<= 1
+            if higher:
+                among = higher
+                number |= 1
         return number
 
     def minimum(self, among: NodeSet) -> int:
         """Return the lowest number of `among`; 0 if there is none."""
+        if not among:
+            return 0
         number = 0
-        for j in range(len(self._planes) - 1, -1, -1):
-            rest = among ^ (among & self._planes[j])
-            if rest or not among:
+        for plane in reversed(self._planes):
+            rest = among ^ (among & plane)
+            number <<= 1
+            if rest:
                 among = rest
             else:
-                number |= 1 << j
+                number |= 1
         return number
 
     def weights(self) -> Iterator[tuple[int, NodeSet]]:

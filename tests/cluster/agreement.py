@@ -42,7 +42,8 @@ OF_ROWS: tuple[Callable[[NodeState], Values], ...] = (
 NUMBERS_OF_ROWS: tuple[Callable[[NodeState], int], ...] = (
     *(node_resources_fit.free_of(name) for name in (CPU, PODS, NEURON_DEVICE)),
     *(of(name) for of in (neuron_topology.free_units_of, neuron_topology.largest_block_of) for name in NEURON_NAMES),
-    *silicon_balance.SURPLUSES,
+    silicon_balance.SURPLUS_OF_CPU,
+    silicon_balance.SURPLUS_OF_MEMORY,
     node_resources_fit._emptiness,
 )
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))

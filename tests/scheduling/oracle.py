@@ -280,13 +280,13 @@ def of_silicon(node: Node, here: Sequence[Pod], pod: Pod, left: Machinery | None
 
 
 def stranded(node: Node, free: Mapping[str, int], pod: Pod, left: Machinery, taken: int) -> int:
-    """Return by how much |share of cpu left - share of silicon left|, and of memory, grows: 64ths times devices."""
+    """Return by how much |share of cpu left - share of silicon left|, and of memory, grows: 16ths times devices."""
     grown = 0
     for name in (CPU, MEMORY):
         whole, size = node.allocatable.get(name, 0), left.machine.cores
         if whole > 0:
-            surplus = floor((Fraction(free[name], whole) - Fraction(left.free.bit_count(), size)) * 64)
+            surplus = floor((Fraction(free[name], whole) - Fraction(left.free.bit_count(), size)) * 16)
             alike = int(f"{whole:b}"[:6].ljust(len(f"{whole:b}"), "0"), 2)  # nodes of a size differ by little
-            more = (Fraction(pod.requests.get(name, 0), alike) - Fraction(taken, size)) * 64
+            more = (Fraction(pod.requests.get(name, 0), alike) - Fraction(taken, size)) * 16
             grown += abs(surplus - (ceil(more) if more > 0 else floor(more))) - abs(surplus)
     return grown * left.machine.devices

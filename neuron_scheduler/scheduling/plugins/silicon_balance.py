@@ -27,24 +27,24 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 
-RESOURCES = (CPU, MEMORY)
-STEPS = 64
-"""A node's whole share, in the unit that surpluses are told in: 4 for each device of 16."""
+STEPS = 16
+"""A node's whole share, in the unit that surpluses are told in: 1 for each device of 16."""
 _DIGITS = 6
 """Leading bits of an amount that count for a node's size; kubelets of one instance type differ by some KiB."""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Size:
     """
     What nodes have alike for whom a pod's delta is the same.
 
     Attributes:
-        allocatable: of each of `RESOURCES`, rounded down.
+        cpu, memory: allocatable, rounded down.
     """
 
     machine: Machine
-    allocatable: tuple[int, ...]
+    cpu: int
+    memory: int
 
 
 @attrs.frozen(eq=False)
@@ -64,7 +64,7 @@ class Surplus:
         return STEPS + (left * machine.cores - silicon * whole) * STEPS // (whole * machine.cores)
 
 
-SURPLUSES = tuple(map(Surplus, RESOURCES))
+SURPLUS_OF_CPU, SURPLUS_OF_MEMORY = Surplus(CPU), Surplus(MEMORY)
 
 
 def prefer_balanced(view: View, pod: Pod, among: NodeSet) -> NodeSet:
@@ -72,10 +72,10 @@ def prefer_balanced(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     request = pod.neuron
     if request is None or not among & (among - 1):
         return among
-    cpu, memory = [view.column(surplus) for surplus in SURPLUSES]
-    sizes, best, least = view.node_postings(size_of), among, None
+    cpu, memory = view.column(SURPLUS_OF_CPU), view.column(SURPLUS_OF_MEMORY)
+    sizes, rest, best, least = view.node_postings(size_of), among, among, None
     for size in cast("set[Size]", sizes.values):
-        alike = sizes.get(size) & among
+        alike = sizes.get(size) & rest
         if not alike:
             continue
         more_cpu, more_memory = deltas_of(pod, request, size)
@@ -83,24 +83,31 @@ def prefer_balanced(view: View, pod: Pod, among: NodeSet) -> NodeSet:
         growth = (abs(more_cpu) + abs(more_memory) - 2 * relief) * size.machine.devices
         if least is None or growth <= least:
             best, least = nodes | best if growth == least else nodes, growth
+        rest ^= alike
+        if not rest:
+            break
     return best
 
 
 def size_of(node: Node) -> Values:
     """Return a node's size as the only value, none for one without Neuron."""
-    machine = machine_of(node)
-    return () if machine is None else (Size(machine, tuple(_rounded(node.allocatable.get(r, 0)) for r in RESOURCES)),)
+    machine, amounts = machine_of(node), node.allocatable
+    return () if machine is None else (Size(machine, _rounded(amounts.get(CPU, 0)), _rounded(amounts.get(MEMORY, 0))),)
 
 
-def deltas_of(pod: Pod, request: NeuronRequest, size: Size) -> list[int]:
-    """Return how many steps more of each resource than of the silicon a pod takes: away from 0, so never too few."""
-    machine, asked, found = size.machine, pod.requests, []
-    silicon = request.total * (machine.cores_per_device if request.unit is Unit.DEVICE else 1)
-    for resource, whole in zip(RESOURCES, size.allocatable, strict=True):
-        steps = (asked.get(resource, 0) * machine.cores - silicon * whole) * STEPS if whole > 0 else 0
-        grain = whole * machine.cores
-        found.append(-(-steps // grain) if steps > 0 else steps and steps // grain)
-    return found
+def deltas_of(pod: Pod, request: NeuronRequest, size: Size) -> tuple[int, int]:
+    """Return how many steps more of cpu, and of memory, than of the silicon a pod takes."""
+    cores, asked = size.machine.cores, pod.requests
+    taken = request.total * (size.machine.cores_per_device if request.unit is Unit.DEVICE else 1)
+    return _delta(asked.get(CPU, 0), size.cpu, taken, cores), _delta(asked.get(MEMORY, 0), size.memory, taken, cores)
+
+
+def _delta(amount: int, whole: int, taken: int, cores: int) -> int:
+    """Return the difference of two shares in steps, rounded away from 0: the smallest still tells the direction."""
+    if whole <= 0:
+        return 0
+    more = (amount * cores - taken * whole) * STEPS
+    return more // (whole * cores) if more < 0 else -(-more // (whole * cores))
 
 
 def _rounded(amount: int) -> int:
@@ -110,24 +117,30 @@ def _rounded(amount: int) -> int:
 
 def _most_relieved(one: Column, one_delta: int, other: Column, other_delta: int, among: NodeSet) -> tuple[int, NodeSet]:
     """Return the largest sum of two reliefs, and the nodes that have it."""
-    most, best, found = _relief(other, other_delta, among), -1, among
-    for relief in range(_relief(one, one_delta, among), -1, -1):
-        if relief + most < best:
-            break
+    relief, most = _relief(one, one_delta, among), _relief(other, other_delta, among)
+    nodes = _with_relief(other, other_delta, most, _with_relief(one, one_delta, relief, among))
+    if nodes:
+        return relief + most, nodes
+    best, found = -1, among
+    while relief >= 0 and relief + most >= best:
         # A node with more of the one and as much of the other would have been found before, with a larger sum.
         nodes = _with_relief(one, one_delta, relief, among)
-        total = relief + (_relief(other, other_delta, nodes) if most else 0)
+        total = relief + _relief(other, other_delta, nodes)
         if total >= best:
             nodes = _with_relief(other, other_delta, total - relief, nodes)
             best, found = total, nodes | found if total == best else nodes
+        relief -= 1
     return best, found
 
 
 def _relief(surpluses: Column, delta: int, among: NodeSet) -> int:
-    """Return the largest relief among some nodes."""
-    if delta > 0:
-        return max(0, min(delta, surpluses.maximum(among) - STEPS))
-    return max(0, min(-delta, STEPS - surpluses.minimum(among))) if delta else 0
+    """Return the largest relief among some nodes; that there is none is common, and soon known."""
+    if not delta or not (some := _with_relief(surpluses, delta, 1, among)):
+        return 0
+    far = abs(delta)
+    if far == 1 or _with_relief(surpluses, delta, far, some):
+        return far
+    return surpluses.maximum(some) - STEPS if delta > 0 else STEPS - surpluses.minimum(some)
 
 
 def _with_relief(surpluses: Column, delta: int, relief: int, among: NodeSet) -> NodeSet:

@@ -29,7 +29,7 @@ def growth(state: NodeState, pending: Pod) -> int:
     (size,) = size_of(state.node)
     assert isinstance(size, Size)
     grown = 0
-    for resource, alike in zip((CPU, MEMORY), size.allocatable, strict=True):
+    for resource, alike in ((CPU, size.cpu), (MEMORY, size.memory)):
         whole = state.node.allocatable[resource]
         if whole:
             free_silicon = Fraction(state.free_cores.bit_count(), machine.cores)
