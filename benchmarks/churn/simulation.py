@@ -41,7 +41,7 @@ class Simulation:
     workload: Workload
     profile: Profile
     cluster: Cluster = attrs.field(factory=Cluster, init=False)
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue, init=False)
+    queue: SchedulingQueue = attrs.field(init=False)
     now: float = attrs.field(default=0.0, init=False)
     used: int = attrs.field(default=0, init=False)
     used_seconds: float = attrs.field(default=0.0, init=False)
@@ -52,6 +52,7 @@ class Simulation:
     _come: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.queue = SchedulingQueue(row=self.cluster.node)
         self._by_uid = {arrival.pod.uid: arrival for arrival in self.workload.arrivals}
         for node in self.workload.nodes:
             self.cluster.put_node(node)
