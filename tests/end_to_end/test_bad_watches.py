@@ -86,5 +86,5 @@ async def test_deep_managed_fields_cost_nothing(account: Path, empty: RestClient
             metrics = await scheduler.metrics()
             assert metrics['scheduler_cache_size{type="pods"}'] == 2
             assert metrics["neuron_scheduler_unknown_holders"] == 0
-            assert not any("malformed" in name for name in metrics)
+            assert not any("malformed_objects" in name for name in metrics)
         assert await scheduler.stop() == 0

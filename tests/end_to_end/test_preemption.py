@@ -124,7 +124,7 @@ async def test_the_room_is_kept_while_the_victims_leave(api: RestClient, schedul
         got = set(ids_of(half))
         first, second = [await placed(api, name) for name in ("late-0", "late-1")]
         assert not got & set(ids_of(first)) | got & set(ids_of(second))
-        await refused(api, "late-2", saying="No preemption victims found for incoming pod")
+        await refused(api, "late-2", saying="preemption: 0/1 nodes are available")
     assert (await scheduler.metrics())["scheduler_preemption_victims_sum"] >= 1
     assert {"half", "late-0", "late-1", "late-2"} == await names(api)
 

@@ -8,6 +8,8 @@ from tests.control_plane.rest import RestClient
 from tests.end_to_end.process import SchedulerProcess
 from tests.end_to_end.workload import PODS, add_nodes, condition_of, events_of, placed, refused
 
+BLUE = {"team": "blue"}
+AWAY = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "nowhere"}}}
 ATTEMPTS = 'scheduler_schedule_attempts_total{profile="my-scheduler",result="unschedulable"}'
 
 
@@ -18,21 +20,20 @@ def _more(attempts: float, metrics: Mapping[str, float]) -> bool:
 async def test_a_condition_is_written_only_when_it_changes(api: RestClient, scheduler: SchedulerProcess) -> None:
     """Further attempts with the same answer, or with other numbers in it, leave the pod as it is."""
     await add_nodes(scheduler, api, **dict.fromkeys(("a", "b", "c"), "trn1.32xlarge"))
-    await api.patch("/api/v1/nodes/a", {"metadata": {"labels": {"team": "blue"}}})
-    first = await refused(api, "seven", saying="1 Instance", neuron=7, nodeSelector={"team": "blue"})
-    before = await api.get(f"{PODS}/seven")
+    await api.patch("/api/v1/nodes/a", {"metadata": {"labels": BLUE}})
+    alone = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [AWAY]}}
+    first = await refused(api, "apart", saying="1 node(s) didn't match pod affinity", nodeSelector=BLUE, affinity=alone)
+    before = await api.get(f"{PODS}/apart")
     for name in ("b", "c", "b"):
         attempts = (await scheduler.metrics())[ATTEMPTS]
-        await api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"team": "blue"}}})
+        await api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": BLUE}})
         await scheduler.until(partial(_more, attempts))
         await api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"team": None}}})
-    await scheduler.line(
-        'pod="default/seven"', "0/3 nodes are available: 1 node(s) didn't match", "2 Instance type", count=3
-    )
-    after = await api.get(f"{PODS}/seven")
+    await scheduler.line('pod="default/apart"', "1 node(s) didn't match Pod's node affinity", "2 node(s)", count=3)
+    after = await api.get(f"{PODS}/apart")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert condition_of(after) == first
-    assert len(await events_of(api, "seven", "FailedScheduling")) == 1
+    assert len(await events_of(api, "apart", "FailedScheduling")) == 1
 
 
 async def test_a_changed_reason_is_told_at_once(api: RestClient, scheduler: SchedulerProcess) -> None:
