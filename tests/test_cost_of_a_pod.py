@@ -32,7 +32,7 @@ from tests.kube.scripted import answer, scripted
 NODES: Final = 4
 PODS: Final = 40
 CALLS_PER_SIGHT: Final = 62  # of Python functions, from the line of a watch to the cluster and the queue
-CALLS_PER_ATTEMPT: Final = 226  # from the queue to the assumption; 4 ask for nodes that reject pods, 6 for balance
+CALLS_PER_ATTEMPT: Final = 240  # from the queue to the assumption; 5 for the sizes in use, 9 to weigh a new block
 CALLS_PER_WRITE: Final = 16  # up to the last byte sent
 BOUND: Final = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 

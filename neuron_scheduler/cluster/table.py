@@ -11,11 +11,12 @@ Pods whose node is not there (yet, or any more) stay on the books in *headless* 
 """
 
 from bisect import insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Self
 
 import attrs
 
+from neuron_scheduler.cluster.demand import Demand
 from neuron_scheduler.cluster.images import ImageTable
 from neuron_scheduler.cluster.indexes import Indexes
 from neuron_scheduler.cluster.labels import domain
@@ -28,6 +29,7 @@ from neuron_scheduler.cluster.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.tenant import NO_TENANTS, Tenant
 from neuron_scheduler.cluster.terms import TermTable
 from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
 
 _MOST_HOLES = 64  # beyond as many as there are nodes
 _MOST_LATECOMERS = 512
@@ -50,6 +52,7 @@ class NodeTable:
         of_rows: indexes of rows.
         pods: the pods on the nodes, by label.
         terms: the (anti-)affinity terms that they bear.
+        demand: the sizes of the pods with Neuron.
         images: what the nodes have pulled.
         offered: the labels and resources that some node has.
         stale: the numbering is out of order; `current` gives slots anew.
@@ -64,6 +67,7 @@ class NodeTable:
     of_rows: Indexes[NodeState] = attrs.field(factory=Indexes[NodeState])
     pods: PodTable = attrs.field(factory=PodTable)
     terms: TermTable = attrs.field(factory=TermTable)
+    demand: Demand = attrs.field(factory=Demand)
     images: ImageTable = attrs.field(factory=ImageTable)
     offered: Offered = attrs.field(factory=Offered)
     _headless: dict[str, NodeState] = attrs.field(factory=dict)
@@ -134,7 +138,10 @@ class NodeTable:
         if slot is not None:
             old = self.row(slot)
             self.slots[slot] = state
-            self._move_pod(slot, old.tenants.get(uid), state.tenants.get(uid))
+            before, after = old.tenants.get(uid), state.tenants.get(uid)
+            self._move_pod(slot, before, after)
+            if before is None or after is None or not _asks_alike(before.pod, after.pod):
+                self._recount(before, old, after, state)
             if not read_alike(old, state):
                 self.of_rows.record(slot, old, state)
         elif state.tenants:
@@ -168,7 +175,7 @@ class NodeTable:
             self.offered.replace(node_before, node)
             if node is None or node_before is None or node.labels != node_before.labels:
                 self._relabelings.record(slot, node_before)
-        self._move_pods(slot, old.tenants if old else NO_TENANTS, state.tenants if state else NO_TENANTS)
+        self._move_pods(slot, old, state)
         if state != old:
             self.of_rows.record(slot, old, state)
 
@@ -186,6 +193,7 @@ class NodeTable:
             of_rows=self.of_rows.fork(),
             pods=self.pods.fork(),
             terms=self.terms.fork(),
+            demand=self.demand.fork(),
             images=self.images.fork(),
             offered=self.offered.fork(),
             headless=dict(self._headless),
@@ -229,15 +237,23 @@ class NodeTable:
         name = new.name if new is not None else old.name if old is not None else ""
         self.images.replace(name, slot, old.images if old else (), new.images if new else ())
 
-    def _move_pods(self, slot: int, old: Mapping[str, Tenant], new: Mapping[str, Tenant]) -> None:
-        """Let the pod table follow a row's tenants."""
-        if old is new:
+    def _move_pods(self, slot: int, old: NodeState | None, new: NodeState | None) -> None:
+        """Let the tables of pods follow a row's tenants."""
+        before, after = old.tenants if old else NO_TENANTS, new.tenants if new else NO_TENANTS
+        if before is after:
             return
-        for uid, tenant in old.items():
-            if uid not in new:
-                self._move_pod(slot, tenant, None)
-        for uid, tenant in new.items():
-            self._move_pod(slot, old.get(uid), tenant)
+        for uid in {**before, **after}:
+            self._move_pod(slot, before.get(uid), after.get(uid))
+            self._recount(before.get(uid), old, after.get(uid), new)
+
+    def _recount(
+        self, before: Tenant | None, old: NodeState | None, after: Tenant | None, new: NodeState | None
+    ) -> None:
+        """Let the sizes that are asked for follow a tenant of a row."""
+        if after is not None and new is not None:
+            self.demand.count(after.pod, new.machine, 1)
+        if before is not None and old is not None:
+            self.demand.count(before.pod, old.machine, -1)
 
     def _move_pod(self, slot: int, old: Tenant | None, new: Tenant | None) -> None:
         if old is new:
@@ -266,6 +282,10 @@ class NodeTable:
         self.of_nodes = Indexes(end=self.of_nodes.end, dropped=self.of_nodes.dropped + 1)
         self.of_rows = Indexes(end=self.of_rows.end, dropped=self.of_rows.dropped + 1)
         self.stale = False
+
+
+def _asks_alike(one: Pod, other: Pod) -> bool:
+    return one.neuron is other.neuron and one.constraints is other.constraints
 
 
 def _age(state: NodeState) -> _Age:

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, cast
 import attrs
 
 from neuron_scheduler.cluster.column import Column
+from neuron_scheduler.cluster.demand import Demand
 from neuron_scheduler.cluster.indexes import Derived, Indexes
 from neuron_scheduler.cluster.labels import domain, integer_label, label
 from neuron_scheduler.cluster.lens import Lens, through
@@ -107,6 +108,11 @@ class View:
     def node_count(self) -> int:
         """How many nodes exist."""
         return len(self._table.slot_of)
+
+    @property
+    def demand(self) -> Demand:
+        """The sizes of the pods with Neuron, as the cluster is."""
+        return self._table.demand
 
     def row(self, slot: int) -> NodeState:
         """Return the row in a live slot."""

@@ -18,6 +18,9 @@ from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_
 
 MOST_CORES = 4096
 """More than this is taken for a mistake: the largest machine known has 128."""
+_WIDTH: Final = MOST_CORES.bit_length()
+_FIELD: Final = (1 << _WIDTH) - 1
+KIND_BITS: Final = 2 * _WIDTH + 6
 
 
 class Shape(enum.Enum):
@@ -49,6 +52,7 @@ class Machine:
         devices: how many devices. On a machine that serves cores only, whose devices are unknown: how many cores.
         cores_per_device: 1 where only one of the two units is served, so that a bit is an id of that unit.
         units: what requests may be counted in.
+        kind: a number above 0 of `KIND_BITS` bits, the same for machines that differ in the name alone.
     """
 
     instance_type: str
@@ -56,6 +60,12 @@ class Machine:
     devices: int
     cores_per_device: int
     units: frozenset[Unit] = frozenset(Unit)
+    kind: int = attrs.field(init=False, eq=False, repr=False)
+
+    @kind.default
+    def _kind(self) -> int:
+        built = list(Shape).index(self.shape) << 2 | sum(1 << i for i, unit in enumerate(Unit) if unit in self.units)
+        return (built << _WIDTH | self.devices) << _WIDTH | self.cores_per_device
 
     @property
     def cores(self) -> int:
@@ -70,6 +80,13 @@ class Machine:
     def size(self, unit: Unit) -> int:
         """Return the number of ids in a unit."""
         return self.devices if unit is Unit.DEVICE else self.cores
+
+
+def machine_of_kind(kind: int) -> Machine:
+    """Return a machine of a kind, without a name."""
+    built, devices, cores_per_device = kind >> 2 * _WIDTH, kind >> _WIDTH & _FIELD, kind & _FIELD
+    units = frozenset(unit for i, unit in enumerate(Unit) if built >> i & 1)
+    return Machine("", list(Shape)[built >> 2], devices, cores_per_device, units)
 
 
 @attrs.frozen

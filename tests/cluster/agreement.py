@@ -137,6 +137,7 @@ def check_equal_to_rebuilt(
         assert [s.node for s in live] == sorted(nodes.values(), key=lambda n: (n.created, n.name, n.uid))
         assert live == anew
         assert [holdings(state) for state in live] == [holdings(state) for state in anew]
+        assert cluster.view.demand.weights == rebuilt.view.demand.weights
 
 
 def _put_nodes(cluster: Cluster, nodes: Iterable[Node]) -> None:

@@ -22,7 +22,7 @@ from neuron_scheduler.neuron.allocation import read
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
 from neuron_scheduler.scheduling.plugins import dynamic_resources
-from tests.scheduling import oracle_affinity
+from tests.scheduling import oracle_affinity, oracle_blocks
 from tests.scheduling.obvious import affine, forbidding, untolerated
 from tests.scheduling.oracle_affinity import Namespaces, affinity_refusals, image_eighths
 from tests.scheduling.oracle_spread import default_scores, spread_refusals, spread_shares
@@ -85,6 +85,8 @@ def outcome(
         return Outcome(reasons=tuple(sorted(counts.items())))
     among = lowest(feasible, lambda node: rejecting.get(node.name, 0))
     among = wished_for(nodes, bound, pod, among, namespaces)
+    if pod.neuron is not None:
+        among = least_missed(nodes, bound, pod, among, workloads)
     return Outcome(node_name=best(nodes, bound, pod, among, workloads).name, feasible=len(feasible))
 
 
@@ -110,6 +112,26 @@ def best(
     spread = default_scores(nodes, bound, pod, among, workloads)
     among = lowest(among, lambda node: spread[node.name])
     return min(among, key=lambda node: merit(nodes, node, [p for p in bound if p.node_name == node.name], pod))
+
+
+def least_missed(
+    nodes: Sequence[Node],
+    bound: Sequence[Pod],
+    pod: Pod,
+    among: Sequence[Node],
+    workloads: Sequence[Workload],
+) -> list[Node]:
+    """Return the nodes on which the block that a pod would cut is missed least by the sizes that pods on nodes have."""
+    spread = default_scores(nodes, bound, pod, among, workloads)
+    among = lowest(among, lambda node: spread[node.name])
+    here = {node.name: [p for p in bound if p.node_name == node.name] for node in nodes}
+    left = {name: silicon(node, here[name]) for node in nodes for name in [node.name]}
+    return oracle_blocks.least_missed(
+        pod,
+        {node.name: node for node in among},
+        {name: each for name, each in left.items() if each is not None},
+        [(p, each.machine if (each := left[p.node_name]) is not None else None) for p in bound if p.node_name in left],
+    )
 
 
 def lowest(among: Sequence[Node], key: Callable[[Node], Fraction | int]) -> list[Node]:

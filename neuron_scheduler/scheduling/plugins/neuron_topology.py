@@ -8,8 +8,8 @@ does not support, too little free silicon, and enough of it but in pieces.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import cast
+from functools import lru_cache, partial
+from typing import Final, cast
 
 import attrs
 
@@ -22,7 +22,8 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
-from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.neuron.capability import Weights, cost
+from neuron_scheduler.neuron.catalog import KIND_BITS, MOST_CORES, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served, whole_free_devices
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
@@ -37,12 +38,19 @@ NO_BLOCK = {
 }
 
 
+_KIND: Final = (1 << KIND_BITS) - 1
+_LEVEL_BITS: Final = (2 * MOST_CORES + 1).bit_length()
+_WORST: Final = 1 << 1024
+
+
 @attrs.frozen(eq=False)
 class BlockLevel:
     """
-    Index definition: nodes by the level of the block that a request would cut, as an even number.
+    Index definition: nodes by the level of the block that a request would cut, and the kind of machine.
 
-    One unit is at the odd number above it on a node with pods of several units: it would break up what they leave.
+    The level is an even number. One unit is at the odd number above it on a node with pods of several units: it would
+    break up what they leave. The kind is in the lower `KIND_BITS`; 0 where the level alone counts: for a block of at
+    most one device, which nobody misses who needs several, and for requests in cores (decision 10).
 
     Attributes:
         trusting: unknown holders count by number only (`--unknown-allocations=count-only`).
@@ -59,7 +67,9 @@ class BlockLevel:
         placement = place(machine, silicon.free, self.request)
         if placement is None or (silicon.unknown_devices and not self.trusting and not _is_safe(state, self.request)):
             return ()
-        return (2 * placement.level + (silicon.in_between and self.request.total == 1),)
+        level = 2 * placement.level + (silicon.in_between and self.request.total == 1)
+        weighed = placement.level > 1 and self.request.unit is Unit.DEVICE
+        return (level << KIND_BITS | (machine.kind if weighed else 0),)
 
 
 block_level = lru_cache(maxsize=1024)(BlockLevel)
@@ -232,21 +242,53 @@ class FreeBlock:
 
 @attrs.frozen
 class SmallestBlock:
-    """The preference for the smallest sufficient block in the fleet, for pods that ask for Neuron."""
+    """
+    The preference for the block that is missed least, for pods that ask for Neuron.
+
+    On machines of one kind, and for cores, that is the smallest sufficient block. Between the smallest of different
+    kinds, it is the one whose loss costs least, by what the pods on the nodes ask for (`capability.cost`). Ties go to
+    the smaller block.
+    """
 
     trusting: bool = False
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
-        """Return the nodes where the placement cuts the smallest block; of these, the best for balance."""
+        """Return the nodes where the placement cuts the block that is missed least; of these, the best for balance."""
         if pod.neuron is None:
             return among
-        levels = view.postings(block_level(pod.neuron, self.trusting))
-        for level in sorted(cast(Sequence[int], levels.values)):
-            best = levels.get(level) & among
-            if best:
-                among = best
-                break
-        return prefer_balanced(view, pod, among)
+        levels, ranks = view.postings(block_level(pod.neuron, self.trusting)), _ranks(pod.neuron, view.demand.weights)
+        best, least = 0, _WORST
+        seen: set[int] = set()
+        for value in sorted(cast(Sequence[int], levels.values)):
+            if value >> KIND_BITS > least:
+                break  # nobody misses what was found, and the others are larger
+            kind = value & _KIND
+            if kind in seen:
+                continue
+            here = levels.get(value) & among
+            if here:
+                rank = ranks[value]
+                if rank <= least:
+                    best, least = (best | here if rank == least else here), rank
+                if kind:
+                    seen.add(kind)
+        return prefer_balanced(view, pod, best or among)
+
+
+class _Ranks(dict[int, int]):
+    """By value of `BlockLevel`: what the loss of the block costs, then its level, as one number; made when asked."""
+
+    def __init__(self, request: NeuronRequest, weights: Weights) -> None:
+        super().__init__()
+        self._cost = partial(cost, request=request, weights=weights)
+
+    def __missing__(self, value: int) -> int:
+        level, kind = value >> KIND_BITS, value & _KIND
+        rank = self[value] = (self._cost(kind, level // 2) << _LEVEL_BITS if kind else 0) + level
+        return rank
+
+
+_ranks = lru_cache(maxsize=1024)(_Ranks)
 
 
 def prefer_without_neuron(view: View, pod: Pod, among: NodeSet) -> NodeSet:

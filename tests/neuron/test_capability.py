@@ -1,0 +1,55 @@
+"""
+What a placement takes away from other sizes, by hand.
+
+`scheduling/oracle_blocks.py` counts the blocks one by one, among all legal sets, for the nodes that random clusters
+offer.
+"""
+
+import pytest
+
+from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.neuron.capability import ANY_KIND, DEVICE, cost, losses, size_of
+from tests.builders import machine, request
+
+SIZES = frozenset(map(request, (1, 2, 3, 4, 8, 12, 16)))
+
+
+def _lost(kind: str, level: int, asked: NeuronRequest) -> dict[int, float]:
+    found = losses(machine(kind).kind, level, asked, SIZES)
+    return {size.total: amount / DEVICE for size, amount in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "asked", "want"),
+    [
+        pytest.param("trn1.32xlarge", 3, request(1), {}, id="a broken row serves one device at a time"),
+        pytest.param("trn1.32xlarge", 4, request(1), {4: 4}, id="a row"),
+        pytest.param("trn1.32xlarge", 8, request(1), {4: 4, 8: 8}, id="half a node"),
+        pytest.param("trn1.32xlarge", 16, request(8), {4: 8, 16: 16}, id="its own size is lost anywhere"),
+        pytest.param("inf2.48xlarge", 2, request(1), {2: 2}, id="a run of two"),
+        pytest.param("inf2.48xlarge", 5, request(1), {}, id="five less one is still two twos, a three and a four"),
+        pytest.param("inf2.48xlarge", 12, request(1), {2: 2, 3: 3, 4: 4, 12: 12}, id="a whole ring"),
+        pytest.param("inf2.48xlarge", 12, request(3), {2: 4, 4: 4, 8: 0, 12: 12}, id="three of a ring"),
+        pytest.param("inf2.xlarge", 1, request(1), {}, id="one device"),
+        pytest.param("trn1.32xlarge", 4, request((4, 1)), {}, id="more than the block has"),
+    ],
+)
+def test_losses_by_hand(kind: str, level: int, asked: NeuronRequest, want: dict[int, float]) -> None:
+    """Devices in the blocks that are lost, by size; one unit and the request's own size are left out."""
+    assert _lost(kind, level, asked) == {size: amount for size, amount in want.items() if amount}
+
+
+def test_a_size_is_the_largest_container() -> None:
+    """What needs a block in one piece is a container, under whatever name it asks for devices."""
+    assert size_of(request((1, 4, 2))) == request(4)
+    assert size_of(request(1, init=(8,))) == request(8)
+    assert size_of(request(cores=(3, 2))) == request(cores=3)
+
+
+def test_sizes_cost_what_their_pods_weigh() -> None:
+    """Those of pods that could be anywhere, and of pods that chose this kind of machine, but not another one."""
+    ring, torus = machine("inf2.48xlarge").kind, machine("trn1.32xlarge").kind
+    weights = frozenset({(ANY_KIND, request(2), 4), (ring, request(2), 1), (torus, request(2), 16)})
+    assert cost(ring, 2, request(1), weights) == (4 + 1) * 2 * DEVICE
+    assert cost(torus, 2, request(1), weights) == 0
+    assert cost(ring, 2, request(2), weights) == 0
