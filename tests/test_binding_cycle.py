@@ -423,3 +423,17 @@ async def test_cancellation_passes() -> None:
         await until(lambda: world.count("p") == 1)
     assert not world.surprises
     assert not world.told
+
+
+async def test_a_pod_that_crashes_after_it_was_put_back_harms_nobody() -> None:
+    """Its backoff is counted anew, and the loop and the numbers of the queue are as if it had happened once."""
+    world = World(outcomes={"p": Refused(500, "no", retryable=True)}, breaks={"failed": "p"})
+    async with running(world):
+        world.add("p")
+        await until(lambda: world.count("p") == 1 and world.queue.count(Place.BACKOFF) == 1)
+        for tries in range(2, 5):
+            world.now += 20.0
+            world.scheduler.wake()
+            await until(lambda tries=tries: world.count("p") == tries and world.queue.count(Place.BACKOFF) == 1)
+        world.queue.remove("uid-p")
+        assert {world.queue.count(place) for place in Place} == {0}

@@ -30,6 +30,7 @@ class BackoffQueue:
     initial: float
     longest: float
     _seconds: dict[float, dict[QueuedPod, None]] = attrs.field(factory=dict, init=False)
+    _ends: dict[QueuedPod, float] = attrs.field(factory=dict, init=False)
     _refused: PodHeap = attrs.field(factory=PodHeap, init=False)
 
     def refused(self, queued: QueuedPod, now: float) -> None:
@@ -53,15 +54,15 @@ class BackoffQueue:
 
     def add(self, queued: QueuedPod) -> None:
         """Take in a pod."""
-        end = self.end(queued)
+        end = self._ends[queued] = self.end(queued)
         self._seconds.setdefault(end, {})[queued] = None
         if not queued.errors:
             self._refused.push(queued, (end, queued.rank))  # who was tried a moment ago lets the others have a turn
 
     def discard(self, queued: QueuedPod) -> None:
-        """Let a pod leave; what its backoff is counted from is what it was when it came."""
+        """Let a pod leave, even if what its backoff is counted from has changed since it came."""
         self._refused.discard(queued)
-        end = self.end(queued)
+        end = self._ends.pop(queued)
         ending = self._seconds[end]
         del ending[queued]
         if not ending:
