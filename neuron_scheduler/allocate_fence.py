@@ -74,6 +74,7 @@ class AllocateFence:
         send: called with a commitment that has waited, when its Binding may be sent.
         changed: returns the outcome of a commitment that can no longer be bound as decided; None for all others.
         settle: called with a commitment that leaves the line without being sent, and its outcome.
+        crashed: called with a commitment that has left the line because of an exception.
     """
 
     cluster: Cluster
@@ -82,6 +83,7 @@ class AllocateFence:
     send: Callable[[Commitment], None]
     changed: Callable[[Commitment], BindOutcome | None]
     settle: Callable[[Commitment, BindOutcome], None]
+    crashed: Callable[[Commitment, Exception], None]
     enabled: bool = True
     _turns: dict[str, _Turns] = attrs.field(factory=dict, init=False)  # by the name of the node
     _waiting: dict[str, _Wait] = attrs.field(factory=dict, init=False)  # by uid
@@ -103,16 +105,25 @@ class AllocateFence:
         if behind is None:
             self._let_through(wait, turns)
             return True
+        self._wait_for(wait, turns, *behind)
         turns.line.append(wait)
         self._waiting[commitment.pod.uid] = wait
-        self._wait_for(wait, turns, *behind)
         return False
+
+    def give_up(self, uid: str) -> bool:
+        """Let a pod that waits leave its place to another; False if it does not wait, and may be bound."""
+        wait = self._waiting.get(uid)
+        if wait is not None:
+            self._abandon(wait, Fenced())
+        return wait is not None
 
     def stamp(self, commitment: Commitment) -> int:
         """Return the NEURON_ALLOC_TIME of a Binding that is sent now: unique, and increasing on its node."""
-        turns, state = self._turns_of(commitment.node_name), self.cluster.node(commitment.node_name)
-        known = state.last_alloc_time if state is not None else 0
-        turns.stamped = max(self.wall_clock(), turns.stamped + 1, known + 1)
+        state = self.cluster.node(commitment.node_name)
+        if state is None:
+            return self.wall_clock()  # it is gone, and with it all that was remembered of it
+        turns = self._turns_of(commitment.node_name)
+        turns.stamped = max(self.wall_clock(), turns.stamped + 1, state.last_alloc_time + 1)
         self._date(turns, commitment.pod.uid)
         return turns.stamped
 
@@ -201,18 +212,27 @@ class AllocateFence:
         turns.due = math.inf
         line, turns.line = turns.line, []
         for wait in line:
-            behind = self._behind(wait, turns, turns.line)
-            if behind is not None:
-                turns.line.append(wait)
-                self._wait_for(wait, turns, *behind)
-                continue
-            del self._waiting[wait.commitment.pod.uid]
-            outcome = self.changed(wait.commitment)
-            if outcome is not None:
-                self.settle(wait.commitment, outcome)
-            else:
-                self._let_through(wait, turns)
-                self.send(wait.commitment)
+            try:
+                self._look_at(wait, turns)
+            except Exception as error:  # noqa: BLE001 - one pod's
+                self._waiting.pop(wait.commitment.pod.uid, None)
+                self.crashed(wait.commitment, error)
+
+    def _look_at(self, wait: _Wait, turns: _Turns) -> None:
+        """Let a Binding through, or append it to the line again."""
+        behind = self._behind(wait, turns, turns.line)
+        if behind is not None:
+            self._wait_for(wait, turns, *behind)
+            turns.line.append(wait)
+            return
+        outcome = self.changed(wait.commitment)
+        if outcome is None:
+            self._let_through(wait, turns)
+        del self._waiting[wait.commitment.pod.uid]
+        if outcome is None:
+            self.send(wait.commitment)
+        else:
+            self.settle(wait.commitment, outcome)
 
     def _abandon(self, wait: _Wait, outcome: BindOutcome) -> None:
         """Take a Binding that cannot be sent any more out of its line."""

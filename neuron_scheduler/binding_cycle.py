@@ -137,6 +137,7 @@ class BindingCycle:
             send=self._decided.push,
             changed=self._changed,
             settle=self._settle,
+            crashed=self._fence_crashed,
             enabled=self.fenced,
         )
 
@@ -167,7 +168,12 @@ class BindingCycle:
             self._preparing.start_soon(self._prepare, commitment, commitment.plan)
 
     async def _queue(self, commitment: Commitment) -> None:
-        if self.fence.take(commitment):
+        try:
+            may_be_sent = self.fence.take(commitment)
+        except Exception as error:  # noqa: BLE001 - one pod's
+            self._fence_crashed(commitment, error)
+            return
+        if may_be_sent:
             await self._decided.give(commitment)
 
     async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
@@ -276,6 +282,12 @@ class BindingCycle:
 
     def _changed(self, commitment: Commitment) -> BindOutcome | None:
         """Return what becomes of a pod that waited to be bound and cannot be bound as decided any more; else None."""
+        try:
+            return self._obstacle(commitment)
+        except Exception as error:  # noqa: BLE001 - one pod's
+            return self._surprise(commitment, error, "binding")
+
+    def _obstacle(self, commitment: Commitment) -> BindOutcome | None:
         pod, state = commitment.queued.pod, self.cluster.node(commitment.node_name)
         if pod.uid not in self.queue:
             return Gone()  # deleted, about to be, or bound by somebody else
@@ -284,7 +296,13 @@ class BindingCycle:
         taints = [taint for taint in state.node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
         if bears_on_scheduling(commitment.pod, pod) or not tolerates_all(pod.tolerations, taints):
             return Fenced()
+        placement, tenant = commitment.decision.placement, self.cluster.tenant(pod.uid)
+        if placement is not None and (tenant is None or tenant.cores != placement.cores):
+            return Fenced()  # the node is another machine, on which its ids mean something else
         return None
+
+    def _fence_crashed(self, commitment: Commitment, error: Exception) -> None:
+        self._settle(commitment, self._surprise(commitment, error, "allocate fence"))
 
     def _surprise(self, commitment: Commitment, error: Exception, task: str) -> Refused:
         return Refused(0, self.errors.report(error, task=task, pod=commitment.pod.key), retryable=True)

@@ -82,6 +82,7 @@ class Preemptor:
         budgets: all PodDisruptionBudgets there are.
         clock: seconds that never jump, the queue's time.
         wake: called when the scheduling loop may have something to do.
+        give_up: lets a pod go back to the queue whose Binding waits to be sent; False for all others.
         errors: reports unexpected exceptions.
     """
 
@@ -93,6 +94,7 @@ class Preemptor:
     budgets: Callable[[], Sequence[DisruptionBudget]]
     clock: Callable[[], float]
     wake: Callable[[], None]
+    give_up: Callable[[str], bool]
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _evictions: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
     _stopped: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -218,7 +220,8 @@ class Preemptor:
 
     async def _evict(self, pod: Pod, node_name: str, victim: Pod, asked: list[Pod]) -> None:
         try:
-            if await self.evictor.evict(victim, scheduler_name=pod.scheduler_name):
+            # One that is not on its node yet need not be deleted (upstream: `WaitingPod.Preempt`).
+            if self.give_up(victim.uid) or await self.evictor.evict(victim, scheduler_name=pod.scheduler_name):
                 asked.append(victim)
                 log.info("Preempted pod", v=2, pod=victim.key, preemptor=pod.key, node=node_name)
                 self.herald.preempted(victim, pod, node_name)

@@ -128,6 +128,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         budgets=budgets.all,
         clock=time.monotonic,
         wake=lambda: scheduler.wake(),  # noqa: PLW0108 - there is no scheduler yet
+        give_up=lambda uid: scheduler.fence.give_up(uid),  # noqa: PLW0108 - as above
         errors=errors,
     )
     scheduler = Scheduler(

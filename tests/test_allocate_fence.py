@@ -532,3 +532,105 @@ async def _history(dice: random.Random, *, fenced: bool, pods: int = 30) -> Node
 def test_one_request_of_the_tests_is_what_it_seems() -> None:
     """An init container's amount is one for which Allocate is called."""
     assert pod("p", devices=4, init=2).neuron == NeuronRequest(Unit.DEVICE, (4,), 4, (2,))
+
+
+async def test_a_pod_gives_its_place_up_as_long_as_it_waits() -> None:
+    """What it was to get is free at once, and it is tried again; whose Binding was sent cannot give up."""
+    async with at_work() as site:
+        site.add("b", "a", "c", devices=4)
+        await site.settle()
+        assert not site.scheduler.fence.give_up("uid-b")
+        assert not site.scheduler.fence.give_up("uid-unknown")
+        assert site.scheduler.fence.give_up("uid-a")
+        assert (site.waiting, site.cluster.tenant("uid-a")) == (1, None)
+        assert site.queue.count(Place.BACKOFF) == 1
+        site.tell("b", admitted=True)
+        assert await site.settle() == ["b", "c"]
+
+
+@attrs.define
+class Trap:
+    """A function of requests that raises an exception for one amount."""
+
+    counts: tuple[int, ...]
+    function: Any
+
+    def __call__(self, request: NeuronRequest, machine: Any) -> Any:
+        if request.counts == self.counts:
+            raise RuntimeError("trap")
+        return self.function(request, machine)
+
+
+async def test_an_exception_when_a_pod_is_taken_costs_that_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again after its backoff, holds nothing meanwhile, and the loop serves the others."""
+    async with at_work() as site:
+        monkeypatch.setattr(allocate_fence, "looked_up", Trap((8,), allocate_fence.looked_up))
+        site.add("bad", devices=8)
+        site.add("good", devices=4)
+        assert await site.settle() == ["good"]
+        assert site.cluster.tenant("uid-bad") is None
+        assert site.surprises["allocate fence"] == 1
+        monkeypatch.undo()
+        site.tell("good", admitted=True)
+        site.now += 20.0
+        site.scheduler.wake()
+        assert await site.settle() == ["good", "bad"]
+
+
+@pytest.mark.parametrize("event", ["clock", "watch", "answer", "doubt"])
+async def test_an_exception_when_the_line_moves_costs_one_pod(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever moves the line: those behind it wait on, or are sent, and no worker ends."""
+    async with at_work(outcomes={"first": HANG if event in ("answer", "doubt") else Bound()}) as site:
+        site.add("first", devices=4)
+        await site.settle()
+        site.add("bad", "good", devices=4)
+        await site.settle()
+        assert site.waiting == 2
+        fence: Any = site.scheduler.fence
+        behind = fence._behind
+
+        def raising(wait: Any, *rest: Any) -> Any:
+            if wait.commitment.pod.name == "bad":
+                raise RuntimeError("trap")
+            return behind(wait, *rest)
+
+        monkeypatch.setattr(allocate_fence.AllocateFence, "_behind", lambda _, *rest: raising(*rest))
+        commitment = next(iter(fence._waiting.values())).commitment
+        first = attrs.evolve(commitment, pod=pending("first", devices=4))
+        if event == "clock":
+            await site.pass_time(LONGEST + 1)
+        elif event == "watch":
+            site.tell("first", admitted=True)
+        elif event == "answer":
+            fence.settled(first, Refused(500, "no", retryable=True))
+        else:
+            fence.delayed(first)
+        await site.settle()
+        assert site.cluster.tenant("uid-bad") is None
+        assert site.surprises["allocate fence"] == 1
+        assert "uid-bad" in site.queue
+        assert "good" in site.tried or site.waiting == 1
+
+
+async def test_ids_of_another_machine_are_not_sent() -> None:
+    """A node that was made anew, with more cores to a device, gives the pod that waited other ids, or none."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        site.cluster.put_node(node("n", "trn2.48xlarge", uid="another", pods=1000))
+        site.tell("b", admitted=True)
+        assert await site.settle() == ["b"]
+        assert (site.waiting, site.queue.count(Place.BACKOFF)) == (0, 1)
+
+
+async def test_nothing_is_remembered_of_a_node_that_is_gone() -> None:
+    """Not even by a Binding that is sent after it."""
+    async with at_work() as site:
+        fence: Any = site.scheduler.fence
+        site.add("b", "a", devices=4)
+        await site.settle()
+        commitment = next(iter(fence._waiting.values())).commitment
+        site.cluster.remove_node("n")
+        fence.node_gone("n")
+        assert fence.stamp(commitment) == site.wall
+        assert not fence._turns

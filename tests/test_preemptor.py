@@ -37,6 +37,7 @@ class World:
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
     refusing: set[str] = attrs.field(factory=set)
     asked: list[str] = attrs.field(factory=list)
+    waiting: set[str] = attrs.field(factory=set)
     told: list[tuple[str, str]] = attrs.field(factory=list)
     may_answer: anyio.Event = attrs.field(factory=anyio.Event)
     carried_out: anyio.Event = attrs.field(factory=anyio.Event)
@@ -55,6 +56,10 @@ class World:
     def displaced(self, pod: Pod) -> None:
         """Remember who lost a promise."""
         self.told.append((pod.name, "displaced"))
+
+    def give_up(self, uid: str) -> bool:
+        """Let pods go back to the queue that are not bound yet."""
+        return uid in self.waiting
 
     def wake(self) -> None:
         """Take note that it is over."""
@@ -85,6 +90,7 @@ async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, Preemptor]]:
         budgets=tuple,
         clock=lambda: 100.0,
         wake=world.wake,
+        give_up=world.give_up,
     )
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -266,3 +272,14 @@ async def test_a_promise_is_adopted() -> None:
         queued.attempts = 2
         preemptor.adopt(queued, PROFILE)
         assert world.cluster.nomination("uid-big") == promise
+
+
+async def test_a_victim_that_waits_to_be_bound_is_not_deleted() -> None:
+    """It goes back to the queue, and counts as asked; those on the node are asked to leave as ever."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+        world.waiting.add("uid-a")
+        world.may_answer.set()
+        await post_filter(world, preemptor, world.pending())
+        await world.carried_out.wait()
+        assert world.asked == ["b"]
+        assert sorted(world.told) == [("a", "big on n"), ("b", "big on n")]

@@ -61,7 +61,7 @@ class World:
         shared: dict[str, Any] = {"queue": self.queue, "metrics": Metrics()}
         preemptor = Preemptor(
             cluster=self.cluster, evictor=self, herald=self, budgets=lambda: (), clock=self.clock, wake=self.wake,
-            **shared,
+            give_up=lambda uid: self.scheduler.fence.give_up(uid), **shared,
         )  # fmt: skip
         self.scheduler = Scheduler(
             cluster=self.cluster, profiles={"my-scheduler": PROFILE}, binder=self, volumes=self, preemptor=preemptor,
