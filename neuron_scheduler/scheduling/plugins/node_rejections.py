@@ -28,8 +28,9 @@ def prefer(view: View, _: Pod, among: NodeSet) -> NodeSet:
     others = less(among, view.set_aside)
     if others:
         return others
-    levels = view.postings(_level)
-    return next(nodes for level in sorted(cast(list[int], levels.values)) if (nodes := levels.get(level) & among))
+    levels = view.postings(_level)  # empty in a rehearsal
+    best = (nodes for level in sorted(cast(list[int], levels.values)) if (nodes := levels.get(level) & among))
+    return next(best, among)
 
 
 def place_on(state: NodeState, request: NeuronRequest) -> Placement | None:
