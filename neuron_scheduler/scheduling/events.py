@@ -91,7 +91,8 @@ MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
     ClusterEvent.NODE_TAINTS: frozenset({node_unschedulable.NAME, taint_toleration.NAME, pod_topology_spread.NAME}),
     ClusterEvent.NODE_FEATURES: frozenset({node_declared_features.NAME}),
     ClusterEvent.NODE_DELETED: _COUNTING_PODS | {volume_restrictions.NAME},  # its pods count no more, ended or not
-    ClusterEvent.ASSIGNED_POD_ADDED: _COUNTING_PODS,
+    # A volume that was attached counts as new to a pod until another pod on its node uses it.
+    ClusterEvent.ASSIGNED_POD_ADDED: _COUNTING_PODS | {node_volume_limits.NAME},
     ClusterEvent.ASSIGNED_POD_LABELS: _COUNTING_PODS,
     ClusterEvent.NAMESPACE_LABELS: frozenset({inter_pod_affinity.NAME}),
     ClusterEvent.NODE_ALLOCATABLE: frozenset({node_resources_fit.NAME, neuron_topology.NAME}),

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import attrs
 
 from neuron_scheduler.model.volumes import (
-    ClaimRef,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -54,6 +53,7 @@ def updated(old: Storage, new: Storage) -> Iterator[StorageEvent]:
         case PersistentVolumeClaim(), PersistentVolumeClaim(key=key):
             if attrs.evolve(old, resource_version=new.resource_version) != new:
                 yield StorageEvent(ClusterEvent.CLAIM_CHANGED, key)
+                yield from _detached(old, new)
         case PersistentVolume(), PersistentVolume():
             if attrs.evolve(old, resource_version=new.resource_version) != new:
                 yield StorageEvent(ClusterEvent.VOLUME_CHANGED, _claim(new))
@@ -76,8 +76,12 @@ def deleted(old: Storage) -> Iterator[StorageEvent]:
     match old:
         case VolumeAttachment():
             yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
-        case PersistentVolume(claim=ClaimRef(key=key)):
-            yield StorageEvent(ClusterEvent.VOLUME_CHANGED, key)  # the claim may get another one
+        case PersistentVolumeClaim():
+            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # what its pods had attached counts no more
+        case PersistentVolume():
+            if old.claim is not None:
+                yield StorageEvent(ClusterEvent.VOLUME_CHANGED, old.claim.key)  # the claim may get another one
+            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
         case CSINode():
             yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)  # with it its limits
         case CSIDriver(storage_capacity=storage_capacity, required=required):
@@ -91,6 +95,12 @@ def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
         yield StorageEvent(ClusterEvent.VOLUME_CHANGED)
     for claim in plan.provision:
         yield StorageEvent(ClusterEvent.CLAIM_CHANGED, claim.key)
+
+
+def _detached(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> Iterator[StorageEvent]:
+    """Yield that a claim's pods may have something else attached than before."""
+    if old.class_name != new.class_name or old.volume_name not in ("", new.volume_name):
+        yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
 
 
 def _claim(volume: PersistentVolume) -> str:

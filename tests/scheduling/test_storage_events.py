@@ -50,6 +50,11 @@ def test_what_comes(found: Storage, want: list[StorageEvent]) -> None:
     [
         (claim(), claim(resource_version="2"), []),
         (claim(), claim(bound_to="pv"), [StorageEvent(E.CLAIM_CHANGED, "default/data")]),
+        (
+            claim(bound_to="pv"),
+            claim(bound_to="other"),
+            [StorageEvent(E.CLAIM_CHANGED, "default/data"), StorageEvent(E.ATTACHMENT_GONE)],
+        ),
         (volume(), volume(resource_version="2"), []),
         (volume(), volume(capacity=9), [StorageEvent(E.VOLUME_CHANGED)]),
         (volume(), volume(claim=ClaimRef("default/x")), [StorageEvent(E.VOLUME_CHANGED, "default/x")]),
@@ -80,8 +85,10 @@ def test_what_goes() -> None:
     assert list(deleted(NODE)) == [StorageEvent(E.CSI_NODE_CHANGED)]
     assert list(deleted(DRIVER)) == list(deleted(NEEDED)) == [StorageEvent(E.CSI_DRIVER_CHANGED)]
     assert not list(deleted(CSIDriver("u", "ebs")))
-    assert list(deleted(volume(of="data"))) == [StorageEvent(E.VOLUME_CHANGED, "default/data")]
-    assert not [event for gone in (claim(), volume(), MADE, ROOM) for event in deleted(gone)]
+    attached = StorageEvent(E.ATTACHMENT_GONE)
+    assert list(deleted(volume(of="data"))) == [StorageEvent(E.VOLUME_CHANGED, "default/data"), attached]
+    assert list(deleted(volume())) == list(deleted(claim(bound_to="pv"))) == [attached]
+    assert not [event for gone in (MADE, ROOM) for event in deleted(gone)]
 
 
 @pytest.mark.parametrize(
