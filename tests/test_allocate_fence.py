@@ -18,7 +18,7 @@ from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint
-from neuron_scheduler.neuron.allocation import ALLOC_TIME, ALLOCATED, IDS
+from neuron_scheduler.neuron.allocation import ALLOC_TIME, ALLOCATED, IDS, looked_up
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place
 from tests.builders import node, pod
@@ -556,6 +556,7 @@ class Trap:
     function: Any
 
     def __call__(self, request: NeuronRequest, machine: Any) -> Any:
+        """Raise it, or do as the function does."""
         if request.counts == self.counts:
             raise RuntimeError("trap")
         return self.function(request, machine)
@@ -564,7 +565,7 @@ class Trap:
 async def test_an_exception_when_a_pod_is_taken_costs_that_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried again after its backoff, holds nothing meanwhile, and the loop serves the others."""
     async with at_work() as site:
-        monkeypatch.setattr(allocate_fence, "looked_up", Trap((8,), allocate_fence.looked_up))
+        monkeypatch.setattr(allocate_fence, "looked_up", Trap((8,), looked_up))
         site.add("bad", devices=8)
         site.add("good", devices=4)
         assert await site.settle() == ["good"]

@@ -7,6 +7,7 @@ from typing import Any
 import anyio.lowlevel
 import attrs
 
+from neuron_scheduler.cluster.node_state import SetAside
 from neuron_scheduler.kube.codec import Decoded, Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import ZONE_LABEL, Node
@@ -84,6 +85,7 @@ def changed_pod(dice: Random, known: Pod) -> Pod:
             {"labels": dice.choice(generation.LABELS)},
             {"requests": {resource: amount // 2 for resource, amount in known.requests.items()}},
             {"terminating": True},
+            {"priority": dice.choice([0, 5, 9])},
             {"tolerations": (*known.tolerations, *generation.pending_pod(dice, "x").tolerations)},
         ]
     )
@@ -157,7 +159,8 @@ def _driver(dice: Random) -> tuple[str, Storage]:
 
 def _capacity(dice: Random) -> tuple[str, Storage]:
     where, largest = dice.choice([LabelSelector(), None, ZONE_X]), dice.choice([None, 0, 10 * GI])
-    return "gp3", CSIStorageCapacity("uid-capacity", "kube-system/gp3", "gp3", where, largest)
+    uid = f"uid-{where}"  # the topology is immutable: with another one it is another object
+    return "gp3", CSIStorageCapacity(uid, "kube-system/gp3", "gp3", where, largest)
 
 
 def _attachment(dice: Random) -> tuple[str, Storage]:
@@ -225,6 +228,33 @@ def _lost_pod(dice: Random, world: World) -> None:
         world.lose_pod(dice.choice(sorted(world.there)))
 
 
+def _lost_foremost(dice: Random, world: World) -> None:
+    """Let the pod go that is the first of several that are alike."""
+    lines = [line for line in world.queue._unschedulable._lines.values() if len(line.pods) > 1]
+    if lines:
+        line = dice.choice(lines)
+        foremost = line.ahead or line.pods.first()
+        if foremost is not None and foremost.pod.name in world.there:
+            world.lose_pod(foremost.pod.name)
+
+
+def _set_aside(dice: Random, world: World) -> None:
+    """Let a node that rejects pods be set aside in whole or in part, or no more."""
+    if world.nodes:
+        what = dice.choice([None, SetAside(1, 0), SetAside(2, dice.getrandbits(32)), SetAside(0, dice.getrandbits(32))])
+        world.cluster.set_aside(dice.choice(sorted(world.nodes)), what)
+
+
+def _gates(dice: Random, world: World) -> None:
+    """Let a pod's scheduling gates go, or a pod come that has some."""
+    gated = [pod for pod in world.there.values() if pod.gates]
+    name = dice.choice(WAITING)
+    if gated:
+        world.see_pod(attrs.evolve(dice.choice(gated), gates=()))
+    elif name not in world.there:
+        world.see_pod(attrs.evolve(some_pending(dice, name, world.new_uid()), gates=("later",)))
+
+
 def _new_node(dice: Random, world: World) -> None:
     world.see_node(attrs.evolve(generation.some_node(dice, dice.choice(generation.NAMES)), uid=world.new_uid()))
 
@@ -253,6 +283,9 @@ _HAPPENINGS: Mapping[Callable[[Random, World], None], int] = {
     _other_node: 15,
     _lost_node: 5,
     _other_namespace: 3,
+    _lost_foremost: 6,
+    _set_aside: 5,
+    _gates: 4,
     change_storage: 13,
 }
 

@@ -16,7 +16,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
-from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Refused
+from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Refused
 from neuron_scheduler.kube.codec import Decoded
 from neuron_scheduler.kube.reflection import Reflection, same_node, same_pod
 from neuron_scheduler.metrics import Metrics
@@ -61,7 +61,7 @@ class World:
         shared: dict[str, Any] = {"queue": self.queue, "metrics": Metrics()}
         preemptor = Preemptor(
             cluster=self.cluster, evictor=self, herald=self, budgets=lambda: (), clock=self.clock, wake=self.wake,
-            give_up=lambda uid: self.scheduler.fence.give_up(uid), **shared,
+            give_up=self.give_up, **shared,
         )  # fmt: skip
         self.scheduler = Scheduler(
             cluster=self.cluster, profiles={"my-scheduler": PROFILE}, binder=self, volumes=self, preemptor=preemptor,
@@ -98,10 +98,16 @@ class World:
         """Pass it on, once there is a loop."""
         self.scheduler.wake()
 
+    def give_up(self, uid: str) -> bool:
+        """Ask the fence, once there is one."""
+        return self.scheduler.fence.give_up(uid)
+
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome:
         """Take a Binding, which the watch then shows, or refuse it."""
         await anyio.lowlevel.checkpoint()
         known = self.there.get(pod.name)
+        if self.dice.random() < 0.05:
+            return Fenced()
         if self.dice.random() < 0.2 or known is None or known.uid != pod.uid or node_name not in self.nodes:
             return Refused(status=422, message="by chance", retryable=False)
         self.see_pod(attrs.evolve(known, node_name=node_name, allocation=annotations, nominated_node_name=""))
@@ -110,7 +116,8 @@ class World:
     async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
         """Let a pod be terminating from now on, or refuse to."""
         assert scheduler_name
-        await anyio.lowlevel.checkpoint()
+        for _ in range(self.dice.randint(1, 6)):
+            await anyio.lowlevel.checkpoint()
         known = self.there.get(victim.name)
         if known is None or known.uid != victim.uid:
             return True
