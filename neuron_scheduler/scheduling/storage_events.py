@@ -99,7 +99,7 @@ def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
 
 def _detached(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> Iterator[StorageEvent]:
     """Yield that a claim's pods may have something else attached than before."""
-    if old.class_name != new.class_name or old.volume_name not in ("", new.volume_name):
+    if (old.class_name, old.volume_name) != (new.class_name, new.volume_name):
         yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
 
 

@@ -49,10 +49,10 @@ def test_what_comes(found: Storage, want: list[StorageEvent]) -> None:
     ("old", "new", "want"),
     [
         (claim(), claim(resource_version="2"), []),
-        (claim(), claim(bound_to="pv"), [StorageEvent(E.CLAIM_CHANGED, "default/data")]),
+        (claim(), claim(terminating=True), [StorageEvent(E.CLAIM_CHANGED, "default/data")]),
         (
+            claim(),
             claim(bound_to="pv"),
-            claim(bound_to="other"),
             [StorageEvent(E.CLAIM_CHANGED, "default/data"), StorageEvent(E.ATTACHMENT_GONE)],
         ),
         (volume(), volume(resource_version="2"), []),
