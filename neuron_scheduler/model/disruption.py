@@ -31,11 +31,14 @@ class DisruptionBudget:
 
     def counts(self, pod: Pod) -> bool:
         """Tell whether the pod's end would use up one of the disruptions allowed."""
+        return pod.name not in self.disrupted and self.selects(pod)
+
+    def selects(self, pod: Pod) -> bool:
+        """Tell whether the budget is about the pod, by its namespace and labels."""
         return (
             pod.namespace == self.namespace
             and bool(pod.labels)
             and self.selector is not None
             and bool(self.selector.requirements)
-            and pod.name not in self.disrupted
             and self.selector.matches(pod.labels)
         )

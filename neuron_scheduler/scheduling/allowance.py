@@ -6,7 +6,7 @@ of its selector, and what was found about a pod is kept for the search: a pod st
 and hundreds of budgets are ordinary. Refuses to say who leaves: a violation is a cost, no bar.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import attrs
 
@@ -21,7 +21,8 @@ class Allowance:
 
     budgets: Sequence[DisruptionBudget]
     _posted: dict[tuple[str, ...], list[int]] = attrs.field(factory=dict, init=False)
-    _counting: dict[str, tuple[int, ...]] = attrs.field(factory=dict, init=False)
+    _counting: dict[str, Sequence[int]] = attrs.field(factory=dict, init=False)
+    _selecting: dict[tuple[Hashable, ...], tuple[int, ...]] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         for number, budget in enumerate(self.budgets):
@@ -58,6 +59,14 @@ class Allowance:
                 self._use_up(left, pod)
         return frozenset(spared)
 
+    def allows(self, pod: Pod) -> bool:
+        """Tell whether a pod may end, if no other does, without going beyond a budget."""
+        for number in self._selected_by(pod):
+            budget = self.budgets[number]
+            if budget.allowed < 1 and pod.name not in budget.disrupted:
+                return False
+        return True
+
     def _use_up(self, left: dict[int, int], pod: Pod) -> bool:
         """Take a disruption from each budget that counts a pod; tell whether each had one left."""
         within = True
@@ -66,13 +75,23 @@ class Allowance:
             within &= left[number] >= 0
         return within
 
-    def _counted_by(self, pod: Pod) -> tuple[int, ...]:
+    def _counted_by(self, pod: Pod) -> Sequence[int]:
         """Return the budgets that count a pod, by number."""
         found = self._counting.get(pod.uid)
         if found is None:
+            selected_by = self._selected_by(pod)
+            found = [number for number in selected_by if pod.name not in self.budgets[number].disrupted]
+            self._counting[pod.uid] = found
+        return found
+
+    def _selected_by(self, pod: Pod) -> tuple[int, ...]:
+        """Return the budgets that are about a pod, by number; for the replicas of a workload they are the same."""
+        alike = (pod.namespace, *pod.labels.items())
+        found = self._selecting.get(alike)
+        if found is None:
             places = ((pod.namespace,), *((pod.namespace, *label) for label in pod.labels.items()))
             near = (number for place in places for number in self._posted.get(place, ()))
-            found = self._counting[pod.uid] = tuple(number for number in near if self.budgets[number].counts(pod))
+            found = self._selecting[alike] = tuple([number for number in near if self.budgets[number].selects(pod)])
         return found
 
 

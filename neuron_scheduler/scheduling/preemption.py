@@ -12,7 +12,7 @@ Refuses to act: `preemptor` does.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from typing import cast
 
 import attrs
@@ -43,6 +43,9 @@ PERCENT_OF_NODES = 10
 """Of the nodes that might do, so many candidates are compared, at least the fewest (upstream's defaults)."""
 MOST_ROUNDS = 4
 """Questions to all nodes; where there are more priorities than that, several are taken together."""
+
+_AT_ONCE = 16
+"""Nodes after which a look at their pods' budgets lets others run."""
 
 _ABOUT_OTHER_NODES = frozenset({pod_topology_spread.NAME, inter_pod_affinity.NAME})
 """Their answer depends on the pods of other nodes, which stay: they are heard node by node only."""
@@ -119,7 +122,9 @@ def search(
         names = _with_room(cluster, pod, profile, below, comparison)
         yield None
         for name in names:
-            if name not in comparison.asked and not comparison.enough:
+            if comparison.spare is None and comparison.plenty and not comparison.enough:
+                comparison.spare = yield from _with_spare_pods(cluster, incoming)
+            if comparison.wants(name):
                 comparison.add(name, _victims_on(cluster, name, incoming, below=below, limit=comparison.limit))
                 yield None
         if comparison.decided(below):
@@ -170,6 +175,7 @@ class _Comparison:
 
     Attributes:
         helpful: number of nodes that refused for a reason that fewer pods could change.
+        spare: once there are plenty of candidates, all beyond the budgets: on which nodes others could be better.
         reasons: node counts, of those that would refuse although all lower pods left.
         plugins: who refused on those.
     """
@@ -178,6 +184,7 @@ class _Comparison:
     best: Preemption | None = None
     candidates: int = 0
     asked: set[str] = attrs.field(factory=set)
+    spare: set[str] | None = None
     without_victims: int = 0
     reasons: Counter[str] = attrs.field(factory=Counter)
     asked_reasons: Counter[str] = attrs.field(factory=Counter)
@@ -189,10 +196,20 @@ class _Comparison:
         return None if self.best is None else self.best.victims.cost
 
     @property
+    def plenty(self) -> bool:
+        """Whether as many candidates were found as have to be compared."""
+        return self.candidates >= max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100)
+
+    @property
     def enough(self) -> bool:
-        """Whether as many candidates were found as have to be compared, one of them within the budgets."""
-        most = max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100)
-        return self.candidates >= most and self.best is not None and not self.best.victims.violations
+        """Whether there are plenty of candidates, and the best is within the budgets, or no other can be."""
+        if not self.plenty or self.best is None:
+            return False
+        return not self.best.victims.violations or (self.spare is not None and self.spare <= self.asked)
+
+    def wants(self, name: str) -> bool:
+        """Tell whether a node is to be asked."""
+        return name not in self.asked and (self.spare is None or name in self.spare) and not self.enough
 
     def decided(self, below: int) -> bool:
         """Tell whether further nodes cannot be better: on each, a pod of this priority or a higher one must leave."""
@@ -271,6 +288,22 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
         comparison.plugins.update(refusal.plugin for refusal in refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
         return [cluster.view.row(slot).node.name for slot in cluster.view.oldest_first(nodes)]
+
+
+def _with_spare_pods(cluster: Cluster, incoming: Incoming) -> Generator[None, None, set[str]]:
+    """Return the nodes where a pod could be asked to leave within the budgets; yields whenever others may run."""
+    names, found = [state.node.name for state in cluster.view.rows()], set[str]()
+    for number, name in enumerate(names):
+        state = cluster.node(name)
+        if state is not None and any(
+            incoming.allowance.allows(tenant.pod)
+            for tenant in state.tenants.values()
+            if tenant.pod.priority < incoming.pod.priority and not tenant.unreadable
+        ):
+            found.add(name)
+        if number % _AT_ONCE == 0:
+            yield None
+    return found
 
 
 def _victims_on(

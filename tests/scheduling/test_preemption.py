@@ -20,9 +20,11 @@ from neuron_scheduler.model.selectors import (
     SpreadConstraint,
     Taint,
 )
+from neuron_scheduler.scheduling import preemption
 from neuron_scheduler.scheduling.decide import Decision
 from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, confirmed, rebuilt, search
 from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.victims import victims_on
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, decide, refusal, schedule
 
@@ -441,3 +443,28 @@ def test_the_search_leaves_the_cluster_as_it_was() -> None:
     assert isinstance(answer(cluster, pod(devices=8, priority=9)), Preemption)
     assert list(cluster.view.rows()) == before
     assert [row.tenants for row in cluster.view.rows()] == [row.tenants for row in before]
+
+
+@pytest.mark.parametrize(
+    ("spared", "asked", "want"),
+    [
+        pytest.param((), 100, ("n000", "on-n000"), id="no pod may leave within the budgets"),
+        pytest.param(("n250",), 101, ("n250", "on-n250"), id="one may"),
+        pytest.param(("n250", "n260"), 101, ("n250", "on-n250"), id="of two the first is enough"),
+    ],
+)
+def test_beyond_the_budgets_only_nodes_are_asked_that_could_keep_to_them(
+    spared: tuple[str, ...], asked: int, want: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once there are as many candidates as have to be compared: the others cannot violate no budget."""
+    names = [f"n{i:03}" for i in range(300)]
+    fleet = [full(name, i, priority=1, labels={"app": "y" if name in spared else "x"}) for i, name in enumerate(names)]
+    runs = list[int]()
+
+    def counting(cluster: Cluster, slot: int, *rest: Any, **limits: Any) -> Any:
+        runs.append(slot)
+        return victims_on(cluster, slot, *rest, **limits)
+
+    monkeypatch.setattr(preemption, "victims_on", counting)
+    found = victims(cluster_of(*zip(*fleet, strict=True)), pod(devices=16, priority=9), [budget("x", 0)])
+    assert (found, len(runs)) == (want, asked)
