@@ -13,6 +13,7 @@ import datetime as dt
 import math
 import os
 import random as randomness
+import re
 import socket
 import time
 import uuid
@@ -29,6 +30,8 @@ from neuron_scheduler.kube.lease import Record
 JITTER: Final = 1.2
 WATCH_SECONDS: Final = 300
 RELEASE_TIMEOUT: Final = 3.0
+
+_POD_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?", re.ASCII)
 
 log = logs.logger(__name__)
 
@@ -64,8 +67,17 @@ def identity() -> str:
 
     The name is the pod's: the environment variable POD_NAME (manifests/deployment.yaml), else the hostname, which is
     the same but where the pod uses the network of its node.
+
+    Raises:
+        ConfigurationError: POD_NAME is not the name of a pod. The identity is in every Binding and in the log.
     """
-    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
+    name = os.environ.get("POD_NAME", "")
+    if name and not _POD_NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"the environment variable POD_NAME is {name[:64]!a}, which is not the name of a pod; "
+            "take it from metadata.name as in manifests/deployment.yaml, or unset it"
+        )
+    return f"{name or socket.gethostname()}_{uuid.uuid4()}"
 
 
 def utc_now() -> dt.datetime:

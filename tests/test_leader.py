@@ -72,6 +72,23 @@ def test_the_identity_names_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     assert identity().partition("_")[0] == socket.gethostname()
 
 
+@pytest.mark.parametrize("name", ["a\nb", "x" * 254, "a" * 100_000, "p\u03cc\u03b4", "a\x01", " ", "bad\udcff", "a_b", "-a", "A"])
+def test_an_identity_that_is_no_pods_name_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be in every Binding and in the log: one short line says what to do."""
+    monkeypatch.setenv("POD_NAME", name)
+    with pytest.raises(ConfigurationError, match="POD_NAME") as caught:
+        identity()
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).isascii()
+    assert str(caught.value).isprintable()
+
+
+def test_the_longest_name_of_a_pod_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod's name has up to 253 characters."""
+    monkeypatch.setenv("POD_NAME", "x" * 253)
+    assert identity().startswith("x" * 253 + "_")
+
+
 async def test_a_lease_that_does_not_exist_is_created() -> None:
     """The first holder writes all of it."""
     memory = Memory()
