@@ -1,7 +1,7 @@
 """Rehearsals: after one, a decision builds no index; none is held twice for a sort of pods."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,7 +11,7 @@ from neuron_scheduler.cluster import indexes
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.column import Column
 from neuron_scheduler.cluster.indexes import Indexes
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.node_state import Nomination, SetAside
 from neuron_scheduler.cluster.postings import Postings
 from neuron_scheduler.cluster.view import Needs, View
 from neuron_scheduler.model.pod import Pod
@@ -37,9 +37,12 @@ def test_a_rehearsed_decision_builds_nothing(seed: int, monkeypatch: pytest.Monk
     nodes = [generation.some_node(dice, name) for name in "abcdef"]
     tenants = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
     bound = [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in tenants]
+    aside = {
+        name: SetAside(dice.randint(0, 2), dice.getrandbits(8)) for name in "abcdef" if dice.random() < seed % 3 / 2
+    }
     for number in range(5):
         pending = generation.pending_pod(dice, f"p{number}")
-        cluster = cluster_of(nodes, bound)
+        cluster = _with_nodes_aside(cluster_of(nodes, bound), aside)
         rehearsal = Rehearsal()
         list(rehearsal.of(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
@@ -49,7 +52,13 @@ def test_a_rehearsed_decision_builds_nothing(seed: int, monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             patch.setattr(Indexes, "_caught_up", _refuse)
             rehearsed = decide(cluster, pending)
-        assert rehearsed == decide(cluster_of(nodes, bound), pending)
+        assert rehearsed == decide(_with_nodes_aside(cluster_of(nodes, bound), aside), pending)
+
+
+def _with_nodes_aside(cluster: Cluster, aside: Mapping[str, SetAside]) -> Cluster:
+    for name, what in aside.items():
+        cluster.set_aside(name, what)
+    return cluster
 
 
 def _refuse(*_: object) -> None:

@@ -25,12 +25,15 @@ def prefer(view: View, _: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that are not set aside; if all are, those that have rejected pods least often."""
     if not view.set_aside & among:
         return among
+    levels = view.postings(_level)  # asked for even if it is not needed, so that a rehearsal prepares it
     others = less(among, view.set_aside)
     if others:
         return others
-    levels = view.postings(_level)  # empty in a rehearsal
-    best = (nodes for level in sorted(cast(list[int], levels.values)) if (nodes := levels.get(level) & among))
-    return next(best, among)
+    for level in sorted(cast(list[int], levels.values)):
+        nodes = levels.get(level) & among
+        if nodes:
+            return nodes
+    return among  # in a rehearsal, where every index is empty
 
 
 def place_on(state: NodeState, request: NeuronRequest) -> Placement | None:
