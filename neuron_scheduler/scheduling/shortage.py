@@ -31,6 +31,8 @@ from neuron_scheduler.scheduling.profile import Profile
 
 _NAME: Final = re.compile(r"[-\w.]{1,63}", re.ASCII)  # the API server accepts any text, of any length
 _NAMED: Final = 3  # nodes with unknown holders that a refusal names
+MOST_PARTS: Final = 8
+"""Containers whose counts are told one by one."""
 _LOOKED_AT: Final = 32  # nodes that are looked at to find them: a refusal must not cost more in a larger fleet
 
 
@@ -195,10 +197,12 @@ def _either(counts: tuple[int, ...]) -> str:
 
 
 def _needs(request: NeuronRequest, *, unit: bool = True) -> str:
-    """Say what the pod needs, container by container where several ask."""
+    """Say what the pod needs, container by container where several ask, but not very many."""
     total = _amount(request.total, request.unit) if unit else str(request.total)
-    parts = f" ({' + '.join(map(str, request.widest))})" if len(request.widest) > 1 else ""
-    return f"pod needs {total}{parts}"
+    parts = request.widest
+    if not 1 < len(parts) <= MOST_PARTS:
+        return f"pod needs {total}{f' in {len(parts)} containers' if len(parts) > 1 else ''}"
+    return f"pod needs {total} ({' + '.join(map(str, parts))})"
 
 
 def _amount(count: int, unit: Unit) -> str:

@@ -82,6 +82,13 @@ def trn1(name: str = "a", **keywords: object) -> Node:
             id="several containers",
         ),
         pytest.param(
+            [trn1()],
+            [],
+            pod(devices=(1,) * 300),
+            "Capacity: pod needs 300 Neuron devices in 300 containers, the largest node has 16.",
+            id="very many containers",
+        ),
+        pytest.param(
             [trn1("a"), node("b", "inf2.xlarge")],
             [],
             pod(devices=20),
