@@ -156,6 +156,16 @@ class AllocateFence:
         if turns is not None and uid in turns.bound_at:
             self._advance(node_name)
 
+    def node_changed(self, name: str) -> None:
+        """Let go at once of what waits to be bound to a node that does not take it any more."""
+        turns = self._turns.get(name)
+        for wait in list(turns.line) if turns is not None else ():
+            if self._waiting.get(wait.commitment.pod.uid) is not wait:
+                continue  # the turn came when another one left
+            outcome = self.changed(wait.commitment)
+            if outcome is not None:
+                self._abandon(wait, outcome)
+
     def node_gone(self, name: str) -> None:
         """Let go of a node that is gone; what waits to be bound there cannot be bound."""
         turns = self._turns.pop(name, None)

@@ -26,11 +26,11 @@ from neuron_scheduler.kube.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.worklist import Worklist
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import Effect, tolerates_all
 from neuron_scheduler.neuron.allocation import ALLOC_TIME, IDS
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change
+from neuron_scheduler.scheduling.place import still_takes
 from neuron_scheduler.scheduling.queue import BINDER, SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod, bears_on_scheduling
 from neuron_scheduler.scheduling.storage_events import taken_back
@@ -293,8 +293,9 @@ class BindingCycle:
             return Gone()  # deleted, about to be, or bound by somebody else
         if state is None:
             return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
-        taints = [taint for taint in state.node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
-        if bears_on_scheduling(commitment.pod, pod) or not tolerates_all(pod.tolerations, taints):
+        placement = commitment.decision.placement
+        cores = 0 if placement is None else placement.cores
+        if bears_on_scheduling(commitment.pod, pod) or not still_takes(state, pod, cores):
             return Fenced()
         placement, tenant = commitment.decision.placement, self.cluster.tenant(pod.uid)
         if placement is not None and (tenant is None or tenant.cores != placement.cores):

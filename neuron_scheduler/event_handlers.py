@@ -33,6 +33,10 @@ def _unheard(_uid: str, _node_name: str) -> None:
     """Stand in where nothing waits for pods."""
 
 
+def _nobody_asks(_name: str) -> None:
+    """Stand in where nothing waits for nodes."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class PodHandler:
     """
@@ -203,6 +207,7 @@ class NodeHandler:
 
     Attributes:
         void: told of a pod whose promised space went with its node, or its node's machine.
+        changed: told the name of a node that has changed.
     """
 
     cluster: Cluster
@@ -211,6 +216,7 @@ class NodeHandler:
     wake: Callable[[], None]
     gone: Callable[[str], None]
     void: Callable[[Pod], None]
+    changed: Callable[[str], None] = _nobody_asks
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def added(self, node: Node) -> None:
@@ -229,6 +235,7 @@ class NodeHandler:
         self._put(new)
         events = (ClusterEvent.NODE_ADDED,) if old.uid != new.uid else tuple(node_events(old, new))
         self._note(new, old if old.uid == new.uid else None, events)
+        self.changed(new.name)
 
     def deleted(self, node: Node) -> None:
         """Take that a node is gone; its pods stay on the books until they are gone too."""

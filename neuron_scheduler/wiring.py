@@ -207,6 +207,7 @@ def _node_handler(
         wake=scheduler.wake,
         gone=gone,
         void=preemptor.void,
+        changed=scheduler.fence.node_changed,
     )
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from neuron_scheduler import allocate_fence
 from neuron_scheduler.allocate_fence import LONGEST
-from neuron_scheduler.event_handlers import PodHandler
+from neuron_scheduler.event_handlers import NodeHandler, PodHandler
 from neuron_scheduler.kube.binder import Bound, Refused
 from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
-from neuron_scheduler.model.selectors import Effect, Taint
+from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.allocation import ALLOC_TIME, ALLOCATED, IDS, looked_up
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place
@@ -39,6 +39,7 @@ class Site(World):
     """
 
     handler: PodHandler = attrs.field(init=False)
+    nodes: NodeHandler = attrs.field(init=False)
     logged: list[tuple[str, Mapping[str, Any]]] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
@@ -58,6 +59,15 @@ class Site(World):
             unknown=lambda _, __, ___: None,
             noticed=self.scheduler.fence.noticed,
         )
+        self.nodes = NodeHandler(
+            cluster=self.cluster,
+            queue=self.queue,
+            metrics=Metrics(),
+            wake=self.scheduler.wake,
+            gone=self.scheduler.fence.node_gone,
+            void=lambda _: None,
+            changed=self.scheduler.fence.node_changed,
+        )
 
     @property
     def waiting(self) -> int:
@@ -74,6 +84,16 @@ class Site(World):
     def tell(self, name: str, **changes: Any) -> None:
         """Let the watch tell of a pod that is bound."""
         self.handler.updated(pending(name), self.bound(name, **changes))
+
+    def change_node(self, **changes: Any) -> None:
+        """Let the watch tell of another state of the node."""
+        before = self.cluster.node("n")
+        assert before is not None
+        wanted = {"instance_type": "trn1.32xlarge"} | changes
+        fields = {name: wanted.pop(name) for name in ("neuron_unhealthy", "refusal", "allocatable") if name in wanted}
+        after = node("n", wanted.pop("instance_type"), pods=1000, **wanted)
+        allocatable = {**after.allocatable, **fields.pop("allocatable", {})}
+        self.nodes.updated(before.node, attrs.evolve(after, allocatable=allocatable, **fields))
 
     async def pass_time(self, seconds: float) -> None:
         """Let the clocks go on, and its alarm ring."""
@@ -346,9 +366,11 @@ async def test_pods_that_others_bound_are_waited_for(age: int, waits: float) -> 
 async def test_pods_that_the_plugin_does_not_look_at_are_not_waited_for() -> None:
     """They have been admitted, or have no ids to be handed out."""
     async with at_work() as site:
-        site.handler.added(pod("started", devices=4, ids=range(4), on="n", admitted=True))
+        started = pod("started", devices=4, ids=range(4), on="n", admitted=True)
+        site.handler.added(started)
         site.add("a", devices=4)
         assert await site.settle() == ["a"]
+        site.handler.deleted(started)
         site.tell("a", admitted=True)
         site.add("b", "c", devices=4)
         assert await site.settle() == ["a", "b"]
@@ -434,6 +456,58 @@ async def test_a_node_whose_kubelet_is_dead_takes_nobody() -> None:
         unreachable = Taint("node.kubernetes.io/unreachable", Effect.NO_SCHEDULE)
         site.cluster.put_node(node("n", "trn1.32xlarge", pods=1000, taints=(unreachable,)))
         await site.pass_time(LONGEST)
+        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"unschedulable": True},
+        {"taints": (Taint("node.kubernetes.io/unreachable", Effect.NO_SCHEDULE),)},
+        {"taints": (Taint("drained", Effect.NO_EXECUTE),)},
+        {"neuron_unhealthy": True},
+        {"refusal": "it cannot be read"},
+        {"allocatable": {"aws.amazon.com/neuron": 0}},
+        {"instance_type": "trn1.2xlarge"},
+    ],
+    ids=["cordon", "dead", "drained", "unhealthy", "unreadable", "no device plugin", "another machine"],
+)
+async def test_a_node_that_takes_no_more_pods_lets_go_at_once(changes: dict[str, Any]) -> None:
+    """Nobody waits for a pod that may never start, to be bound to a node that would reject it or is being emptied."""
+    async with at_work() as site:
+        site.add("b", "a", "c", devices=4)
+        await site.settle()
+        assert site.waiting == 2
+        site.change_node(**changes)
+        await site.settle()
+        assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 2, ["b"])
+        assert site.cluster.assumed_count == 1
+
+
+async def test_a_node_that_changes_in_something_else_keeps_its_line() -> None:
+    """A soft taint, a cordon that the pod tolerates, a label or an image take nobody's turn."""
+    async with at_work() as site:
+        cordon = Toleration(key="node.kubernetes.io/unschedulable", exists=True)
+        site.add("b", "a", devices=4, tolerations=(cordon,))
+        await site.settle()
+        site.change_node(unschedulable=True, taints=(Taint("soft", Effect.PREFER_NO_SCHEDULE),), labels={"a": "b"})
+        await site.settle()
+        assert site.waiting == 1
+        site.handler.updated(pending("b"), site.bound("b", admitted=True))
+        assert await site.settle() == ["b", "a"]
+
+
+async def test_who_waits_is_decided_again_where_another_has_its_devices() -> None:
+    """Somebody else has bound a pod to them meanwhile; the Binding would give them to both."""
+    async with at_work() as site:
+        site.add("b", "a", devices=4)
+        await site.settle()
+        tenant = site.cluster.tenant("uid-a")
+        assert tenant is not None
+        rival = attrs.evolve(tenant.pod, uid="rival", name="rival", scheduler_name="other", admitted=True)
+        site.handler.added(rival)
+        site.tell("b", admitted=True)
+        await site.settle()
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
 
 

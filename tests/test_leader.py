@@ -72,7 +72,9 @@ def test_the_identity_names_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     assert identity().partition("_")[0] == socket.gethostname()
 
 
-@pytest.mark.parametrize("name", ["a\nb", "x" * 254, "a" * 100_000, "p\u03cc\u03b4", "a\x01", " ", "bad\udcff", "a_b", "-a", "A"])
+@pytest.mark.parametrize(
+    "name", ["a\nb", "x" * 254, "a" * 100_000, "p\u03cc\u03b4", "a\x01", " ", "bad\udcff", "a_b", "-a", "A"]
+)
 def test_an_identity_that_is_no_pods_name_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be in every Binding and in the log: one short line says what to do."""
     monkeypatch.setenv("POD_NAME", name)

@@ -41,5 +41,10 @@ def open_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return less(among, standing.any_of(_reasons(pod))) if standing.keyed else among
 
 
+def turns_away(node: Node, pod: Pod) -> bool:
+    """Tell whether one node is refused; as `filter_nodes`."""
+    return any(reason in _reasons(pod) for reason in _standing(node))
+
+
 def _reasons(pod: Pod) -> tuple[str, ...]:
     return (UNREADABLE,) if tolerates_all(pod.tolerations, (_CORDON,)) else (UNREADABLE, CORDONED)

@@ -1,0 +1,38 @@
+"""
+Whether a node still takes a pod that was decided for it and waits to be bound.
+
+A Binding may wait for minutes, and the API server binds whatever it is told to: what a kubelet would reject, or a node
+that is being emptied, must be found out before. Only what is known of the one node is looked at. Refuses to look for
+another node, and to take back a decision for anything that kube-scheduler ignores during execution.
+"""
+
+from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import PODS
+from neuron_scheduler.model.selectors import Effect, tolerates_all
+from neuron_scheduler.scheduling.plugins.node_unschedulable import turns_away
+
+
+def still_takes(state: NodeState, pod: Pod, cores: int) -> bool:
+    """
+    Tell whether a node would take a pod that is assumed on it.
+
+    Args:
+        state: the node, with the pod.
+        pod: as it is now.
+        cores: mask of what it was given.
+    """
+    tenant = state.tenants.get(pod.uid)
+    if tenant is None or tenant.cores != cores or cores & state.silicon.contested:
+        return False  # the machine is another one, or somebody else has bound a pod to these cores
+    return not _keeps_off(state.node, pod) and not any(
+        state.used.get(name, 0) > state.node.allocatable.get(name, 0) for name in (PODS, *pod.requests)
+    )
+
+
+def _keeps_off(node: Node, pod: Pod) -> bool:
+    """Tell whether a node is closed to a pod, whatever is free on it."""
+    taints = [taint for taint in node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
+    unhealthy = pod.neuron is not None and node.neuron_unhealthy
+    return unhealthy or turns_away(node, pod) or not tolerates_all(pod.tolerations, taints)
