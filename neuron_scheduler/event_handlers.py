@@ -136,7 +136,7 @@ class PodHandler:
             for uid, tenant in state.tenants.items():
                 if tenant.cores is None:
                     self.unknown(tenant.pod, tenant.problem, ADVICE)
-                for rival in state.conflicts(uid) if state.silicon.contested else ():
+                for rival in state.conflicts(uid)[:1] if state.silicon.contested else ():
                     self.contested(tenant.pod, rival)
 
     def _is_ours(self, pod: Pod) -> bool:
@@ -194,10 +194,12 @@ class PodHandler:
                 self.unknown(pod, tenant.problem, ADVICE)
             else:
                 log.warning("Pod's Neuron allocation is in doubt", pod=pod.key, node=pod.node_name, err=tenant.problem)
-        for rival in self.cluster.conflicts(pod.uid):
-            log.error("Pods claim the same Neuron cores", pod=pod.key, other=rival.key, node=pod.node_name)
-            self.contested(pod, rival)
-            self.contested(rival, pod)
+        rivals = self.cluster.conflicts(pod.uid)
+        if rivals:  # one is told: a node's pods may all claim the same cores, and pairs would be too many
+            others = f"{rivals[0].key}{f' and {len(rivals) - 1} more' if len(rivals) > 1 else ''}"
+            log.error("Pods claim the same Neuron cores", pod=pod.key, other=others, node=pod.node_name)
+            self.contested(pod, rivals[0])
+            self.contested(rivals[0], pod)
 
 
 @attrs.define(eq=False, kw_only=True)

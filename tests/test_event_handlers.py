@@ -237,6 +237,20 @@ def test_a_promise_does_not_outlive_the_machine(world: World) -> None:
     assert told == ["promised"]
 
 
+def test_many_pods_that_claim_the_same_cores_are_told_once_each(world: World) -> None:
+    """A line and two Events a pod, not one of each for every pair of pods; the same when a replica takes over."""
+    told = list[tuple[str, str]]()
+    world.pods.contested = lambda pod, rival: told.append((pod.name, rival.name))
+    world.nodes.added(node("n", "trn1.32xlarge"))
+    for i in range(20):
+        world.pods.added(pod(f"p{i}", devices=2, ids=(0, 1), on="n"))
+    assert len(told) == 2 * 19
+    assert ("p19", "p0") in told
+    told.clear()
+    world.pods.tell_doubts()
+    assert [name for name, _ in told] == [f"p{i}" for i in range(20)]
+
+
 def test_what_was_contested_before_is_told_again(world: World) -> None:
     """Both owners hear of it, for whom nobody spoke while no replica was leading."""
     told: list[tuple[str, str]] = []
