@@ -297,9 +297,6 @@ class BindingCycle:
         cores = 0 if placement is None else placement.cores
         if bears_on_scheduling(commitment.pod, pod) or not still_takes(state, pod, cores):
             return Fenced()
-        placement, tenant = commitment.decision.placement, self.cluster.tenant(pod.uid)
-        if placement is not None and (tenant is None or tenant.cores != placement.cores):
-            return Fenced()  # the node is another machine, on which its ids mean something else
         return None
 
     def _fence_crashed(self, commitment: Commitment, error: Exception) -> None:
