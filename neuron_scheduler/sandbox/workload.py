@@ -157,8 +157,8 @@ ACTS: Final[Sequence[Act]] = (
         wants={"all-16": Placed(tuple(range(16))), "pair": Placed((0, 1))},
     ),
     Act(
-        title="The smallest sufficient block",
-        told="Pods that may go anywhere fill what is broken already, and leave whole rows and runs whole.",
+        title="What is missed least",
+        told="Pods that may go anywhere fill broken rows first, and leave the two free devices of the ring to a pod of 2.",
         creates=tuple(PodPlan(name=f"any-{number}", devices=1) for number in range(1, 5)),
         wants={f"any-{number}": Placed() for number in range(1, 5)},
     ),

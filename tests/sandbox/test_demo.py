@@ -84,7 +84,7 @@ async def test_it_stays_up_for_kubectl_until_it_is_interrupted(tmp_path: Path) -
         told = await anyio.run_process([*kubectl, "describe", "pod", "seven"], env=home)
         assert AWS_SENTENCE in told.stdout.decode()
         await anyio.run_process([*kubectl, "delete", "pod", "ring-2"], env=home)
-        assert "inf2-a" in await read_until(process, "2 of 12 devices free")
+        assert "inf2-a" in await read_until(process, "4 of 12 devices free")
         process.send_signal(signal.SIGINT)
         with anyio.fail_after(30):
             assert await process.wait() == 0
