@@ -28,6 +28,9 @@ DEPLOYMENT = "/apis/apps/v1/namespaces/kube-system/deployments/my-scheduler"
 README = (ROOT / "README.md").read_text()
 # Of kubectl, kustomize, docker, pip and the API server; of our own everything else.
 OTHERS = {
+    "--cpu",  # of benchmarks.placement, like the next two
+    "--memory",
+    "--pods",
     "--all",
     "--cert",
     "--set",

@@ -158,7 +158,7 @@ ACTS: Final[Sequence[Act]] = (
     ),
     Act(
         title="What is missed least",
-        told="Pods that may go anywhere fill broken rows first, and leave the two free devices of the ring to a pod of 2.",
+        told="Pods that may go anywhere fill broken rows, and leave the two free devices of the ring for a pod of 2.",
         creates=tuple(PodPlan(name=f"any-{number}", devices=1) for number in range(1, 5)),
         wants={f"any-{number}": Placed() for number in range(1, 5)},
     ),
