@@ -26,7 +26,6 @@ from benchmarks.decision import fleet
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.event_handlers import PodHandler
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, InDoubt
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.neuron_request import neuron_container_names, neuron_request
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod, placed
@@ -35,6 +34,7 @@ from neuron_scheduler.preemptor import PostFilter
 from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.telemetry.metrics import Metrics
 from tests.device_plugin import NodeAgent
 
 BINDING: Final = 0.04  # seconds

@@ -24,14 +24,15 @@ import attrs
 
 from benchmarks.contest.records import machine, now
 from benchmarks.contest.workloads import WORKLOADS
-from neuron_scheduler import app, logs
-from neuron_scheduler.config import Config
+from neuron_scheduler import app
 from neuron_scheduler.kube import auth
 from neuron_scheduler.kube.client import Client
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.neuron.allocation import IDS
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
 from tests.control_plane.objects import pod_manifest
 

@@ -19,20 +19,21 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from neuron_scheduler import __version__, inventory, logs
-from neuron_scheduler.config import Config
+from neuron_scheduler import __version__, inventory
 from neuron_scheduler.endpoints.access import Access
+from neuron_scheduler.endpoints.server import Endpoints, lease_watchdog, serving
 from neuron_scheduler.errors import StalledError
 from neuron_scheduler.kube import auth, rights
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.informer import STALE
 from neuron_scheduler.kube.reviews import Reviews
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.scheduling.cause import Cause
 from neuron_scheduler.scheduling.queued_pod import Place
-from neuron_scheduler.server import Endpoints, lease_watchdog, serving
-from neuron_scheduler.state_metrics import State
+from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import REQUESTS, StopRequests
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.state_metrics import State
 from neuron_scheduler.wiring import Parts, wire
 
 log = logs.logger(__name__)

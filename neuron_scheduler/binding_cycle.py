@@ -17,14 +17,12 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from neuron_scheduler import extension_log, logs
+from neuron_scheduler import extension_log
 from neuron_scheduler.allocate_fence import AllocateFence
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.commitment import Commitment
+from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
-from neuron_scheduler.kube.delaying_queue import DelayingQueue
-from neuron_scheduler.kube.worklist import Worklist
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.allocation import ALLOC_TIME, IDS
 from neuron_scheduler.neuron.topology import Placement
@@ -35,7 +33,10 @@ from neuron_scheduler.scheduling.queue import BINDER, SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod, bears_on_scheduling
 from neuron_scheduler.scheduling.storage_events import taken_back
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+from neuron_scheduler.work_queue import Worklist
 
 log = logs.logger(__name__)
 

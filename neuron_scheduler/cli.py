@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import attrs
 
-from neuron_scheduler import __version__, logs
-from neuron_scheduler.config import OF_A_PROFILE, Config, boolean, duration, flag, settings
+from neuron_scheduler import __version__
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError, StalledError
-from neuron_scheduler.stderr import unblocked_stderr
+from neuron_scheduler.settings.config import OF_A_PROFILE, Config, boolean, duration, flag, settings
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.stderr import unblocked_stderr
 
 if TYPE_CHECKING:
-    from neuron_scheduler.config_file import ConfigFile
+    from neuron_scheduler.settings.config_file import ConfigFile
 
 PROGRAM: Final = "neuron-scheduler"
 CLEAN, FAILED, MISCONFIGURED = 0, 1, 2
@@ -216,7 +217,7 @@ def _with_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile | Non
     path = getattr(arguments, "config", "")
     if not path:
         return _checked(given), None
-    from neuron_scheduler import config_file  # the plugins' names are needed for this only
+    from neuron_scheduler.settings import config_file
 
     file = config_file.read(path)
     try:

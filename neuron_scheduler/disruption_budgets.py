@@ -6,10 +6,10 @@ An event wakes nobody: a budget only decides who of several is asked to leave, n
 
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
 
 log = logs.logger(__name__)
 

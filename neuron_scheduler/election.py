@@ -20,9 +20,9 @@ from typing import Final
 import anyio
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import LeaseLostError
 from neuron_scheduler.leader import RELEASE_TIMEOUT, Leader, Leases, boot_time, identity
+from neuron_scheduler.telemetry import logs
 
 LAST_SECONDS: Final = 10.0  # to end in, after the Lease was lost
 CLOSING_TIME: Final = 3.0  # in which the thread's connections are closed

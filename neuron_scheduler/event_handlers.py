@@ -10,17 +10,17 @@ from collections.abc import Callable, Container, Sequence
 
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.tenant import Tenant
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import doubts
 from neuron_scheduler.scheduling.events import ClusterEvent, node_events
 from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
 
 log = logs.logger(__name__)
 

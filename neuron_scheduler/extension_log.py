@@ -12,7 +12,6 @@ from typing import Final, Self
 
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
 from neuron_scheduler.cluster.view import View
@@ -23,6 +22,7 @@ from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.decide import Decision, explain
 from neuron_scheduler.scheduling.profile import Profile
+from neuron_scheduler.telemetry import logs
 
 MOST_NAMED: Final = 100  # nodes of a cluster in which the lines name each
 _NAMED_OF_MANY: Final = 3

@@ -23,9 +23,9 @@ from typing import Final, Protocol
 import anyio
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.lease import Record
+from neuron_scheduler.telemetry import logs
 
 JITTER: Final = 1.2
 WATCH_SECONDS: Final = 300

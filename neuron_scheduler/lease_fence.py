@@ -16,9 +16,9 @@ from typing import Final, Protocol
 import anyio
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.lease import Record
+from neuron_scheduler.telemetry import logs
 
 LAG: Final = 5.0  # seconds; a watch that is so far behind has most probably ended
 PAUSE: Final = 5.0  # seconds between two rounds of attempts

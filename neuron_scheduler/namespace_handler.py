@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.cluster.namespaces import NamespaceTable
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
 
 log = logs.logger(__name__)
 

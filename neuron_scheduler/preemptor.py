@@ -18,10 +18,8 @@ import anyio.abc
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import Nomination
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.decide import FitError
@@ -30,7 +28,9 @@ from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, can
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 log = logs.logger(__name__)
 

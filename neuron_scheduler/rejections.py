@@ -19,19 +19,19 @@ from typing import Final, Protocol
 import anyio
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import SetAside
 from neuron_scheduler.cluster.tenant import Tenant
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.pod_failures import Failure
 from neuron_scheduler.kube.rate import TokenBucket
-from neuron_scheduler.kube.worklist import Worklist
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.neuron.allocation import IDS
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+from neuron_scheduler.work_queue import Worklist
 
 FIRST: Final = 60.0
 """Seconds for which a node is set aside at its first rejection."""

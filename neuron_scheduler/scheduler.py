@@ -15,12 +15,11 @@ import anyio.lowlevel
 import attrs
 from anyio.abc import TaskGroup, TaskStatus
 
-from neuron_scheduler import binding_cycle, extension_log, logs
+from neuron_scheduler import binding_cycle, extension_log
 from neuron_scheduler.allocate_fence import AllocateFence
 from neuron_scheduler.binding_cycle import Binder, BindingCycle, VolumeBinder, note_freed
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.commitment import Commitment
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.allocation import LEADER, annotations_for
 from neuron_scheduler.preemptor import PostFilter
@@ -31,7 +30,9 @@ from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.rehearsal import TYPICAL, Rehearsal
 from neuron_scheduler.side_lane import SideLane
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 log = logs.logger(__name__)
 _attempts = log.v(3)  # as upstream's

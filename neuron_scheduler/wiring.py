@@ -12,7 +12,6 @@ from typing import Any
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.config import Config
 from neuron_scheduler.disruption_budgets import DisruptionBudgets
 from neuron_scheduler.election import Election
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
@@ -34,7 +33,6 @@ from neuron_scheduler.kube.storage_codec import STORAGE
 from neuron_scheduler.kube.volume_writer import VolumeWriter
 from neuron_scheduler.kube.workloads import WORKLOADS
 from neuron_scheduler.lease_fence import LeaseFence
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.namespace_handler import NamespaceHandler
@@ -43,8 +41,10 @@ from neuron_scheduler.rejections import Rejections
 from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.profile import PREFERENCES, Profile, default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.settings.config import Config
 from neuron_scheduler.storage_handler import StorageHandler
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from neuron_scheduler.volume_binder import VolumeBinder
 from neuron_scheduler.workload_handlers import WorkloadHandler
 

@@ -6,11 +6,11 @@ It wakes nobody: only preferences depend on it, and a pod that waits was refused
 
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.cluster.workloads import Workloads
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.workload import Workload
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
 
 log = logs.logger(__name__)
 

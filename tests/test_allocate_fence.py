@@ -14,13 +14,13 @@ from neuron_scheduler import allocate_fence
 from neuron_scheduler.allocate_fence import LONGEST
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
 from neuron_scheduler.kube.binder import Bound, Refused
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.allocation import ALLOC_TIME, ALLOCATED, IDS, looked_up
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
 from tests.device_plugin import NodeAgent
 from tests.test_binding_cycle import HANG, IN_DOUBT, World, pending

@@ -12,18 +12,19 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler import app, logs
+from neuron_scheduler import app
 from neuron_scheduler.app import App
-from neuron_scheduler.config import Config
 from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.lease import LeaseClient, Record
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.faults import Answer, Fault, Hold
 from neuron_scheduler.sandbox.server import ApiServer
 from neuron_scheduler.sandbox.status import StatusError
+from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
 from tests.control_plane.objects import pod_manifest
 

@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1] / "neuron_scheduler"
-LEAVES: Final = {
-    "errors",
-    "logs",
-    "metrics",
-    "state_metrics",
-    "unexpected",
-}  # words for what happens; they know no room
+LEAVES: Final = {"errors", "telemetry", "work_queue", "delaying_queue"}  # they know no room
 DOMAIN: Final = {"model", "neuron", "cluster", "scheduling"}
 SERVICE: Final = "a service"  # every module beside the rooms that is not named below
 
@@ -24,18 +18,16 @@ MAY_IMPORT: Final = {
     "scheduling": {"model", "neuron", "cluster"},
     "kube": {"model"} | LEAVES,
     "errors": set[str](),
-    "stderr": set[str](),
-    "logs": {"errors", "stderr"},
-    "unexpected": {"errors", "logs"},
-    "metrics": {"errors", "state_metrics"},
-    "state_metrics": set[str](),
-    "config": {"errors"},
-    "config_file": {"config", "errors", "scheduling"},
+    "telemetry": {"errors"},
+    "work_queue": set[str](),
+    "delaying_queue": {"work_queue"},
+    "settings": {"errors", "scheduling"},
+    "endpoints": {"kube"} | LEAVES,
     SERVICE: DOMAIN | LEAVES | {"kube", SERVICE},
-    "wiring": DOMAIN | LEAVES | {"kube", "config", SERVICE},
-    "app": DOMAIN | LEAVES | {"kube", "config", "stopping", "wiring", SERVICE},
-    "sandbox": {"model", "neuron", "app", "config"} | LEAVES,  # imagined: it shares no code with what talks to it
-    "cli": {"app", "config", "config_file", "sandbox", "stderr"} | LEAVES,
+    "wiring": DOMAIN | LEAVES | {"kube", "settings", SERVICE},
+    "app": DOMAIN | LEAVES | {"kube", "endpoints", "settings", "stopping", "wiring", SERVICE},
+    "sandbox": {"model", "neuron", "app", "settings"} | LEAVES,  # imagined: it shares no code with what talks to it
+    "cli": {"app", "settings", "sandbox"} | LEAVES,
     "stopping": set[str](),
     "__main__": {"cli", "stopping"},
 }

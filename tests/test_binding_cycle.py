@@ -14,7 +14,6 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import SetAside
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.preemptor import PostFilter
@@ -23,7 +22,8 @@ from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of
 

@@ -9,9 +9,10 @@ import attrs
 import pytest
 
 import neuron_scheduler
-from neuron_scheduler import cli, logs
-from neuron_scheduler.config import Config, settings
+from neuron_scheduler import cli
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
+from neuron_scheduler.settings.config import Config, settings
+from neuron_scheduler.telemetry import logs
 
 
 @attrs.define(eq=False)

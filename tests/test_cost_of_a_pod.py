@@ -20,11 +20,11 @@ import msgspec
 import pytest
 
 from neuron_scheduler.cluster import indexes, pods
-from neuron_scheduler.config import Config
 from neuron_scheduler.kube import informer, pod_codec, watch_line
 from neuron_scheduler.kube.client import Client, Response
 from neuron_scheduler.kube.transport import Pool
-from neuron_scheduler.metrics import Metrics
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
 from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.kube.scripted import answer, scripted

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from neuron_scheduler import cli
-from neuron_scheduler.config import flag, settings
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.sandbox import demo
 from neuron_scheduler.scheduling.decide import FitError
+from neuron_scheduler.settings.config import flag, settings
+from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
 from tests.control_plane.objects import create_node, node_manifest
 from tests.control_plane.server import run_control_plane

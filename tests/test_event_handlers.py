@@ -11,7 +11,6 @@ from neuron_scheduler.cluster.node_state import Nomination
 from neuron_scheduler.event_handlers import NodeHandler, PodHandler
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.kube.node_codec import NODE
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -26,6 +25,7 @@ from neuron_scheduler.scheduling.decide import FitError, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
 
 BACKOFF = 11.0  # seconds: longer than any backoff, short of the time after which all are tried again

@@ -10,12 +10,12 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.lease import Record
 from neuron_scheduler.leader import Leader, identity
+from neuron_scheduler.telemetry import logs
 from tests.leases import Memory
-from tests.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
+from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 NOW = dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC)
 

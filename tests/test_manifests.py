@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from neuron_scheduler import __version__, cli
-from neuron_scheduler.config import Config, ProfileConfig
 from neuron_scheduler.endpoints import listener
 from neuron_scheduler.kube.pod_codec import POD
 from neuron_scheduler.model.pod import Pod
@@ -23,6 +22,7 @@ from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.neuron.topology import illegal_count
 from neuron_scheduler.scheduling.decide import Decision, schedule_pod
 from neuron_scheduler.scheduling.profile import PREFERENCES, default_profile
+from neuron_scheduler.settings.config import Config, ProfileConfig
 from tests.builders import machine, node, request
 from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient

@@ -2,11 +2,11 @@
 
 from neuron_scheduler.cluster.namespaces import NamespaceTable
 from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.namespace_handler import NamespaceHandler
 from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.telemetry.metrics import Metrics
 
 TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
 

@@ -8,7 +8,6 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, Nomination
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.preemptor import PostFilter, Preemptor
 from neuron_scheduler.scheduling.events import ClusterEvent
@@ -16,6 +15,7 @@ from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, refusal
 from tests.scheduling.queueing import FIT, counts, popped

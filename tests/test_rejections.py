@@ -16,7 +16,6 @@ from neuron_scheduler.cluster.node_state import SetAside
 from neuron_scheduler.cluster.tenant import Tenant
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.pod_failures import Failure
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.rejections import (
     BURST,
@@ -30,8 +29,9 @@ from neuron_scheduler.rejections import (
     lasting,
     verdict,
 )
+from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
-from tests.test_metrics import samples
+from tests.telemetry.test_metrics import samples
 
 NO_DEVICE = Failure("UnexpectedAdmissionError", "Pod was rejected: Allocate failed")
 NO_CPU = Failure("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")

@@ -10,12 +10,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from neuron_scheduler import logs, scheduler as loop
+from neuron_scheduler import scheduler as loop
 from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from neuron_scheduler.telemetry import logs
 from tests.builders import node, pod
 from tests.scheduling.imagined_server import World, running
-from tests.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
+from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 
 def world_with_a_pod() -> World:

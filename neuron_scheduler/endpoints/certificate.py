@@ -9,8 +9,8 @@ from pathlib import Path
 
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.telemetry import logs
 
 log = logs.logger(__name__)
 

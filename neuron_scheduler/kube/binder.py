@@ -26,7 +26,7 @@ from neuron_scheduler.kube.pod_codec import NEURON_ALLOCATED, annotations_size
 from neuron_scheduler.kube.status import confirms
 from neuron_scheduler.kube.transport import BIND_TIMEOUT, Pool
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 MOST_ANNOTATIONS: Final = 256 << 10  # bytes; the server stores more on this path, and the pod can then never start
 NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start

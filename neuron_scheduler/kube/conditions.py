@@ -21,15 +21,15 @@ import anyio
 import attrs
 import msgspec
 
-from neuron_scheduler import logs
+from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube import pod_wire as wire
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.client import LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
-from neuron_scheduler.kube.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.pod_condition import Wanted, encode_patch, told
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers only
 WRITERS: Final = 8

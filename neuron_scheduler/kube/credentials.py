@@ -14,9 +14,9 @@ from typing import Final, Protocol
 
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import CredentialsError
 from neuron_scheduler.kube.plugin import Ticket, printable
+from neuron_scheduler.telemetry import logs
 
 MOST_TOKEN: Final = 1 << 20  # characters
 REREAD: Final = 10.0  # seconds a token file is trusted; the kubelet rotates it at 80 % of its hour

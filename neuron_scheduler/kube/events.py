@@ -18,15 +18,15 @@ import anyio
 import attrs
 import msgspec
 
-from neuron_scheduler import logs
+from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.client import LONGEST_PAUSE, MERGE_PATCH, Response
-from neuron_scheduler.kube.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.status import confirms
 from neuron_scheduler.kube.wire import Wire
-from neuron_scheduler.kube.worklist import Worklist
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+from neuron_scheduler.work_queue import Worklist
 
 CAPACITY: Final = 50_000
 WRITERS: Final = 4

@@ -16,13 +16,13 @@ import anyio
 import attrs
 import msgspec
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.client import JSON, LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
 from neuron_scheduler.kube.pod_codec import PREEMPTION_BY_SCHEDULER
 from neuron_scheduler.kube.status import confirms
 from neuron_scheduler.kube.transport import BIND_TIMEOUT, Pool
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry import logs
 
 TRIES: Final = 4
 FIRST_PAUSE: Final = 0.01

@@ -22,7 +22,7 @@ from aiohappyeyeballs import AddrInfoType
 from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.answer import Answer, Pieces, reading
 from neuron_scheduler.kube.transport import CONNECT_TIMEOUT, KEEPALIVE
-from neuron_scheduler.kube.worklist import Worklist
+from neuron_scheduler.work_queue import Worklist
 
 CLOCK_STEP: Final = 0.002  # seconds by which an alarm may come early: the loop's clock counts milliseconds
 HAPPY_EYEBALLS: Final = 0.25  # seconds after which the next address is tried beside the first

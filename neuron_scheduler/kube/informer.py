@@ -19,7 +19,6 @@ import anyio
 import attrs
 from anyio.lowlevel import checkpoint
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.client import LONGEST_PAUSE
@@ -33,6 +32,7 @@ from neuron_scheduler.kube.stream import Stream
 from neuron_scheduler.kube.watch_line import BOOKMARK, DeadEndError, is_dead_end, look_at_beginning, look_closely
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry import logs
 
 BATCH: Final = 25  # objects handled before the event loop may turn to others
 LINE_BYTES: Final = 16 << 10  # of a line that count as one object

@@ -13,10 +13,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.kube.codec import Decoded, Malformed
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry import logs
 
 
 class Identified(Protocol):

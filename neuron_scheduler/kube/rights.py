@@ -12,10 +12,10 @@ import anyio
 import attrs
 import msgspec
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
 from neuron_scheduler.kube.client import Response
 from neuron_scheduler.kube.status import confirms
+from neuron_scheduler.telemetry import logs
 
 _KIND: Final = "SelfSubjectAccessReview"
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

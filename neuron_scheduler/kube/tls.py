@@ -14,8 +14,8 @@ from pathlib import Path
 
 import attrs
 
-from neuron_scheduler import logs
 from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.telemetry import logs
 
 RECHECK = 10.0  # seconds between looks at the files
 

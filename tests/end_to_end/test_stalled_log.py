@@ -16,7 +16,7 @@ from tests.control_plane.rest import RestClient
 from tests.control_plane.server import free_port
 from tests.end_to_end.process import PATIENCE, ROOT, SchedulerProcess, until
 from tests.end_to_end.workload import LEASE, placed
-from tests.test_stderr import fill
+from tests.telemetry.test_stderr import fill
 
 LEADS = 'leader_election_master_status{name="my-scheduler"}'
 

@@ -24,7 +24,7 @@ from neuron_scheduler.kube.binder import (
 )
 from neuron_scheduler.kube.client import LONGEST_PAUSE, Client
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.unexpected import UnexpectedErrors
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)

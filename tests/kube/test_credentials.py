@@ -11,7 +11,7 @@ from neuron_scheduler.errors import CredentialsError
 from neuron_scheduler.kube import credentials as credentials_page
 from neuron_scheduler.kube.credentials import PAUSE, ExecPlugin, Fixed, TokenFile
 from neuron_scheduler.kube.plugin import Ticket
-from neuron_scheduler.logs import REMIND
+from neuron_scheduler.telemetry.logs import REMIND
 
 
 @attrs.define(eq=False)

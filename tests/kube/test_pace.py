@@ -5,7 +5,7 @@ import anyio.lowlevel
 
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.rate import TokenBucket
-from neuron_scheduler.kube.worklist import Worklist
+from neuron_scheduler.work_queue import Worklist
 
 
 def test_backoff_doubles_up_to_its_limit() -> None:

@@ -19,7 +19,6 @@ from neuron_scheduler.event_handlers import NodeHandler, PodHandler
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Refused
 from neuron_scheduler.kube.codec import Decoded
 from neuron_scheduler.kube.reflection import Reflection, same_node, same_pod
-from neuron_scheduler.metrics import Metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Storage
@@ -33,6 +32,7 @@ from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
 from neuron_scheduler.storage_handler import StorageHandler
+from neuron_scheduler.telemetry.metrics import Metrics
 
 BACKOFF = 11.0
 """Seconds: longer than any backoff."""

@@ -25,7 +25,7 @@ from typing import Any, Final, TextIO
 
 import attrs
 
-from neuron_scheduler.stderr import UnblockedStderr
+from neuron_scheduler.telemetry.stderr import UnblockedStderr
 
 ROOT: Final = "neuron_scheduler"
 MOST_VERBOSE: Final = 10

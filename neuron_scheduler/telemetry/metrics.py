@@ -26,7 +26,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from neuron_scheduler.state_metrics import State, StateCollector
+from neuron_scheduler.telemetry.state_metrics import State, StateCollector
 
 RESULTS: Final = ("scheduled", "unschedulable", "error")
 MOST_ATTEMPTS_TOLD_APART: Final = 15

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from neuron_scheduler import logs
+from neuron_scheduler.telemetry import logs
 
 HEADER = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} {1,7}\d+ (test_logs\.py:\d+)\] (.*)\Z", re.DOTALL)
 

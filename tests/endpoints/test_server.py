@@ -12,10 +12,10 @@ import pytest
 import trustme
 
 from neuron_scheduler.endpoints.exchange import Reply, text
+from neuron_scheduler.endpoints.server import Check, Endpoints, lease_watchdog, serving
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.metrics import Metrics
-from neuron_scheduler.server import Check, Endpoints, lease_watchdog, serving
-from neuron_scheduler.state_metrics import State
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.state_metrics import State
 
 
 @attrs.define(eq=False)

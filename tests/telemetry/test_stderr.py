@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from neuron_scheduler import cli, logs
-from neuron_scheduler.stderr import UnblockedStderr, unblocked_stderr
-from tests.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
+from neuron_scheduler import cli
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.stderr import UnblockedStderr, unblocked_stderr
+from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 log = logs.logger("neuron_scheduler.tests")
 PIPE = 1 << 16  # bytes that a pipe holds

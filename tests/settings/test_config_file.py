@@ -9,9 +9,11 @@ from typing import Any
 import attrs
 import pytest
 
-from neuron_scheduler import cli, config_file, logs
-from neuron_scheduler.config import OF_A_PROFILE, Config, ProfileConfig, settings
+from neuron_scheduler import cli
 from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.settings import config_file
+from neuron_scheduler.settings.config import OF_A_PROFILE, Config, ProfileConfig, settings
+from neuron_scheduler.telemetry import logs
 
 OURS = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
 OLD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -305,7 +307,7 @@ def test_the_config_of_awss_my_scheduler_is_accepted(write: Write) -> None:
 
 def test_the_example_of_the_readme(write: Write) -> None:
     """What the README shows can be copied."""
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
     (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL) if text.startswith(OURS)]
     assert [profile.scheduler_name for profile in config_of(write(example)).profiles] == [
         "my-scheduler",

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import anyio
 import attrs
 
-from neuron_scheduler.kube.worklist import Waiting, turn, wake_one
+from neuron_scheduler.work_queue import Waiting, turn, wake_one
 
 T = TypeVar("T")
 

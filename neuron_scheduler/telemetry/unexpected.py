@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler import logs
+from neuron_scheduler.telemetry import logs
 
 MOST_TOLD: Final = 300  # characters of an exception's text, which may quote an object
 

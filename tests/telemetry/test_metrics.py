@@ -2,8 +2,8 @@
 
 import pytest
 
-from neuron_scheduler.metrics import Metrics
-from neuron_scheduler.state_metrics import State
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.telemetry.state_metrics import State
 
 
 def samples(metrics: Metrics) -> dict[str, float]:

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.kube.delaying_queue import DelayingQueue
+from neuron_scheduler.delaying_queue import DelayingQueue
 
 
 @attrs.define(eq=False)

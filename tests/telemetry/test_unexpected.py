@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from neuron_scheduler import logs
-from neuron_scheduler.unexpected import MOST_TOLD, UnexpectedErrors
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.unexpected import MOST_TOLD, UnexpectedErrors
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""What the process reports about itself: log lines and metrics. Knows no other room."""
