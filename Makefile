@@ -38,7 +38,7 @@ test-image:  ## run the tests of what talks to Python's own libraries in the Pyt
 	  echo 'Python $(IMAGE_VERSION), which the image runs, is neither on PATH nor under pyenv: no test ran in it.')
 
 test-here: $(DEV)
-	$(BIN)/pytest -m 'not control_plane' tests/kube tests/model tests/endpoints tests/settings tests/telemetry tests/end_to_end tests/test_*.py $(ARGS)
+	$(BIN)/pytest -m 'not control_plane' tests/kube tests/model tests/endpoints tests/controllers tests/settings tests/telemetry tests/end_to_end tests/test_*.py $(ARGS)
 
 check: test  ## the same as `make test`
 

@@ -24,14 +24,14 @@ import attrs
 
 from benchmarks.decision import fleet
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.event_handlers import PodHandler
+from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.preemption_executor import PostFilter
+from neuron_scheduler.controllers.scheduling_loop import Scheduler
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, InDoubt
 from neuron_scheduler.model.neuron_request import neuron_container_names, neuron_request
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, Container, Resources
-from neuron_scheduler.preemptor import PostFilter
-from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics

@@ -19,7 +19,8 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from neuron_scheduler import __version__, inventory
+from neuron_scheduler import __version__
+from neuron_scheduler.controllers import fleet_metrics
 from neuron_scheduler.endpoints.access import Access
 from neuron_scheduler.endpoints.server import Endpoints, lease_watchdog, serving
 from neuron_scheduler.errors import StalledError
@@ -107,7 +108,7 @@ class App:
 
     async def run(self) -> None:
         """Run until asked to stop; what fails ends everything."""
-        self.metrics.ask(self._state, lambda: inventory.prepared(self.parts.cluster))
+        self.metrics.ask(self._state, lambda: fleet_metrics.prepared(self.parts.cluster))
         try:
             with self.requests.listening() as requests:
                 await self._run(requests)
@@ -271,7 +272,7 @@ class App:
 
     def _state(self) -> State:
         cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election
-        devices, waits = inventory.devices(cluster, trusting=self._trusting), queue.count_by_cause()
+        devices, waits = fleet_metrics.devices(cluster, trusting=self._trusting), queue.count_by_cause()
         return State(
             leader=election.leading if election is not None else True,
             pending_pods={place: queue.count(place) for place in _WAITING},
@@ -281,8 +282,8 @@ class App:
                 "pods": cluster.pod_count,
                 "assumed_pods": cluster.assumed_count,
             },
-            unknown_holders=inventory.unknown_holders(cluster),
-            conflicting_cores=inventory.contested_cores(cluster),
+            unknown_holders=fleet_metrics.unknown_holders(cluster),
+            conflicting_cores=fleet_metrics.contested_cores(cluster),
             binds_in_flight=binder.in_flight,
             waiting_for_volumes=self.parts.volumes.waiting,
             waiting_for_allocate=self.parts.scheduler.fence.waiting,

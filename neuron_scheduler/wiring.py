@@ -12,10 +12,18 @@ from typing import Any
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.disruption_budgets import DisruptionBudgets
-from neuron_scheduler.election import Election
-from neuron_scheduler.event_handlers import NodeHandler, PodHandler
-from neuron_scheduler.herald import Herald
+from neuron_scheduler.controllers.election import Election
+from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgets
+from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
+from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
+from neuron_scheduler.controllers.handlers.storage import StorageHandler
+from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
+from neuron_scheduler.controllers.lease_fence import LeaseFence
+from neuron_scheduler.controllers.pod_reporter import Herald
+from neuron_scheduler.controllers.preemption_executor import Preemptor
+from neuron_scheduler.controllers.rejections import Rejections
+from neuron_scheduler.controllers.scheduling_loop import Scheduler
+from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube import auth
 from neuron_scheduler.kube.binder import Binder
 from neuron_scheduler.kube.client import Client
@@ -32,21 +40,13 @@ from neuron_scheduler.kube.resource import Resource
 from neuron_scheduler.kube.storage_codec import STORAGE
 from neuron_scheduler.kube.volume_writer import VolumeWriter
 from neuron_scheduler.kube.workloads import WORKLOADS
-from neuron_scheduler.lease_fence import LeaseFence
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.namespace_handler import NamespaceHandler
-from neuron_scheduler.preemptor import Preemptor
-from neuron_scheduler.rejections import Rejections
-from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.profile import PREFERENCES, Profile, default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.storage_handler import StorageHandler
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-from neuron_scheduler.volume_binder import VolumeBinder
-from neuron_scheduler.workload_handlers import WorkloadHandler
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -9,7 +9,6 @@ from typing import Final
 PACKAGE: Final = Path(__file__).parents[1] / "neuron_scheduler"
 LEAVES: Final = {"errors", "telemetry", "work_queue", "delaying_queue"}  # they know no room
 DOMAIN: Final = {"model", "neuron", "cluster", "scheduling"}
-SERVICE: Final = "a service"  # every module beside the rooms that is not named below
 
 MAY_IMPORT: Final = {
     "model": set[str](),
@@ -23,9 +22,9 @@ MAY_IMPORT: Final = {
     "delaying_queue": {"work_queue"},
     "settings": {"errors", "scheduling"},
     "endpoints": {"kube"} | LEAVES,
-    SERVICE: DOMAIN | LEAVES | {"kube", SERVICE},
-    "wiring": DOMAIN | LEAVES | {"kube", "settings", SERVICE},
-    "app": DOMAIN | LEAVES | {"kube", "endpoints", "settings", "stopping", "wiring", SERVICE},
+    "controllers": DOMAIN | LEAVES | {"kube"},
+    "wiring": DOMAIN | LEAVES | {"kube", "settings", "controllers"},
+    "app": DOMAIN | LEAVES | {"kube", "endpoints", "settings", "stopping", "wiring", "controllers"},
     "sandbox": {"model", "neuron", "app", "settings"} | LEAVES,  # imagined: it shares no code with what talks to it
     "cli": {"app", "settings", "sandbox"} | LEAVES,
     "stopping": set[str](),
@@ -38,8 +37,7 @@ ASYNC: Final = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 
 def room_of(name: str) -> str:
     """Return the room of a module of the package; `name` is like `neuron_scheduler.kube.client`."""
-    room = name.split(".")[1]
-    return room if room in MAY_IMPORT else SERVICE
+    return name.split(".")[1]
 
 
 def modules() -> Iterator[tuple[str, str, ast.Module]]:

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 import pytest
 
-from neuron_scheduler.herald import Herald
+from neuron_scheduler.controllers.pod_reporter import Herald
 from neuron_scheduler.kube.pod_condition import Wanted, encode_patch
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Pod

@@ -14,12 +14,12 @@ import anyio
 import msgspec
 from aiohttp import web
 
+from neuron_scheduler.controllers.leader_elector import Leader
 from neuron_scheduler.kube import auth
 from neuron_scheduler.kube.binder import Binder, Bound
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.informer import NODES, PODS, Informer
 from neuron_scheduler.kube.lease import LeaseClient
-from neuron_scheduler.leader import Leader
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.allocation import LEADER
 

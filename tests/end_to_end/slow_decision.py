@@ -5,8 +5,8 @@ import time
 from typing import Any
 from unittest import mock
 
-from neuron_scheduler import scheduler
 from neuron_scheduler.__main__ import main
+from neuron_scheduler.controllers import scheduling_loop
 from neuron_scheduler.scheduling.decide import select_node
 
 
@@ -18,5 +18,5 @@ def _slow(cluster: Any, pod: Any, profile: Any) -> Any:
 
 
 if __name__ == "__main__":
-    with mock.patch.object(scheduler, "select_node", _slow):
+    with mock.patch.object(scheduling_loop, "select_node", _slow):
         sys.exit(main())

@@ -10,6 +10,7 @@ import attrs
 import msgspec
 import pytest
 
+from neuron_scheduler.controllers.leader_elector import Leader
 from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube.auth import Connection
 from neuron_scheduler.kube.binder import Binder, Bound, Gone, Refused
@@ -22,7 +23,6 @@ from neuron_scheduler.kube.informer import NODES, PODS, Informer
 from neuron_scheduler.kube.lease import LeaseClient, Record
 from neuron_scheduler.kube.pod_condition import UNSCHEDULABLE
 from neuron_scheduler.kube.tls import Tls
-from neuron_scheduler.leader import Leader
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.sandbox.server import ApiServer

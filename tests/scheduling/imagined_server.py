@@ -15,23 +15,23 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.event_handlers import NodeHandler, PodHandler
+from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
+from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
+from neuron_scheduler.controllers.handlers.storage import StorageHandler
+from neuron_scheduler.controllers.preemption_executor import Preemptor
+from neuron_scheduler.controllers.scheduling_loop import Scheduler
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Refused
 from neuron_scheduler.kube.codec import Decoded
 from neuron_scheduler.kube.reflection import Reflection, same_node, same_pod
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Storage
-from neuron_scheduler.namespace_handler import NamespaceHandler
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.preemptor import Preemptor
-from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.decide import Decision, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod
 from neuron_scheduler.scheduling.volume_plan import VolumePlan
-from neuron_scheduler.storage_handler import StorageHandler
 from neuron_scheduler.telemetry.metrics import Metrics
 
 BACKOFF = 11.0

@@ -1,4 +1,4 @@
-"""Whether a node still takes a pod that is assumed on it; `tests/test_allocate_fence` has what becomes of the pod."""
+"""Whether a node still takes an assumed pod; `tests/controllers/test_allocate_fence` has what becomes of the pod."""
 
 from typing import Any
 

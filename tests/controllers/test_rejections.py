@@ -10,14 +10,11 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler import rejections
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import SetAside
 from neuron_scheduler.cluster.tenant import Tenant
-from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.pod_failures import Failure
-from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.rejections import (
+from neuron_scheduler.controllers import rejections
+from neuron_scheduler.controllers.rejections import (
     BURST,
     FIRST,
     LONGEST,
@@ -29,6 +26,9 @@ from neuron_scheduler.rejections import (
     lasting,
     verdict,
 )
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.pod_failures import Failure
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
 from tests.telemetry.test_metrics import samples

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from neuron_scheduler.herald import OBSERVED_AT_ONCE, Herald
+from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, Herald
 from neuron_scheduler.kube.pod_condition import shape
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement

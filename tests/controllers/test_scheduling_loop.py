@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from neuron_scheduler import scheduler as loop
+from neuron_scheduler.controllers import scheduling_loop as loop
 from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.scheduling.rehearsal import Rehearsal
 from neuron_scheduler.telemetry import logs

@@ -9,6 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster import pods
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.node import HOSTNAME_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
@@ -17,7 +18,6 @@ from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.scheduling.rehearsal import Rehearsal
-from neuron_scheduler.side_lane import SideLane
 from tests.builders import node, pod
 from tests.control_plane.objects import pod_manifest
 from tests.test_cost_of_a_pod import World

@@ -17,10 +17,10 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from neuron_scheduler import extension_log
-from neuron_scheduler.allocate_fence import AllocateFence
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.commitment import Commitment
+from neuron_scheduler.controllers import extension_log
+from neuron_scheduler.controllers.allocate_fence import AllocateFence
+from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod

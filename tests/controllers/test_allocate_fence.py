@@ -10,9 +10,9 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler import allocate_fence
-from neuron_scheduler.allocate_fence import LONGEST
-from neuron_scheduler.event_handlers import NodeHandler, PodHandler
+from neuron_scheduler.controllers import allocate_fence
+from neuron_scheduler.controllers.allocate_fence import LONGEST
+from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
 from neuron_scheduler.kube.binder import Bound, Refused
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
@@ -22,8 +22,8 @@ from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
+from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, World, pending
 from tests.device_plugin import NodeAgent
-from tests.test_binding_cycle import HANG, IN_DOUBT, World, pending
 
 SECOND = 1_000_000_000
 TURNS = 60  # of the event loop, more than anything here takes

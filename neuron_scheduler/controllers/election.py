@@ -20,8 +20,8 @@ from typing import Final
 import anyio
 import attrs
 
+from neuron_scheduler.controllers.leader_elector import RELEASE_TIMEOUT, Leader, Leases, boot_time, identity
 from neuron_scheduler.errors import LeaseLostError
-from neuron_scheduler.leader import RELEASE_TIMEOUT, Leader, Leases, boot_time, identity
 from neuron_scheduler.telemetry import logs
 
 LAST_SECONDS: Final = 10.0  # to end in, after the Lease was lost

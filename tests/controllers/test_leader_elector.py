@@ -10,9 +10,9 @@ import anyio.lowlevel
 import attrs
 import pytest
 
+from neuron_scheduler.controllers.leader_elector import Leader, identity
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.lease import Record
-from neuron_scheduler.leader import Leader, identity
 from neuron_scheduler.telemetry import logs
 from tests.leases import Memory
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
@@ -188,7 +188,7 @@ async def test_a_lease_that_cannot_be_read_is_told_once() -> None:
     memory, stream, clock = Memory(before=before), configured(), Clock()
     await acquired(candidate(memory, clock=clock, retry_period=0.0001))
 
-    assert all(" leader.py:" in line for line in stream.getvalue().splitlines())
+    assert all(" leader_elector.py:" in line for line in stream.getvalue().splitlines())
     lease = 'lease="kube-system/my-scheduler"'
     refused = f'"Could not take the lease, retrying" err="{forbidden}" {lease}'
     assert said(stream)[1:] == [

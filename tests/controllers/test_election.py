@@ -10,7 +10,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.election import Election
+from neuron_scheduler.controllers.election import Election
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
 from neuron_scheduler.kube.lease import Record
 from tests.leases import Memory

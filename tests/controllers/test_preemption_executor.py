@@ -8,8 +8,8 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, Nomination
+from neuron_scheduler.controllers.preemption_executor import PostFilter, Preemptor
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.preemptor import PostFilter, Preemptor
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change
 from neuron_scheduler.scheduling.profile import default_profile

@@ -3,11 +3,11 @@
 import attrs
 
 from neuron_scheduler.cluster.workloads import Workloads
+from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.telemetry.metrics import Metrics
-from neuron_scheduler.workload_handlers import WorkloadHandler
 from tests.builders import pod
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))

@@ -15,21 +15,21 @@ import anyio.lowlevel
 import attrs
 from anyio.abc import TaskGroup, TaskStatus
 
-from neuron_scheduler import binding_cycle, extension_log
-from neuron_scheduler.allocate_fence import AllocateFence
-from neuron_scheduler.binding_cycle import Binder, BindingCycle, VolumeBinder, note_freed
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.commitment import Commitment
+from neuron_scheduler.controllers import binding_cycle, extension_log
+from neuron_scheduler.controllers.allocate_fence import AllocateFence
+from neuron_scheduler.controllers.binding_cycle import Binder, BindingCycle, VolumeBinder, note_freed
+from neuron_scheduler.controllers.commitment import Commitment
+from neuron_scheduler.controllers.preemption_executor import PostFilter
+from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.allocation import LEADER, annotations_for
-from neuron_scheduler.preemptor import PostFilter
 from neuron_scheduler.scheduling.decide import Decision, FitError, NoNode, fit_error, schedule_pod, select_node
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.profile import Profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.rehearsal import TYPICAL, Rehearsal
-from neuron_scheduler.side_lane import SideLane
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors

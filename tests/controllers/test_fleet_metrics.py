@@ -6,9 +6,9 @@ from collections import Counter
 import attrs
 import pytest
 
-from neuron_scheduler import inventory
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import NodeState, Nomination
+from neuron_scheduler.controllers import fleet_metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
@@ -24,7 +24,7 @@ OTHERS = Taint("team", Effect.NO_SCHEDULE, "red")
 
 def withheld(cluster: Cluster, *, trusting: bool = False) -> dict[str, int]:
     """Return what is withheld of trn1.32xlarge, by reason."""
-    found = inventory.devices(cluster, trusting=trusting).withheld
+    found = fleet_metrics.devices(cluster, trusting=trusting).withheld
     return {reason: count for (name, reason), count in found.items() if count and name == TRN1}
 
 
@@ -46,7 +46,7 @@ def test_devices_of_a_closed_node_are_withheld(closed: dict[str, object], reason
     """4 of 16 are held, the other 12 are nobody's and nobody gets them; the open node beside it counts as ever."""
     nodes = [node("a", TRN1, **closed), node("b", TRN1)]  # type: ignore[arg-type]  # passed on as they are
     cluster = cluster_of(nodes, [pod("p", devices=4, on="a", ids=range(4)), pod("q", devices=8, on="b", ids=range(8))])
-    found = inventory.devices(cluster)
+    found = fleet_metrics.devices(cluster)
     assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (8, 12, 8)
     assert withheld(cluster) == {reason: 12}
 
@@ -55,16 +55,16 @@ def test_usual_taints_close_nothing() -> None:
     """A pod that asks for Neuron tolerates them; a taint that only warns closes nothing either."""
     taints = (USUAL, Taint("aws.amazon.com/neuroncore", Effect.NO_EXECUTE), Taint("slow", Effect.PREFER_NO_SCHEDULE))
     cluster = cluster_of([node("a", TRN1, taints=taints)])
-    assert inventory.devices(cluster).free[TRN1] == 16
+    assert fleet_metrics.devices(cluster).free[TRN1] == 16
 
 
 def test_unknown_holders_withhold_what_they_may_hold() -> None:
     """All that nobody provably holds, unless they are trusted: then what is left by count."""
     cluster = cluster_of([node("a", TRN1)], [pod("u", devices=2, on="a"), pod("p", devices=4, on="a", ids=range(4))])
-    found = inventory.devices(cluster)
+    found = fleet_metrics.devices(cluster)
     assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (0, 4, 0)
     assert withheld(cluster) == {"unknown_holder": 12}
-    trusted = inventory.devices(cluster, trusting=True)
+    trusted = fleet_metrics.devices(cluster, trusting=True)
     assert (trusted.free[TRN1], trusted.largest_block[TRN1]) == (10, 8)
     assert withheld(cluster, trusting=True) == {"not_allocatable": 2}
 
@@ -74,7 +74,7 @@ def test_promised_devices_are_withheld() -> None:
     cluster = cluster_of([node("a", TRN1), node("b", TRN1)])
     coming = pod("n", devices=8, priority=5)
     cluster.nominate("a", Nomination(coming, cores=(1 << 16) - 1))
-    found = inventory.devices(cluster)
+    found = fleet_metrics.devices(cluster)
     assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (24, 0, 16)
     assert withheld(cluster) == {"promised": 8}
 
@@ -82,15 +82,15 @@ def test_promised_devices_are_withheld() -> None:
 def test_types_are_sums_over_machines() -> None:
     """LNC 1 and LNC 2, and HyperPod's prefix, are one instance type."""
     nodes = [node("a", TRN2), node("b", TRN2, cores_per_device=8), node("c", f"ml.{TRN2}", unschedulable=True)]
-    found = inventory.devices(cluster_of(nodes, [pod("p", cores=32, on="b", ids=range(32))]))
+    found = fleet_metrics.devices(cluster_of(nodes, [pod("p", cores=32, on="b", ids=range(32))]))
     assert (found.free[TRN2], found.used[TRN2], found.largest_block[TRN2]) == (28, 4, 16)
-    assert found.withheld[TRN2, inventory.Withheld.CORDONED] == 16
+    assert found.withheld[TRN2, fleet_metrics.Withheld.CORDONED] == 16
 
 
 def test_the_old_name_of_devices() -> None:
     """Nodes of an old plugin offer their devices under the alias alone."""
     old = attrs.evolve(node("a", "inf1.6xlarge"), allocatable={"aws.amazon.com/neurondevice": 4, "pods": 9})
-    found = inventory.devices(cluster_of([old, node("b", "inf1.6xlarge")]))
+    found = fleet_metrics.devices(cluster_of([old, node("b", "inf1.6xlarge")]))
     assert (found.free["inf1.6xlarge"], found.largest_block["inf1.6xlarge"]) == (8, 4)
 
 
@@ -141,7 +141,7 @@ def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
     for state in list(cluster.view.rows()):
         labelled = attrs.evolve(state.node, labels={**state.node.labels, "kubernetes.io/hostname": state.node.name})
         cluster.put_node(labelled)
-    found = inventory.devices(cluster)
+    found = fleet_metrics.devices(cluster)
     there: Counter[str] = Counter()
     largest: Counter[str] = Counter()
     for state in cluster.view.rows():
@@ -168,7 +168,7 @@ def test_the_metrics_and_the_sentence_agree() -> None:
     nodes += [node("d", TRN1), node("e", TRN1, unschedulable=True)]
     held = [pod("p", devices=5, on="a", ids=(0, 4, 8, 9, 10)), pod("q", devices=8, on="b", ids=range(8))]
     cluster = cluster_of(nodes, [*held, pod("u", devices=1, on="d")])
-    found, refused = inventory.devices(cluster), decide(cluster, pod(devices=8))
+    found, refused = fleet_metrics.devices(cluster), decide(cluster, pod(devices=8))
     assert isinstance(refused, FitError)
     assert refused.hint == (
         f"Fragmentation: {found.free[TRN1]} Neuron devices free on 2 nodes,"
@@ -180,6 +180,6 @@ def test_the_metrics_and_the_sentence_agree() -> None:
 def test_indexes_are_prepared_in_steps() -> None:
     """After the preparation a count asks for nothing that has to be built first."""
     cluster = cluster_of([node(f"n{i}", TRN1) for i in range(200)])
-    assert len([*inventory.prepared(cluster)]) > 3
-    assert not [*inventory.prepared(cluster)]
-    assert inventory.devices(cluster).free[TRN1] == 3200
+    assert len([*fleet_metrics.prepared(cluster)]) > 3
+    assert not [*fleet_metrics.prepared(cluster)]
+    assert fleet_metrics.devices(cluster).free[TRN1] == 3200

@@ -8,7 +8,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import Nomination
-from neuron_scheduler.event_handlers import NodeHandler, PodHandler
+from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.kube.node_codec import NODE
 from neuron_scheduler.model.node import ZONE_LABEL, Node

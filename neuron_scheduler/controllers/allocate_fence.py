@@ -19,7 +19,7 @@ import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.commitment import Commitment
+from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.kube.binder import BindOutcome, Bound, Fenced
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod

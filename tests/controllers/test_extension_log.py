@@ -6,19 +6,19 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from neuron_scheduler import extension_log
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import Nomination
-from neuron_scheduler.extension_log import MOST_NAMED
+from neuron_scheduler.controllers import extension_log
+from neuron_scheduler.controllers.extension_log import MOST_NAMED
 from neuron_scheduler.kube.binder import Bound
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.decide import Decision, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.telemetry import logs
 from tests.builders import node, pod
+from tests.controllers.test_binding_cycle import HANG, World, pending, running, until
 from tests.scheduling.harness import cluster_of
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
-from tests.test_binding_cycle import HANG, World, pending, running, until
 
 PROFILE = default_profile("my-scheduler")
 FINISHED = "Finished Processing Filter Request..."

@@ -12,12 +12,12 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.node_state import SetAside
+from neuron_scheduler.controllers.preemption_executor import PostFilter
+from neuron_scheduler.controllers.scheduling_loop import Scheduler
 from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.preemptor import PostFilter
-from neuron_scheduler.scheduler import Scheduler
 from neuron_scheduler.scheduling.profile import default_profile
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place

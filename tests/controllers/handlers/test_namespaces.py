@@ -1,10 +1,10 @@
 """Namespaces as the watch tells of them: what selectors select, and whom a change wakes."""
 
 from neuron_scheduler.cluster.namespaces import NamespaceTable
+from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from neuron_scheduler.namespace_handler import NamespaceHandler
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 

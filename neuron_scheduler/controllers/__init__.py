@@ -1,0 +1,1 @@
+"""What runs: one service a module. Each is given what it needs by `wiring`."""

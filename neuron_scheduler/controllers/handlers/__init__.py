@@ -1,0 +1,1 @@
+"""What a watched object changes in cluster and queue: one module a kind."""
