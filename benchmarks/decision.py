@@ -25,7 +25,7 @@ import attrs
 
 from benchmarks.contest.plots import bar_chart
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.neuron_request import neuron_request
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Image, Node
 from neuron_scheduler.model.pod import Constraints, Pod

@@ -27,7 +27,7 @@ from benchmarks.contest.workloads import WORKLOADS
 from neuron_scheduler import app
 from neuron_scheduler.kube import auth
 from neuron_scheduler.kube.client import Client
-from neuron_scheduler.neuron.allocation import IDS
+from neuron_scheduler.neuron.annotations import IDS
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.server import ApiServer
 from neuron_scheduler.settings.config import Config

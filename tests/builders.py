@@ -24,7 +24,7 @@ from neuron_scheduler.model.resources import (
     Resources,
     effective_requests,
 )
-from neuron_scheduler.neuron.allocation import IDS
+from neuron_scheduler.neuron.annotations import IDS
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, machine_of
 
 GI = 1 << 30

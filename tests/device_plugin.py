@@ -10,7 +10,7 @@ chose, which is here what the pod was told.
 import attrs
 
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.allocation import ALLOC_TIME, IDS
+from neuron_scheduler.neuron.annotations import ALLOC_TIME, IDS
 
 
 @attrs.define(eq=False)

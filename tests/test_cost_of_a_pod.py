@@ -19,7 +19,8 @@ import attrs
 import msgspec
 import pytest
 
-from neuron_scheduler.cluster import indexes, pods
+from neuron_scheduler.cluster.index import indexes
+from neuron_scheduler.cluster.tables import pods
 from neuron_scheduler.kube import informer, pod_codec, watch_line
 from neuron_scheduler.kube.client import Client, Response
 from neuron_scheduler.kube.transport import Pool

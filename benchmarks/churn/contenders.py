@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from benchmarks.churn.workload import SCHEDULER_NAME, Arrival, Workload
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node

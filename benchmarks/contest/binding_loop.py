@@ -21,7 +21,7 @@ from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.informer import NODES, PODS, Informer
 from neuron_scheduler.kube.lease import LeaseClient
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.allocation import LEADER
+from neuron_scheduler.neuron.annotations import LEADER
 
 CONCURRENCY = 48
 POLICY_LEARNS = 0.5  # seconds until the admission policy surely knows the Lease; nothing is measured before

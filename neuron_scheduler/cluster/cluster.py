@@ -17,8 +17,8 @@ from typing import Self
 
 import attrs
 
-from neuron_scheduler.cluster.namespaces import NamespaceTable
-from neuron_scheduler.cluster.node_state import (
+from neuron_scheduler.cluster.refresh import claims_on, holding, holding_anew, on_new_node
+from neuron_scheduler.cluster.rows.node_info import (
     NodeState,
     Nomination,
     SetAside,
@@ -26,12 +26,12 @@ from neuron_scheduler.cluster.node_state import (
     with_tenant_again,
     without_tenant,
 )
-from neuron_scheduler.cluster.rereading import claims_on, holding, holding_anew, on_new_node
-from neuron_scheduler.cluster.table import NodeTable
-from neuron_scheduler.cluster.tenant import Tenant, tenant_of
+from neuron_scheduler.cluster.rows.pod_info import Tenant, tenant_of
+from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
+from neuron_scheduler.cluster.tables.nodes import NodeTable
+from neuron_scheduler.cluster.tables.volumes import Touched, Volumes
+from neuron_scheduler.cluster.tables.workloads import Workloads
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.cluster.volumes import Touched, Volumes
-from neuron_scheduler.cluster.workloads import Workloads
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Storage

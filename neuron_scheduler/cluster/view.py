@@ -10,20 +10,20 @@ from typing import Any, Self, TypeVar, cast
 
 import attrs
 
-from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.demand import Demand
-from neuron_scheduler.cluster.indexes import Derived, Indexes
-from neuron_scheduler.cluster.labels import domain, integer_label, label
-from neuron_scheduler.cluster.lens import Lens, through
-from neuron_scheduler.cluster.namespaces import NamespaceTable
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
-from neuron_scheduler.cluster.pods import Matching
-from neuron_scheduler.cluster.postings import Postings, Values
-from neuron_scheduler.cluster.table import NodeTable
-from neuron_scheduler.cluster.terms import Bearing
-from neuron_scheduler.cluster.volumes import Volumes
-from neuron_scheduler.cluster.workloads import Workloads
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.indexes import Derived, Indexes
+from neuron_scheduler.cluster.index.labels import domain, integer_label, label
+from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.index.postings import Postings, Values
+from neuron_scheduler.cluster.overlay import Lens, through
+from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.tables.affinity_terms import Bearing
+from neuron_scheduler.cluster.tables.demand import Demand
+from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
+from neuron_scheduler.cluster.tables.nodes import NodeTable
+from neuron_scheduler.cluster.tables.pods import Matching
+from neuron_scheduler.cluster.tables.volumes import Volumes
+from neuron_scheduler.cluster.tables.workloads import Workloads
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm

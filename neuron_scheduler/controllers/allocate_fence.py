@@ -23,7 +23,7 @@ from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.kube.binder import BindOutcome, Bound, Fenced
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.allocation import alloc_time_of, looked_up, names_ids
+from neuron_scheduler.neuron.annotations import alloc_time_of, looked_up, names_ids
 from neuron_scheduler.telemetry import logs
 
 LONGEST: Final = 120.0  # seconds from a pod's Binding; one that has not started by then is not waited for

@@ -24,7 +24,7 @@ from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.allocation import ALLOC_TIME, IDS
+from neuron_scheduler.neuron.annotations import ALLOC_TIME, IDS
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.hints import Change

@@ -13,7 +13,7 @@ from typing import Final, Self
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod

@@ -19,7 +19,7 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.decide import FitError

@@ -23,7 +23,7 @@ from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.pod import Pod, placed
-from neuron_scheduler.neuron.allocation import LEADER, annotations_for
+from neuron_scheduler.neuron.annotations import LEADER, annotations_for
 from neuron_scheduler.scheduling.decide import Decision, FitError, NoNode, fit_error, schedule_pod, select_node
 from neuron_scheduler.scheduling.events import ClusterEvent
 from neuron_scheduler.scheduling.profile import Profile

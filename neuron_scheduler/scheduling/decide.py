@@ -17,7 +17,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.nodeset import NodeSet, less, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less, slots_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS

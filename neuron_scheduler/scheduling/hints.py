@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod

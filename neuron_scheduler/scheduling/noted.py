@@ -11,7 +11,7 @@ from functools import partial
 
 import attrs
 
-from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.events import (
     MAY_HELP,

@@ -6,7 +6,7 @@ that is being emptied, must be found out before. Only what is known of the one n
 another node, and to take back a decision for anything that kube-scheduler ignores during execution.
 """
 
-from neuron_scheduler.cluster.node_state import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS

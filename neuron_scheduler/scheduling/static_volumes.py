@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import attrs
 
-from neuron_scheduler.cluster.free_volumes import Entry, Rack
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet, less
-from neuron_scheduler.cluster.postings import Postings, Values
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.postings import Postings, Values
+from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.tables.free_volumes import Entry, Rack
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm

@@ -20,7 +20,7 @@ from typing import Protocol, Self
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import NodeState, evictable, with_tenant, without_tenants
+from neuron_scheduler.cluster.rows.node_info import NodeState, evictable, with_tenant, without_tenants
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS

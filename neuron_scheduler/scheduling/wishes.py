@@ -10,8 +10,8 @@ against nodes is yielded as a weight for the others of `among`.
 from collections.abc import Callable, Iterable, Iterator
 from math import prod
 
-from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, node_affinity, pod_topology_spread

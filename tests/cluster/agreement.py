@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
 from typing import Any
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.labels import label
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.pods import Matching
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.index.labels import label
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, NEURON_NAMES, PODS

@@ -5,15 +5,15 @@ from contextlib import suppress
 import attrs
 import pytest
 
-from neuron_scheduler.cluster import table
 from neuron_scheduler.cluster.cluster import CHANGED, Cluster
-from neuron_scheduler.cluster.node_state import NodeState, with_tenant, without_tenant
-from neuron_scheduler.cluster.postings import Values
-from neuron_scheduler.cluster.tenant import Tenant
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeState, with_tenant, without_tenant
+from neuron_scheduler.cluster.rows.pod_info import Tenant
+from neuron_scheduler.cluster.tables import nodes
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU
-from neuron_scheduler.neuron.allocation import ALLOC_TIME, ALLOCATED
+from neuron_scheduler.neuron.annotations import ALLOC_TIME, ALLOCATED
 from tests.builders import node, pod
 
 ALL = 0xFFFFFFFF  # 32 cores of a trn1.32xlarge
@@ -73,7 +73,7 @@ def test_new_nodes_in_order_keep_the_numbering() -> None:
 
 def test_nodes_launched_together_keep_the_numbering_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are created in the same second; only very many of them are worth a pause in which all are numbered anew."""
-    monkeypatch.setattr(table, "_MOST_LATECOMERS", 2)
+    monkeypatch.setattr(nodes, "_MOST_LATECOMERS", 2)
     cluster = cluster_of(node("old", created=1))
     before = cluster.view.column(_cpu)
     for name in "dcb":
@@ -347,7 +347,7 @@ def test_what_if_without_any_index_yet() -> None:
     assert cluster.view.column(_cpu).value(0) == 192_000
 
 
-@pytest.mark.parametrize("where", ["cluster.cluster.with_tenant", "cluster.table.NodeTable._move_pod"])
+@pytest.mark.parametrize("where", ["cluster.cluster.with_tenant", "cluster.tables.nodes.NodeTable._move_pod"])
 def test_an_assumption_that_fails_half_way_can_be_forgotten(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever raised, the pod holds nothing afterwards and can be assumed again."""
     cluster = Cluster()

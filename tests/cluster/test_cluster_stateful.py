@@ -13,14 +13,15 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from neuron_scheduler.cluster import pods as pod_table, rollup, table
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import NodeState, with_tenant, without_tenant
-from neuron_scheduler.cluster.tenant import tenant_of
+from neuron_scheduler.cluster.index import rollup
+from neuron_scheduler.cluster.rows.node_info import NodeState, with_tenant, without_tenant
+from neuron_scheduler.cluster.rows.pod_info import tenant_of
+from neuron_scheduler.cluster.tables import nodes, pods as pod_table
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import Effect, LabelSelector, PodAffinityTerm, Taint
-from neuron_scheduler.neuron.allocation import annotations_for, read
+from neuron_scheduler.neuron.annotations import annotations_for, read
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import place
 from tests.builders import node, pod
@@ -110,7 +111,7 @@ def short_memory() -> Iterator[None]:
         patch.setattr(pod_table, "_WORTH_READING", 2)
         patch.setattr(pod_table, "_MAX_COLUMNS", 16)
         patch.setattr(rollup, "_MAX_LOG", 8)
-        patch.setattr(table, "_MOST_LATECOMERS", 2)
+        patch.setattr(nodes, "_MOST_LATECOMERS", 2)
         yield
 
 
@@ -312,8 +313,8 @@ class ClusterMachine(RuleBasedStateMachine):
     @invariant()
     def forks_have_not_changed(self) -> None:
         """A copy is not touched by what happens to its origin."""
-        for fork, nodes, pods, unreadable in self.forks:
-            check_equal_to_rebuilt(fork, nodes, pods, unreadable)
+        for fork, expected_nodes, pods, unreadable in self.forks:
+            check_equal_to_rebuilt(fork, expected_nodes, pods, unreadable)
             check_indexes(fork, range(self.steps % 7, DEFINITIONS, 7))
 
     def teardown(self) -> None:

@@ -3,8 +3,8 @@
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import NodeState, Nomination, evictable, without_tenant, without_tenants
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination, evictable, without_tenant, without_tenants
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.scheduling.filtering import Promised, promised
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of

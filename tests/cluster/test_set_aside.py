@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from neuron_scheduler.cluster import table
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import SetAside
-from neuron_scheduler.cluster.nodeset import slots_of
+from neuron_scheduler.cluster.index.nodeset import slots_of
+from neuron_scheduler.cluster.rows.node_info import SetAside
+from neuron_scheduler.cluster.tables import nodes
 from tests.builders import node, pod
 
 NAMES = "abcde"
@@ -52,8 +52,8 @@ def happens(dice: Random, cluster: Cluster, levels: dict[str, int], types: dict[
 @pytest.mark.parametrize("part", range(4))
 def test_the_set_follows_the_rows(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
     """Nodes that come late, go, change or are numbered anew keep what is theirs, and forks keep what was."""
-    monkeypatch.setattr(table, "_MOST_LATECOMERS", 1)
-    monkeypatch.setattr(table, "_MOST_HOLES", 1)
+    monkeypatch.setattr(nodes, "_MOST_LATECOMERS", 1)
+    monkeypatch.setattr(nodes, "_MOST_HOLES", 1)
     for seed in range(part * 50, part * 50 + 50):
         dice, cluster = Random(seed), Cluster()
         levels: dict[str, int] = {}

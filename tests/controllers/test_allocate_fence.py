@@ -17,7 +17,7 @@ from neuron_scheduler.kube.binder import Bound, Refused
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
-from neuron_scheduler.neuron.allocation import ALLOC_TIME, ALLOCATED, IDS, looked_up
+from neuron_scheduler.neuron.annotations import ALLOC_TIME, ALLOCATED, IDS, looked_up
 from neuron_scheduler.scheduling.queue import SchedulingQueue
 from neuron_scheduler.scheduling.queued_pod import Place
 from neuron_scheduler.telemetry.metrics import Metrics

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import SetAside
+from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.scheduling_loop import Scheduler
 from neuron_scheduler.kube.backoff import Backoff

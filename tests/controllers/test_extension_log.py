@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.extension_log import MOST_NAMED
 from neuron_scheduler.kube.binder import Bound

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import NodeState, Nomination
+from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination
 from neuron_scheduler.controllers import fleet_metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.resources import NEURON_DEVICE

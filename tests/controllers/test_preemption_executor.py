@@ -7,7 +7,7 @@ import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import NodeState, Nomination
+from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination
 from neuron_scheduler.controllers.preemption_executor import PostFilter, Preemptor
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.events import ClusterEvent

@@ -11,8 +11,8 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import SetAside
-from neuron_scheduler.cluster.tenant import Tenant
+from neuron_scheduler.cluster.rows.node_info import SetAside
+from neuron_scheduler.cluster.rows.pod_info import Tenant
 from neuron_scheduler.controllers import rejections
 from neuron_scheduler.controllers.rejections import (
     BURST,

@@ -7,8 +7,8 @@ import anyio
 import attrs
 import pytest
 
-from neuron_scheduler.cluster import pods
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.tables import pods
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.node import HOSTNAME_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod

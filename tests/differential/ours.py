@@ -12,8 +12,8 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import Nomination
-from neuron_scheduler.cluster.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.kube.codec import Decoded, Malformed
 from neuron_scheduler.kube.node_codec import NODE

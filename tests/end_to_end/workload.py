@@ -1,7 +1,7 @@
 """
 What tests of the whole process do to the cluster as its administrator, and what they read from it afterwards.
 
-Who holds which cores is read here from AWS's annotation alone, apart from `neuron_scheduler.neuron.allocation`.
+Who holds which cores is read here from AWS's annotation alone, apart from `neuron_scheduler.neuron.annotations`.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping

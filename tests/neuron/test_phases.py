@@ -15,7 +15,7 @@ import pytest
 from neuron_scheduler.model.neuron_request import Unit, neuron_container_names, neuron_request
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import effective_requests
-from neuron_scheduler.neuron.allocation import IDS, OWN, annotations_for, read
+from neuron_scheduler.neuron.annotations import IDS, OWN, annotations_for, read
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.topology import illegal_count, legal_sets, place
 from tests.neuron.oracle import Kind, Piece, Spec, accounted, containers, division, faults, ids_in, legal

@@ -7,7 +7,7 @@ from typing import Any
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler.cluster.node_state import SetAside
+from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.kube.codec import Decoded, Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import ZONE_LABEL, Node

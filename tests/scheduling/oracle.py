@@ -18,7 +18,7 @@ from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
 from neuron_scheduler.model.selectors import Effect, Operator, Taint
 from neuron_scheduler.model.workload import Workload
-from neuron_scheduler.neuron.allocation import read
+from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
 from neuron_scheduler.scheduling.plugins import dynamic_resources

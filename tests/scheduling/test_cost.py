@@ -14,8 +14,8 @@ from types import FrameType
 import attrs
 import pytest
 
-from neuron_scheduler.cluster import indexes
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index import indexes
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import NodeState, SetAside
+from neuron_scheduler.cluster.rows.node_info import NodeState, SetAside
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.workload import Workload
-from neuron_scheduler.neuron.allocation import annotations_for
+from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.decide import Decision, FitError, explain, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile

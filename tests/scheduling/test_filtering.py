@@ -2,7 +2,7 @@
 
 import pytest
 
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.pod import HostPort, Pod
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, refusal

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import HOSTNAME_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod

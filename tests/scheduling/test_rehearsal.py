@@ -7,12 +7,12 @@ from typing import Any
 import attrs
 import pytest
 
-from neuron_scheduler.cluster import indexes
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.indexes import Indexes
-from neuron_scheduler.cluster.node_state import Nomination, SetAside
-from neuron_scheduler.cluster.postings import Postings
+from neuron_scheduler.cluster.index import indexes
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.indexes import Indexes
+from neuron_scheduler.cluster.index.postings import Postings
+from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
 from neuron_scheduler.cluster.view import Needs, View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.decide import Decision, fit_error, schedule_pod, select_node

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from neuron_scheduler.cluster.namespaces import NamespaceTable
+from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.scheduling.events import ClusterEvent

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.tenant import Tenant
+from neuron_scheduler.cluster.rows.pod_info import Tenant
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod

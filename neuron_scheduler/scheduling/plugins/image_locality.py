@@ -7,8 +7,8 @@ it, so that one node with it does not attract every pod. Counted in eighths of u
 
 from collections.abc import Iterator
 
-from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 

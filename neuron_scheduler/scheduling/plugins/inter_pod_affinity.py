@@ -8,10 +8,10 @@ being deleted count.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.nodeset import NodeSet, less
-from neuron_scheduler.cluster.pods import Matching
-from neuron_scheduler.cluster.terms import Bearing
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.tables.affinity_terms import Bearing
+from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm

@@ -8,7 +8,7 @@ only Gt and Lt look at the label's distinct integers.
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from neuron_scheduler.cluster.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement, parse_int64

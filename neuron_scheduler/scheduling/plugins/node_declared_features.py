@@ -7,8 +7,8 @@ a node does not declare it does not have: API servers without such features refu
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.nodeset import NodeSet
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod

@@ -7,7 +7,7 @@ practice.
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal

@@ -6,9 +6,9 @@ Upstream: `plugins/nodeports/node_ports.go`, `framework/types.go` (HostPortInfo)
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal

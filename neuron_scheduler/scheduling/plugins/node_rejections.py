@@ -8,9 +8,9 @@ how long, is decided where there is a clock.
 
 from typing import cast
 
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet, less
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import attrs
 
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod

@@ -6,8 +6,8 @@ Upstream: `plugins/nodeunschedulable/node_unschedulable.go`.
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.nodeset import NodeSet, less
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod

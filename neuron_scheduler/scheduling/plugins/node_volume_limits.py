@@ -13,10 +13,10 @@ from functools import lru_cache
 
 import attrs
 
-from neuron_scheduler.cluster.column import Column
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet, less
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Attachable, InlineVolume

@@ -8,8 +8,8 @@ cluster has few different lists, so a decision looks at lists, not at nodes.
 from collections.abc import Sequence
 from typing import cast
 
-from neuron_scheduler.cluster.nodeset import NodeSet, less
-from neuron_scheduler.cluster.postings import Values
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod

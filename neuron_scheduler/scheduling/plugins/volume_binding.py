@@ -8,7 +8,7 @@ provisioned, where the class allows it and the driver has room. Volumes are sets
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Operator, Requirement

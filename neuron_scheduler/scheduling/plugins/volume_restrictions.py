@@ -7,10 +7,10 @@ Photon) are refused: whether two pods may share one is not looked into here.
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import NodeSet
-from neuron_scheduler.cluster.postings import Values
-from neuron_scheduler.cluster.rereading import claims_on
+from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.refresh import claims_on
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import InlineVolume

@@ -7,7 +7,7 @@ VolumeBinding.
 
 from collections.abc import Iterator, Sequence
 
-from neuron_scheduler.cluster.nodeset import NodeSet
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume

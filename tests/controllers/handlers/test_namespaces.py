@@ -1,6 +1,6 @@
 """Namespaces as the watch tells of them: what selectors select, and whom a change wakes."""
 
-from neuron_scheduler.cluster.namespaces import NamespaceTable
+from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.model.namespace import Namespace

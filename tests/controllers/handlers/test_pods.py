@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.kube.node_codec import NODE

@@ -2,7 +2,7 @@
 
 import attrs
 
-from neuron_scheduler.cluster.workloads import Workloads
+from neuron_scheduler.cluster.tables.workloads import Workloads
 from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement

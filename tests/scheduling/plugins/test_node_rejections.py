@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import SetAside
+from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, PreferredTerm, Requirement, Taint
 from neuron_scheduler.scheduling.decide import Decision, schedule_pod
 from neuron_scheduler.scheduling.profile import default_profile

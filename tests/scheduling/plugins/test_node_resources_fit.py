@@ -2,7 +2,7 @@
 
 import pytest
 
-from neuron_scheduler.cluster.node_state import on_node
+from neuron_scheduler.cluster.rows.node_info import on_node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins import node_resources_fit
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_eighths

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.volumes import CSIDriver, CSINode, InlineVolume, StorageClass, VolumeAttachment
 from tests.builders import node, pod
 from tests.scheduling.harness import refusal, schedule

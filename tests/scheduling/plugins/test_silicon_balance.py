@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.node_state import NodeState
-from neuron_scheduler.cluster.nodeset import from_slots, slots_of
+from neuron_scheduler.cluster.index.nodeset import from_slots, slots_of
+from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY

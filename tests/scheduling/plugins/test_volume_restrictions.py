@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from neuron_scheduler.cluster.node_state import Nomination
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.volumes import InlineVolume
 from tests.builders import node, pod
 from tests.scheduling.harness import refusal, schedule

@@ -1,0 +1,258 @@
+"""
+The indexes of a table and the log that keeps them true.
+
+An index is defined by a function of one row. It is built when first asked for. From then on it *follows* every change,
+until nobody has asked for a while; asked again, it is caught up from the log, and if it never is, it is dropped: the
+number of indexes and the length of the log are bounded. It holds sets only; what a changed row contributed before is
+worked out from the old row. A definition is a function, or a callable of which there is one for each question
+(`labels.label`): an index is looked up by identity.
+
+An index *derives* from another one if it says something else about a few rows only: it is made from a copy, and costs
+as much as those few rows. Derived indexes take no room from others.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, Generic, Self, TypeVar
+
+import attrs
+
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.eviction import make_room
+from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.index.postings import Postings, Values
+
+_MAX_INDEXES = 1024
+_MAX_DERIVED = 512
+_MIN_LOG = 1024
+_AT_ONCE = 64
+"""Rows, or changes, after which a preparation lets others run."""
+_PATIENCE = 32
+"""Changes that an index follows though nobody asks."""
+
+Row = TypeVar("Row")
+
+
+@attrs.define(eq=False)
+class _Index:
+    """
+    A `Postings` or a `Column`.
+
+    Attributes:
+        position: where in the log it is true up to.
+        asked: where the log ended when it was last asked for.
+    """
+
+    definition: Callable[[Any], Any]
+    data: Any
+    position: int
+    asked: int
+
+    def take(self, slot: int, old: Any, new: Any) -> None:
+        """Take a change of a row."""
+        before = self.data.NOTHING if old is None else self.definition(old)
+        after = self.data.NOTHING if new is None else self.definition(new)
+        if before != after:
+            self.data.replace(slot, before, after)
+
+
+@attrs.frozen
+class Derived(Generic[Row]):
+    """
+    How an index differs from another one.
+
+    Attributes:
+        base: the definition of the other one.
+        changed: returns the rows about which they may differ.
+    """
+
+    definition: Callable[[Row], Any]
+    base: Callable[[Row], Any]
+    kind: type[Postings | Column]
+    changed: Callable[[], NodeSet]
+
+
+@attrs.define(eq=False)
+class Indexes(Generic[Row]):
+    """
+    Indexes by definition, and the log of changes that not all of them have read.
+
+    Attributes:
+        end: how many changes there have been.
+        dropped: how often indexes other than derived ones were dropped.
+    """
+
+    end: int = 0
+    dropped: int = 0
+    _by_definition: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
+    _derived: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
+    _following: list[_Index] = attrs.field(factory=list)
+    _log: list[tuple[int, Row | None, Row | None]] = attrs.field(factory=list)
+    _bound: int = _MIN_LOG
+
+    def postings(self, values_of: Callable[[Row], Values], rows: Sequence[Row | None]) -> Postings:
+        """Return the postings defined by `values_of`, true for `rows`."""
+        index = self._by_definition.get(values_of)
+        if index is None or index.position != self.end:
+            index = self._caught_up(index, values_of, Postings, rows)
+        index.asked = self.end
+        found: Postings = index.data
+        return found
+
+    def column(self, number_of: Callable[[Row], int], rows: Sequence[Row | None]) -> Column:
+        """Return the column defined by `number_of`, true for `rows`."""
+        index = self._by_definition.get(number_of)
+        if index is None or index.position != self.end:
+            index = self._caught_up(index, number_of, Column, rows)
+        index.asked = self.end
+        found: Column = index.data
+        return found
+
+    def derived(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Any:
+        """Return the postings or the column that derives from another index, true for `rows`."""
+        index = self._derived.get(derived.definition)
+        if index is None or index.position != self.end:
+            index = self._rederived(index, derived, rows)
+        index.asked = self.end
+        return index.data
+
+    def is_ready(self, definition: Callable[[Any], Any]) -> bool:
+        """Tell whether there is an index by this definition that has little to catch up with."""
+        index = self._by_definition.get(definition) or self._derived.get(definition)
+        return index is not None and self.end - index.position <= _AT_ONCE
+
+    def prepare(
+        self, definition: Callable[[Row], Any], kind: type[Postings | Column], rows: Sequence[Row | None]
+    ) -> Iterator[None]:
+        """
+        Build an index, or let it catch up, a few rows at a time; yields whenever others may run, and change rows.
+
+        Where too much happens meanwhile there may be nothing to show for it in the end: who asks then waits.
+        """
+        if definition not in self._by_definition:
+            start = self.end
+            data = yield from _built(definition, kind, list(rows))
+            if self.end - start <= len(self._log):
+                self._add(definition, data, start, size=len(rows))
+        while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
+            self._read(index, upto=index.position + _AT_ONCE)
+            yield
+
+    def prepare_derived(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Iterator[None]:
+        """Make a derived index in the same way; a question about many rows must have been prepared before."""
+        if not self.is_ready(derived.definition):
+            yield from self._derive(derived, rows)
+
+    def record(self, slot: int, old: Row | None, new: Row | None) -> None:
+        """Note that a row has changed; with no index there is nobody to tell."""
+        self.end += 1
+        if not (self._by_definition or self._derived):
+            return
+        for index in self._following:
+            index.take(slot, old, new)
+            index.position = self.end
+        self._log.append((slot, old, new))
+        if self.end % _PATIENCE == 0:
+            self._following = [index for index in self._following if self.end - index.asked < _PATIENCE]
+        if len(self._log) > self._bound:
+            self._cut_log()
+
+    def fork(self) -> Self:
+        """Return an independent copy that shares every integer."""
+        return type(self)(
+            by_definition={
+                key: _Index(key, index.data.fork(), index.position, index.asked)
+                for key, index in self._by_definition.items()
+            },
+            log=list(self._log),
+            end=self.end,
+            bound=self._bound,
+        )
+
+    def _caught_up(
+        self,
+        index: _Index | None,
+        row_to: Callable[[Row], Any],
+        kind: type[Postings | Column],
+        rows: Sequence[Row | None],
+    ) -> _Index:
+        if index is None:
+            values: Any = [kind.NOTHING if row is None else row_to(row) for row in rows]
+            index = self._add(row_to, kind.build(values), self.end, size=len(rows))
+        self._read(index, upto=self.end)
+        self._following.append(index)
+        return index
+
+    def _rederived(self, index: _Index | None, derived: Derived[Row], rows: Sequence[Row | None]) -> _Index:
+        """Return a derived index that is up to date: it reads the log only where that is less than to derive it."""
+        lag = 0 if index is None else self.end - index.position
+        if index is None or (lag > _PATIENCE and lag > derived.changed().bit_count()):
+            for _ in self._derive(derived, rows):
+                pass
+            index = self._derived[derived.definition]
+        self._read(index, upto=self.end)
+        self._following.append(index)
+        return index
+
+    def _derive(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Iterator[None]:
+        """Make a derived index: from the other one where they differ about few rows, else from all rows."""
+        changed, start, rows = derived.changed(), self.end, list(rows)
+        if 2 * changed.bit_count() > len(rows):
+            data = yield from _built(derived.definition, derived.kind, rows)
+        else:
+            ask = self.postings if derived.kind is Postings else self.column
+            data = yield from _differing(ask(derived.base, rows).fork(), derived, changed, rows)
+        if self.end - start <= len(self._log):
+            make_room(self._derived, _MAX_DERIVED)
+            self._derived[derived.definition] = _Index(derived.definition, data, start, asked=start)
+
+    def _add(self, definition: Callable[[Row], Any], data: Postings | Column, position: int, *, size: int) -> _Index:
+        before = len(self._by_definition)
+        make_room(self._by_definition, _MAX_INDEXES)
+        self.dropped += len(self._by_definition) < before
+        self._bound = max(_MIN_LOG, 2 * size)
+        index = self._by_definition[definition] = _Index(definition, data, position, asked=position)
+        return index
+
+    def _read(self, index: _Index, *, upto: int) -> None:
+        """Let an index take what the log says up to a position."""
+        start = len(self._log) - self.end
+        for change in self._log[start + index.position : start + upto]:
+            index.take(*change)
+        index.position = upto
+
+    def _cut_log(self) -> None:
+        """Forget what every index has read, and those indexes that have read too little."""
+        tolerated = self.end - len(self._log) // 2
+        kept = {key: i for key, i in self._by_definition.items() if i.position >= tolerated}
+        self.dropped += len(kept) < len(self._by_definition)
+        self._by_definition = kept
+        self._derived = {key: i for key, i in self._derived.items() if i.position >= tolerated}
+        positions = [i.position for indexes in (self._by_definition, self._derived) for i in indexes.values()]
+        start = min(positions, default=self.end)
+        self._log = self._log[start - self.end :] if start < self.end else []
+
+
+def _built(
+    definition: Callable[[Row], Any], kind: type[Postings | Column], rows: Sequence[Row | None]
+) -> Generator[None, None, Postings | Column]:
+    """Build the data of an index of all rows, a few at a time."""
+    values: list[Any] = []
+    for first in range(0, len(rows), _AT_ONCE):
+        values += [kind.NOTHING if row is None else definition(row) for row in rows[first : first + _AT_ONCE]]
+        yield
+    return kind.build(values)
+
+
+def _differing(
+    data: Postings | Column, derived: Derived[Row], changed: NodeSet, rows: Sequence[Row | None]
+) -> Generator[None, None, Postings | Column]:
+    """Replace what a copy of another index's data says of the changed rows, a few rows at a time."""
+    for number, slot in enumerate(slots_of(changed), start=1):
+        row = rows[slot]
+        if row is not None:
+            before, after = derived.base(row), derived.definition(row)
+            if before != after:
+                data.replace(slot, before, after)
+        if number % _AT_ONCE == 0:
+            yield
+    return data

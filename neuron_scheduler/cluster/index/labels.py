@@ -1,0 +1,71 @@
+"""
+Nodes by the value of a label: the indexes that selectors and domains are asked of.
+
+A domain is a value of a label, with one exception. AWS's device plugin also labels nodes that are in no UltraServer,
+with an id of zeros (`neuron.amazonaws.com/ultraserver-server-id-4`): to selectors that is a value as any other, but
+the nodes have nothing in common, and are in no domain.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.selectors import parse_int64
+
+_ULTRASERVER_ID: Final = "neuron.amazonaws.com/ultraserver-server-id-"
+_NO_ULTRASERVER: Final = "0000000000000000"
+
+
+@attrs.frozen(eq=False)
+class Label:
+    """Index definition: nodes by their value of one label."""
+
+    key: str
+
+    def __call__(self, node: Node) -> Values:
+        """Return the node's value of the label."""
+        value = node.labels.get(self.key)
+        return () if value is None else (value,)
+
+
+@attrs.frozen(eq=False)
+class UltraServer:
+    """Index definition: nodes by the UltraServer that they are in, of the size that the label is about."""
+
+    key: str
+
+    def __call__(self, node: Node) -> Values:
+        """Return the UltraServer's id, if the node is in one."""
+        value = domain_of(node, self.key)
+        return () if value is None else (value,)
+
+
+@attrs.frozen(eq=False)
+class Number:
+    """Index definition: nodes by their value of one label, where it is an integer."""
+
+    key: str
+
+    def __call__(self, node: Node) -> Values:
+        """Return the node's integer, if it has one."""
+        number = parse_int64(node.labels.get(self.key, ""))
+        return () if number is None else (number,)
+
+
+def domain_of(node: Node, key: str) -> str | None:
+    """Return the domain of a label that a node is in, None if it is in none."""
+    value = node.labels.get(key)
+    return None if value == _NO_ULTRASERVER and key.startswith(_ULTRASERVER_ID) else value
+
+
+def _domain(key: str) -> Label | UltraServer:
+    return UltraServer(key) if key.startswith(_ULTRASERVER_ID) else label(key)
+
+
+label = lru_cache(maxsize=1024)(Label)
+integer_label = lru_cache(maxsize=1024)(Number)
+domain = lru_cache(maxsize=1024)(_domain)
+"""The one definition for a key: an index is then looked up by identity; domains that are values share the label's."""

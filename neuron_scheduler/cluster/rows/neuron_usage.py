@@ -1,0 +1,87 @@
+"""
+What of a node's silicon is held, counted from its tenants.
+
+Two that claim one core both hold it until both are gone; what an unknown holder holds is counted as the most it may be.
+Refuses to say which cores a pod should get: that is for `neuron.topology`.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from neuron_scheduler.cluster.rows.pod_info import Tenant
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.neuron.catalog import Machine
+
+
+@attrs.frozen
+class Silicon:
+    """
+    What of a node's silicon is held, and how certain that is.
+
+    Attributes:
+        free: mask of the core bits nobody provably holds.
+        contested: mask of the core bits that more than one tenant claims.
+        in_between: some tenant holds more than one unit but not the whole machine.
+        unknown_holders: tenants whose ids cannot be read.
+        unknown_devices: the most whole devices that unknown holders may have broken into.
+        unknown_cores: the most cores that unknown holders may hold.
+    """
+
+    free: int = 0
+    contested: int = 0
+    in_between: bool = False
+    unknown_holders: int = 0
+    unknown_devices: int = 0
+    unknown_cores: int = 0
+
+
+NO_SILICON = Silicon()
+
+
+def silicon_with(tenant: Tenant, before: Silicon, machine: Machine | None, tenants: Mapping[str, Tenant]) -> Silicon:
+    """Return the silicon with one of the tenants more; the others are looked at only where cores are unknown."""
+    cores = tenant.cores
+    if cores == 0 or machine is None:
+        return before
+    if cores is None or before.unknown_holders:
+        return silicon_of(machine, tenants)
+    return Silicon(
+        free=before.free & ~cores,
+        contested=before.contested | cores & (machine.all_cores ^ before.free),
+        in_between=before.in_between or _is_in_between(tenant, machine),
+    )
+
+
+def _is_in_between(tenant: Tenant, machine: Machine) -> bool:
+    request = tenant.pod.neuron
+    return request is not None and request.total > 1 and tenant.cores != machine.all_cores
+
+
+def silicon_of(machine: Machine | None, tenants: Mapping[str, Tenant]) -> Silicon:
+    """Count the silicon from the tenants: two that claim one core both hold it until both are gone."""
+    if machine is None:
+        return NO_SILICON
+    held = contested = unknown_holders = unknown_devices = unknown_cores = 0
+    in_between = False
+    for tenant in tenants.values():
+        if tenant.cores is None:
+            devices, cores = _may_hold(tenant, machine)
+            unknown_holders += 1
+            unknown_devices += devices
+            unknown_cores += cores
+        elif tenant.cores:
+            contested |= held & tenant.cores
+            held |= tenant.cores
+            in_between |= _is_in_between(tenant, machine)
+    return Silicon(machine.all_cores & ~held, contested, in_between, unknown_holders, unknown_devices, unknown_cores)
+
+
+def _may_hold(tenant: Tenant, machine: Machine) -> tuple[int, int]:
+    """Return the most devices an unknown holder may have broken into, and the most cores it may hold."""
+    request = tenant.pod.neuron
+    if request is None or tenant.unreadable:
+        return machine.devices, machine.cores
+    if request.unit is Unit.DEVICE:
+        return request.total, request.total * machine.cores_per_device
+    return request.total, request.total  # at worst every core lies on a device of its own

@@ -1,0 +1,58 @@
+"""
+A pod on a node with what it holds there, read once when it comes.
+
+Refuses to take what cannot be read for nothing: its holder is then an unknown one.
+"""
+
+from collections.abc import Mapping
+from operator import attrgetter
+
+import attrs
+
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.volumes import Held
+from neuron_scheduler.neuron.annotations import READ_KEYS, read
+from neuron_scheduler.neuron.catalog import Machine
+
+
+@attrs.frozen
+class Tenant:
+    """
+    A pod on a node, with what it holds there.
+
+    Attributes:
+        cores: mask of the core bits it provably holds; None for an unknown holder; 0 without Neuron.
+        problem: why the allocation is unknown, in words; empty otherwise.
+        unreadable: the object itself could not be read, so how much it holds is unknown too.
+        volumes: its claims and what they attach.
+    """
+
+    pod: Pod
+    cores: int | None = 0
+    problem: str = ""
+    unreadable: bool = False
+    volumes: tuple[Held, ...] = ()
+
+    def holds_as_before(self, pod: Pod) -> bool:
+        """Tell whether the pod's new state is of one that holds on the same node what this tenant holds."""
+        mine = self.pod
+        if self.unreadable or _held(pod) != _held(mine):
+            return False
+        return pod.allocation == mine.allocation or all(
+            pod.allocation.get(key) == mine.allocation.get(key) for key in READ_KEYS
+        )
+
+
+_held = attrgetter(
+    *("node_name", "neuron", "neuron_containers", "requests", "host_ports", "priority"),
+    *("constraints.volume_claims", "constraints.disks"),
+)
+"""All of a pod that a reading of it and the sums of a row depend on, but for its allocation."""
+
+NO_TENANTS: Mapping[str, Tenant] = {}
+
+
+def tenant_of(pod: Pod, machine: Machine | None) -> Tenant:
+    """Read what a bound pod holds on a machine."""
+    allocation = read(pod, machine)
+    return Tenant(pod, cores=allocation.cores, problem=allocation.problem)

@@ -1,0 +1,86 @@
+"""
+Which nodes have pulled an image of a name, and how large it is there.
+
+Nodes share images, and only few of those are ever asked for, so no index over all nodes and images is built: the
+names of the nodes are kept by image, and become a set of nodes when an image is first asked for. One reference may mean
+images of different sizes on different nodes (another architecture, a tag that moved on).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+import attrs
+
+from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots
+from neuron_scheduler.model.node import Image
+
+
+@attrs.define(eq=False)
+class ImageTable:
+    """Images by name, and nodes by image."""
+
+    _nodes: dict[Image, set[str]] = attrs.field(factory=dict)
+    _by_name: dict[str, tuple[Image, ...]] = attrs.field(factory=dict)
+    _sets: dict[Image, NodeSet] = attrs.field(factory=dict)
+
+    def replace(self, node: str, slot: int, old: tuple[Image, ...], new: tuple[Image, ...]) -> None:
+        """Take the new images of the node in a slot in place of the old ones."""
+        if old is new or old == new:
+            return
+        gone, come = set(old).difference(new), set(new).difference(old)
+        for image in come:
+            self._add(image, node)
+        for image in gone:
+            self._discard(image, node)
+        for image in (come | gone) & self._sets.keys():
+            self._sets[image] ^= 1 << slot
+
+    def renumber(self) -> None:
+        """Take that nodes have other slots from now on."""
+        self._sets.clear()
+
+    def named(self, name: str, slot_of: Mapping[str, int]) -> Iterator[tuple[int, NodeSet]]:
+        """Yield the sizes that images of the name have, the largest first, with the nodes where it is that large."""
+        seen = 0
+        for image in sorted(self._by_name.get(name, ()), key=_size, reverse=True):
+            nodes = self._sets.get(image)
+            if nodes is None:
+                slots = [slot_of[node] for node in self._nodes[image]]
+                nodes = self._sets[image] = from_slots(slots, max(slots) + 1)
+            yield image.size, nodes & ~seen
+            seen |= nodes
+
+    def fork(self) -> Self:
+        """Return an independent copy."""
+        return type(self)(
+            nodes={image: set(nodes) for image, nodes in self._nodes.items()},
+            by_name=dict(self._by_name),
+            sets=dict(self._sets),
+        )
+
+    def _add(self, image: Image, node: str) -> None:
+        nodes = self._nodes.get(image)
+        if nodes is not None:
+            nodes.add(node)
+            return
+        self._nodes[image] = {node}
+        for name in dict.fromkeys(image.names):
+            self._by_name[name] = (*self._by_name.get(name, ()), image)
+
+    def _discard(self, image: Image, node: str) -> None:
+        nodes = self._nodes[image]
+        nodes.remove(node)
+        if nodes:
+            return
+        del self._nodes[image]
+        self._sets.pop(image, None)
+        for name in dict.fromkeys(image.names):
+            rest = tuple(other for other in self._by_name[name] if other != image)
+            if rest:
+                self._by_name[name] = rest
+            else:
+                del self._by_name[name]
+
+
+def _size(image: Image) -> int:
+    return image.size

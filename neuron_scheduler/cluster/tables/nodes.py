@@ -1,0 +1,292 @@
+"""
+The table of nodes: a row for each, in a slot, and everything that is kept beside the rows and follows them.
+
+Nodes are ordered by (creationTimestamp, name, uid), so that every replica and every restart breaks ties alike. Slots
+are given in that order, but for those of *latecomers*, which arrive after a younger node: nodes that are launched
+together are created in the same second, and arrive in any order. Too many latecomers or holes make the numbering stale:
+whoever asks next gets the table renumbered, with no indexes (a new *epoch*). Slots and node sets must therefore not
+outlive an `await`.
+
+Pods whose node is not there (yet, or any more) stay on the books in *headless* rows, which have a name but no slot.
+"""
+
+from bisect import insort
+from collections.abc import Iterable
+from typing import Self
+
+import attrs
+
+from neuron_scheduler.cluster.index.indexes import Indexes
+from neuron_scheduler.cluster.index.labels import domain
+from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots, lowest_slot, slots_of
+from neuron_scheduler.cluster.index.postings import Postings
+from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
+from neuron_scheduler.cluster.rows.node_info import NodeState, read_alike
+from neuron_scheduler.cluster.rows.pod_info import NO_TENANTS, Tenant
+from neuron_scheduler.cluster.tables.affinity_terms import TermTable
+from neuron_scheduler.cluster.tables.demand import Demand
+from neuron_scheduler.cluster.tables.images import ImageTable
+from neuron_scheduler.cluster.tables.offered import Offered
+from neuron_scheduler.cluster.tables.pods import PodTable
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+
+_MOST_HOLES = 64  # beyond as many as there are nodes
+_MOST_LATECOMERS = 512
+
+_Age = tuple[float, str, str]
+
+
+@attrs.define(eq=False)
+class NodeTable:
+    """
+    Rows by slot and by name.
+
+    Attributes:
+        slots: the row in each slot, None where there is a hole.
+        nodes: their nodes alone.
+        slot_of: the slot of each node, by name.
+        live: the slots that are no holes.
+        set_aside: the slots of nodes that are to be used only where there is no choice.
+        of_nodes: indexes of what only the nodes' own objects decide.
+        of_rows: indexes of rows.
+        pods: the pods on the nodes, by label.
+        terms: the (anti-)affinity terms that they bear.
+        demand: the sizes of the pods with Neuron.
+        images: what the nodes have pulled.
+        offered: the labels and resources that some node has.
+        stale: the numbering is out of order; `current` gives slots anew.
+    """
+
+    slots: list[NodeState | None] = attrs.field(factory=list)
+    nodes: list[Node | None] = attrs.field(factory=list)
+    slot_of: dict[str, int] = attrs.field(factory=dict)
+    live: NodeSet = 0
+    set_aside: NodeSet = 0
+    of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
+    of_rows: Indexes[NodeState] = attrs.field(factory=Indexes[NodeState])
+    pods: PodTable = attrs.field(factory=PodTable)
+    terms: TermTable = attrs.field(factory=TermTable)
+    demand: Demand = attrs.field(factory=Demand)
+    images: ImageTable = attrs.field(factory=ImageTable)
+    offered: Offered = attrs.field(factory=Offered)
+    _headless: dict[str, NodeState] = attrs.field(factory=dict)
+    _latecomers: list[tuple[_Age, int]] = attrs.field(factory=list)  # the oldest first
+    _late: NodeSet = 0
+    _newest: _Age | None = None  # of those in order
+    _relabelings: Relabelings = attrs.field(factory=Relabelings)
+    stale: bool = False
+
+    @property
+    def current(self) -> Self:
+        """The table itself, after renumbering where that is due: to be taken before anything is asked by slot."""
+        if self.stale:
+            self._renumber()
+        return self
+
+    def row(self, slot: int) -> NodeState:
+        """Return the row in a live slot."""
+        state = self.slots[slot]
+        if state is None:
+            raise LookupError(f"slot {slot} is empty")
+        return state
+
+    def oldest(self, nodes: NodeSet) -> int:
+        """Return the slot of the oldest of the nodes, of which there must be one."""
+        late = nodes & self._late
+        if not late:
+            return lowest_slot(nodes)
+        age, latecomer = next(each for each in self._latecomers if late >> each[1] & 1)
+        if nodes == late:
+            return latecomer
+        first = lowest_slot(nodes ^ late)
+        return first if _age(self.row(first)) < age else latecomer
+
+    def by_age(self, slots: Iterable[int]) -> Iterable[int]:
+        """Return live slots, given in ascending order, by the age of their nodes."""
+        return sorted(slots, key=lambda slot: _age(self.row(slot))) if self._latecomers else slots
+
+    def state_of(self, name: str) -> NodeState:
+        """Return the row of a name, an empty one if neither a node nor a pod has named it."""
+        slot = self.slot_of.get(name)
+        if slot is not None:
+            return self.row(slot)
+        return self._headless.get(name) or NodeState(Node(uid="", name=name))
+
+    def domains(self, key: str) -> Domains:
+        """Return the domains that a label makes of the nodes; a key that no node has needs no index."""
+        known = key in self.offered.labels
+        postings = self.of_nodes.postings(domain(key), self.nodes) if known else Postings()
+        return Domains(key, postings, self.nodes, self._relabelings)
+
+    def put(self, state: NodeState) -> None:
+        """Take the new row of a node that exists, made anew or not, or of one that comes into being."""
+        name = state.node.name
+        slot = self.slot_of.get(name)
+        if slot is not None and _age(self.row(slot)) == _age(state):
+            self.replace(slot, state)
+            return
+        if slot is not None:  # deleted and made anew while nobody looked, or its age is told otherwise now
+            self._vacate(slot)
+        self._headless.pop(name, None)
+        self._insert(state)
+
+    def put_tenant(self, state: NodeState, uid: str) -> None:
+        """Take a row in which one pod came, went or changed, whether its node exists or not."""
+        name = state.node.name
+        slot = self.slot_of.get(name)
+        if slot is not None:
+            old = self.row(slot)
+            self.slots[slot] = state
+            before, after = old.tenants.get(uid), state.tenants.get(uid)
+            self._move_pod(slot, before, after)
+            if before is None or after is None or not _asks_alike(before.pod, after.pod):
+                self._recount(before, old, after, state)
+            if not read_alike(old, state):
+                self.of_rows.record(slot, old, state)
+        elif state.tenants:
+            self._headless[name] = state
+        else:
+            self._headless.pop(name, None)
+
+    def remove(self, name: str) -> None:
+        """Take a node out; its pods stay on the books, what was promised on it is void."""
+        slot = self.slot_of.get(name)
+        if slot is None:
+            return
+        state = self.row(slot)
+        self._vacate(slot)
+        if state.tenants:
+            self._headless[name] = attrs.evolve(state, nominated=(), set_aside=None)
+
+    def replace(self, slot: int, state: NodeState | None) -> None:
+        """Put a row in a slot in place of what is there, and let everything follow."""
+        old = self.slots[slot]
+        self.slots[slot] = state
+        node = self.nodes[slot] = None if state is None else state.node
+        node_before = None if old is None else old.node
+        self._move_images(slot, node_before, node)
+        if state is old:
+            return
+        if self.set_aside or (state is not None and state.set_aside is not None):
+            self._move_set_aside(slot, state)
+        if node is not node_before and node != node_before:
+            self.of_nodes.record(slot, node_before, node)
+            self.offered.replace(node_before, node)
+            if node is None or node_before is None or node.labels != node_before.labels:
+                self._relabelings.record(slot, node_before)
+        self._move_pods(slot, old, state)
+        if state != old:
+            self.of_rows.record(slot, old, state)
+
+    def fork(self) -> Self:
+        """Return an independent copy: rows and planes are shared values, what is copied is lists of references."""
+        if self.stale:
+            self._renumber()
+        return type(self)(
+            slots=list(self.slots),
+            nodes=list(self.nodes),
+            slot_of=dict(self.slot_of),
+            live=self.live,
+            set_aside=self.set_aside,
+            of_nodes=self.of_nodes.fork(),
+            of_rows=self.of_rows.fork(),
+            pods=self.pods.fork(),
+            terms=self.terms.fork(),
+            demand=self.demand.fork(),
+            images=self.images.fork(),
+            offered=self.offered.fork(),
+            headless=dict(self._headless),
+            latecomers=list(self._latecomers),
+            late=self._late,
+            newest=self._newest,
+        )
+
+    def _insert(self, state: NodeState) -> None:
+        age, slot = _age(state), len(self.slots)
+        if self._newest is None or age > self._newest:
+            self._newest = age
+        else:
+            insort(self._latecomers, (age, slot))
+            self._late |= 1 << slot
+            self.stale |= len(self._latecomers) > _MOST_LATECOMERS
+        self.slots.append(None)
+        self.nodes.append(None)
+        self.slot_of[state.node.name] = slot
+        self.live |= 1 << slot
+        self.replace(slot, state)
+
+    def _vacate(self, slot: int) -> None:
+        del self.slot_of[self.row(slot).node.name]
+        self.live &= ~(1 << slot)
+        if self._late >> slot & 1:
+            self._late ^= 1 << slot
+            self._latecomers.remove((_age(self.row(slot)), slot))
+        self.replace(slot, None)
+        holes = len(self.slots) - len(self.slot_of)
+        self.stale |= holes > len(self.slot_of) + _MOST_HOLES
+
+    def _move_set_aside(self, slot: int, state: NodeState | None) -> None:
+        """Let the set of nodes that are set aside follow a row."""
+        self.set_aside &= ~(1 << slot)
+        if state is not None and state.set_aside is not None and state.set_aside.level:
+            self.set_aside |= 1 << slot
+
+    def _move_images(self, slot: int, old: Node | None, new: Node | None) -> None:
+        """Let the image table follow a row's node."""
+        name = new.name if new is not None else old.name if old is not None else ""
+        self.images.replace(name, slot, old.images if old else (), new.images if new else ())
+
+    def _move_pods(self, slot: int, old: NodeState | None, new: NodeState | None) -> None:
+        """Let the tables of pods follow a row's tenants."""
+        before, after = old.tenants if old else NO_TENANTS, new.tenants if new else NO_TENANTS
+        if before is after:
+            return
+        for uid in {**before, **after}:
+            self._move_pod(slot, before.get(uid), after.get(uid))
+            self._recount(before.get(uid), old, after.get(uid), new)
+
+    def _recount(
+        self, before: Tenant | None, old: NodeState | None, after: Tenant | None, new: NodeState | None
+    ) -> None:
+        """Let the sizes that are asked for follow a tenant of a row."""
+        if after is not None and new is not None:
+            self.demand.count(after.pod, new.machine, 1)
+        if before is not None and old is not None:
+            self.demand.count(before.pod, old.machine, -1)
+
+    def _move_pod(self, slot: int, old: Tenant | None, new: Tenant | None) -> None:
+        if old is new:
+            return
+        if new is not None:
+            self.pods.put(new.pod, slot)
+        elif old is not None:
+            self.pods.remove(old.pod.uid)
+        self.terms.replace(slot, old.pod if old else None, new.pod if new else None)
+
+    def _renumber(self) -> None:
+        slots = sorted(self.slot_of.values(), key=lambda slot: _age(self.row(slot)))
+        states = [self.row(slot) for slot in slots]
+        self.slots = list(states)
+        self.nodes = [state.node for state in states]
+        self.slot_of = {state.node.name: slot for slot, state in enumerate(states)}
+        self.live = from_slots(range(len(states)), len(states))
+        self._latecomers, self._late = [], 0
+        self._newest = _age(states[-1]) if states else None
+        new_slots = {old: new for new, old in enumerate(slots)}
+        self.set_aside = from_slots([new_slots[slot] for slot in slots_of(self.set_aside)], len(states))
+        self.pods.renumber(new_slots)
+        self.terms.renumber(new_slots)
+        self.images.renumber()
+        self._relabelings = Relabelings()
+        self.of_nodes = Indexes(end=self.of_nodes.end, dropped=self.of_nodes.dropped + 1)
+        self.of_rows = Indexes(end=self.of_rows.end, dropped=self.of_rows.dropped + 1)
+        self.stale = False
+
+
+def _asks_alike(one: Pod, other: Pod) -> bool:
+    return one.neuron is other.neuron and one.constraints is other.constraints
+
+
+def _age(state: NodeState) -> _Age:
+    return (state.node.created, state.node.name, state.node.uid)

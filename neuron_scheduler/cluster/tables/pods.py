@@ -1,0 +1,307 @@
+"""
+The pods on nodes, posted by namespace and label, and how many of them match a selector on each node.
+
+A `Column` for a selector is built from the smallest posting that all its pods must be in, and kept true from a log
+of pods that came, went or changed; where the log has grown longer than that posting it is built anew. So neither
+thousands of pods nor thousands of selectors are looked through for one decision.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.eviction import make_room
+from neuron_scheduler.cluster.index.rollup import Domains, Rollup
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator
+
+_MAX_COLUMNS = 1024
+_MAX_LOG = 4096
+_AT_ONCE = 64
+"""Pods, or changes, after which a preparation pauses."""
+_WORTH_READING = 16  # entries of the log that are read rather than building anew, however small the posting
+
+
+@attrs.frozen(cache_hash=True)
+class Matching:
+    """
+    Definition of a count: the pods that match a selector.
+
+    Attributes:
+        selectors: a pod counts if it matches all of them.
+        namespaces: where to look; None is everywhere.
+        terminating: whether pods that are being deleted count (affinity counts them, spreading does not).
+    """
+
+    selectors: tuple[LabelSelector, ...]
+    namespaces: frozenset[str] | None
+    terminating: bool
+
+    def matches(self, pod: Pod) -> bool:
+        """Tell whether a pod counts."""
+        if pod.terminating and not self.terminating:
+            return False
+        if self.namespaces is not None and pod.namespace not in self.namespaces:
+            return False
+        for selector in self.selectors:  # noqa: SIM110  # asked of every pod there is: a generator costs as much again
+            if not selector.matches(pod.labels):
+                return False
+        return True
+
+
+@attrs.define(eq=False)
+class _Count:
+    """A column, and where the log ended when it was last asked for: up to there it is true."""
+
+    column: Column
+    asked: int
+
+    def add(self, slot: int, change: int) -> None:
+        """Change the number of a slot."""
+        number = self.column.value(slot)
+        self.column.replace(slot, number, number + change)
+
+
+@attrs.define(eq=False)
+class _Rolled:
+    """A rollup, likewise; what nodes do it follows by itself."""
+
+    rollup: Rollup
+    asked: int
+
+    def add(self, slot: int, change: int) -> None:
+        """Change the number of a slot."""
+        self.rollup.add(slot, change)
+
+
+@attrs.define(eq=False)
+class PodTable:
+    """
+    All pods that are on a node, with their slots.
+
+    The postings' keys are (namespace, label, value) and (namespace,); the values are uids.
+    """
+
+    _pods: dict[str, tuple[Pod, int]] = attrs.field(factory=dict)
+    _postings: dict[tuple[str, ...], dict[str, None]] = attrs.field(factory=dict)
+    _namespaces: dict[str, None] = attrs.field(factory=dict)
+    _counts: dict[Matching, _Count] = attrs.field(factory=dict)
+    _rollups: dict[tuple[Matching, str], _Rolled] = attrs.field(factory=dict)
+    _log: list[tuple[int, Pod | None, Pod | None]] = attrs.field(factory=list)
+    _end: int = 0
+    _preparing: int = 0
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def put(self, pod: Pod, slot: int) -> None:
+        """Take a pod on a node, or its new state there."""
+        before = self._pods.get(pod.uid)
+        if before is not None:
+            if before[1] != slot:
+                self.remove(pod.uid)
+                before = None
+            elif _counts_alike(before[0], pod):
+                self._pods[pod.uid] = (pod, slot)
+                return
+            else:
+                self._unpost(before[0])
+        self._pods[pod.uid] = (pod, slot)
+        for key in _keys(pod):
+            self._postings.setdefault(key, {})[pod.uid] = None
+        self._namespaces[pod.namespace] = None
+        self._record(slot, before[0] if before else None, pod)
+
+    def remove(self, uid: str) -> None:
+        """Take a pod off its node."""
+        before = self._pods.pop(uid, None)
+        if before is not None:
+            self._unpost(before[0])
+            self._record(before[1], before[0], None)
+
+    def renumber(self, new_slots: Mapping[int, int]) -> None:
+        """Take that nodes have other slots from now on."""
+        self._pods = {uid: (pod, new_slots[slot]) for uid, (pod, slot) in self._pods.items()}
+        self._counts.clear()
+        self._rollups.clear()
+        self._log.clear()
+        self._end += 1  # what is being prepared is of other slots
+
+    def counts(self, definition: Matching, size: int) -> Column:
+        """Return how many matching pods there are on each of `size` slots."""
+        count = self._counts.get(definition)
+        if count is not None and count.asked == self._end:
+            return count.column
+        candidates = self._to_build_from(definition, None if count is None else count.asked)
+        if count is None or candidates is not None:
+            make_room(self._counts, _MAX_COLUMNS)
+            count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._end)
+            self._counts[definition] = count
+        else:
+            for slot, change in _changes(definition, self._log[count.asked - self._end :]):
+                count.add(slot, change)
+            count.asked = self._end
+        return count.column
+
+    def totals(self, definition: Matching, domains: Domains, size: int) -> Column:
+        """Return how many matching pods there are in the domain of each of `size` slots."""
+        if domains.unique:
+            counts, keyed = self.counts(definition, size), domains.postings.keyed
+            return counts.masked(keyed) if counts.positive & ~keyed else counts
+        key = (definition, domains.key)
+        rolled = self._rollups.get(key)
+        followed = rolled is not None and rolled.rollup.follow(domains)
+        if rolled is not None and followed and rolled.asked == self._end:
+            return rolled.rollup.totals
+        candidates = self._to_build_from(definition, rolled.asked if rolled is not None and followed else None)
+        if rolled is None or candidates is not None:
+            make_room(self._rollups, _MAX_COLUMNS)
+            rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
+            rolled = self._rollups[key] = _Rolled(rollup, self._end)
+        else:
+            for slot, change in _changes(definition, self._log[rolled.asked - self._end :]):
+                rolled.add(slot, change)
+            rolled.asked = self._end
+        return rolled.rollup.totals
+
+    def is_ready(self, definition: Matching, domains: Domains | None = None) -> bool:
+        """Tell whether `counts`, or `totals` in these domains, have little left to do."""
+        held = self._held(definition, domains)
+        return held is not None and self._end - held.asked <= _AT_ONCE
+
+    def prepare(self, definition: Matching, domains: Callable[[], Domains] | None = None) -> Iterator[None]:
+        """
+        Count the pods that match, a few at a time; between the yields, pods may change.
+
+        Prepares for `totals` if `domains` is given (called at the end), else for `counts`. If too many pods change
+        meanwhile, the result is dropped, and `counts` or `totals` counts all pods in one step.
+        """
+        held = self._held(definition, None if domains is None else domains())
+        if held is not None and self._end - held.asked <= len(self._log):
+            yield from self._catch_up(definition, held, domains)
+            return
+        start, numbers = self._end, dict[int, int]()
+        pods = [self._pods[uid] for uid in self._candidates(definition)]
+        self._preparing += 1
+        try:
+            for first in range(0, len(pods), _AT_ONCE):
+                _count(definition, pods[first : first + _AT_ONCE], numbers)
+                yield
+        finally:
+            self._preparing -= 1
+        if self._end - start > len(self._log):
+            return
+        within = None if domains is None else domains()
+        if within is None or within.unique:
+            make_room(self._counts, _MAX_COLUMNS)
+            self._counts[definition] = _Count(Column.sparse(numbers, 1 + max(numbers, default=0)), start)
+        else:
+            make_room(self._rollups, _MAX_COLUMNS)
+            self._rollups[definition, within.key] = _Rolled(Rollup.build(numbers, within, len(within.nodes)), start)
+
+    def fork(self) -> "PodTable":
+        """Return an independent copy, whose counts are built anew when asked."""
+        return PodTable(
+            pods=dict(self._pods),
+            postings={key: dict(uids) for key, uids in self._postings.items()},
+            namespaces=dict(self._namespaces),
+        )
+
+    def _held(self, definition: Matching, domains: Domains | None) -> "_Count | _Rolled | None":
+        if domains is None or domains.unique:
+            return self._counts.get(definition)
+        return self._rollups.get((definition, domains.key))
+
+    def _catch_up(
+        self, definition: Matching, held: "_Count | _Rolled", domains: Callable[[], Domains] | None
+    ) -> Iterator[None]:
+        """Apply the changes in the log to the held counts, a few at a time."""
+        while _AT_ONCE < self._end - held.asked <= len(self._log):
+            if isinstance(held, _Rolled) and not (domains is not None and held.rollup.follow(domains())):
+                return  # nodes have changed their labels too often: `totals` builds it anew
+            start = len(self._log) - (self._end - held.asked)
+            for slot, change in _changes(definition, self._log[start : start + _AT_ONCE]):
+                held.add(slot, change)
+            held.asked += _AT_ONCE
+            yield
+
+    def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[int, int]:
+        numbers: dict[int, int] = {}
+        _count(definition, (self._pods[uid] for uid in candidates), numbers)
+        return numbers
+
+    def _to_build_from(self, definition: Matching, asked: int | None) -> Collection[str] | None:
+        """
+        Return the uids to build a count from: the smallest posting of each namespace that every matching pod is in.
+
+        None where it is less to read the log since it was asked for.
+        """
+        lag = self._end - asked if asked is not None else len(self._log) + 1
+        if lag <= min(_WORTH_READING, len(self._log)):
+            return None
+        candidates = self._candidates(definition)
+        return candidates if lag > len(self._log) or lag > len(candidates) + _WORTH_READING else None
+
+    def _candidates(self, definition: Matching) -> Collection[str]:
+        equalities = [
+            (requirement.key, requirement.values[0])
+            for selector in definition.selectors
+            for requirement in selector.requirements
+            if requirement.operator is Operator.IN and len(requirement.values) == 1
+        ]
+        if definition.namespaces is not None and len(definition.namespaces) == 1:
+            return self._smallest(next(iter(definition.namespaces)), equalities)
+        if not equalities:
+            if definition.namespaces is None:
+                return self._pods.keys()
+            return [uid for namespace in definition.namespaces for uid in self._postings.get((namespace,), ())]
+        namespaces = self._namespaces.keys() if definition.namespaces is None else definition.namespaces
+        return [uid for namespace in namespaces for uid in self._smallest(namespace, equalities)]
+
+    def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> Collection[str]:
+        return min(
+            (self._postings.get(key, {}) for key in ((namespace,), *((namespace, *one) for one in equalities))), key=len
+        )
+
+    def _unpost(self, pod: Pod) -> None:
+        for key in _keys(pod):
+            uids = self._postings[key]
+            del uids[pod.uid]
+            if not uids:
+                del self._postings[key]
+        if (pod.namespace,) not in self._postings:
+            del self._namespaces[pod.namespace]
+
+    def _record(self, slot: int, old: Pod | None, new: Pod | None) -> None:
+        if not (self._counts or self._rollups or self._preparing):
+            return
+        self._log.append((slot, old, new))
+        self._end += 1
+        if len(self._log) > _MAX_LOG:
+            del self._log[: _MAX_LOG // 2]
+
+
+def _changes(definition: Matching, log: Iterable[tuple[int, Pod | None, Pod | None]]) -> Iterator[tuple[int, int]]:
+    """Yield (slot, change) of a count."""
+    for slot, old, new in log:
+        change = (new is not None and definition.matches(new)) - (old is not None and definition.matches(old))
+        if change:
+            yield slot, change
+
+
+def _count(definition: Matching, pods: Iterable[tuple[Pod, int]], numbers: dict[int, int]) -> None:
+    """Add the number of matching pods on each slot to the numbers."""
+    for pod, slot in pods:
+        if definition.matches(pod):
+            numbers[slot] = numbers.get(slot, 0) + 1
+
+
+def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:
+    yield (pod.namespace,)
+    for key, value in pod.labels.items():
+        yield (pod.namespace, key, value)
+
+
+def _counts_alike(old: Pod, new: Pod) -> bool:
+    return old.labels == new.labels and old.terminating == new.terminating

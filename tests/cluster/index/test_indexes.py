@@ -1,0 +1,160 @@
+"""Indexes are true whenever they are asked, however long nobody asked; what they keep is bounded."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.cluster.index import indexes
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.indexes import Indexes
+from neuron_scheduler.cluster.index.postings import Postings, Values
+
+Row = int
+
+
+def modulo(divisor: int) -> Callable[[Row], int]:
+    """Return a definition of a column; an equal one is made once."""
+    return _MODULO[divisor]
+
+
+def parity(row: Row) -> Values:
+    """Post rows by whether they are odd, and the large ones beside."""
+    return (row % 2 == 1, "large") if row > 50 else (row % 2 == 1,)
+
+
+_MODULO: dict[int, Callable[[Row], int]] = {d: (lambda row, d=d: row % d) for d in range(1, 12)}  # type: ignore[misc]  # mypy cannot type the default
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_bounds() -> Iterator[None]:
+    """Make the bounds so small that a short test meets them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexes, "_MIN_LOG", 6)
+        patch.setattr(indexes, "_MAX_INDEXES", 4)
+        patch.setattr(indexes, "_AT_ONCE", 2)
+        patch.setattr(indexes, "_PATIENCE", 2)
+        yield
+
+
+def check(table: Indexes[Row], rows: list[Row | None], divisor: int) -> None:
+    """Ask one column and the postings, and compare them with the rows."""
+    column = table.column(modulo(divisor), rows)
+    assert [column.value(s) for s in range(len(rows))] == [0 if r is None else r % divisor for r in rows]
+    postings = table.postings(parity, rows)
+    assert {v: postings.get(v) for v in postings.values} == {
+        v: sum(1 << s for s, r in enumerate(rows) if r is not None and v in parity(r))
+        for row in rows
+        if row is not None
+        for v in parity(row)
+    }
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 5), st.one_of(st.none(), st.integers(0, 99))),
+        st.tuples(st.just("ask"), st.integers(1, 11), st.none()),
+        st.tuples(st.just("fork"), st.integers(1, 11), st.none()),
+        st.tuples(st.just("prepare"), st.integers(0, 11), st.none()),
+        st.tuples(st.just("breathe"), st.just(0), st.none()),
+    ),
+    max_size=80,
+)
+
+
+@given(steps)
+def test_an_index_is_true_when_it_is_asked(sequence: list[tuple[str, int, int | None]]) -> None:
+    """Built at once or bit by bit, caught up, dropped and built again, it says what the rows say; so does a fork."""
+    table: Indexes[Row] = Indexes()
+    preparations: list[Iterator[None]] = []
+    rows: list[Row | None] = [None] * 6
+    forks: list[tuple[Indexes[Row], list[Row | None]]] = []
+    for step, number, row in sequence:
+        if step == "put":
+            table.record(number, rows[number], row)
+            rows[number] = row
+        elif step == "ask":
+            check(table, rows, number)
+        elif step == "prepare":
+            definition, kind = (modulo(number), Column) if number else (parity, Postings)
+            preparations.append(table.prepare(definition, kind, rows))
+        elif step == "breathe":
+            for preparation in preparations:
+                next(preparation, None)
+        else:
+            forks.append((table.fork(), list(rows)))
+        assert len(table._log) <= table._bound
+        assert len(table._by_definition) <= indexes._MAX_INDEXES
+    for divisor, (fork, then) in enumerate(forks, start=1):
+        check(fork, then, divisor % 11 + 1)
+    check(table, rows, 7)
+
+
+def test_what_was_prepared_is_ready() -> None:
+    """Rows that changed meanwhile are caught up with, and so is an index that nobody asked for long."""
+    table: Indexes[Row] = Indexes()
+    rows: list[Row | None] = [1, 2, 3, 4, 5, 6]
+    table.column(modulo(3), rows)
+    for _ in table.prepare(modulo(5), Column, rows):
+        table.record(0, rows[0], 50)
+        rows[0] = 50
+    assert table.is_ready(modulo(5))
+    check(table, rows, 5)
+    for row in range(6):
+        table.record(1, rows[1], row)
+        rows[1] = row
+    assert not table.is_ready(modulo(5))
+    assert (
+        len(list(table.prepare(modulo(5), Column, rows))) == 1
+    )  # two of four changes that it did not follow, and two may be left
+    assert table.is_ready(modulo(5))
+    check(table, rows, 5)
+
+
+def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question finds everything done; when nobody has asked for a while, a change costs nothing."""
+    monkeypatch.setattr(indexes, "_PATIENCE", 4)
+    seen: list[Row] = []
+
+    def watched(row: Row) -> int:
+        seen.append(row)
+        return row
+
+    table: Indexes[Row] = Indexes()
+    table.column(watched, [0])
+    for row in range(3):
+        seen.clear()
+        table.record(0, row, row + 1)
+        assert seen == [row, row + 1]
+        assert table.column(watched, [row + 1]).value(0) == row + 1
+        assert seen == [row, row + 1]
+    for row in range(3, 12):
+        table.record(0, row, row + 1)
+    seen.clear()
+    table.record(0, 12, 13)
+    assert not seen
+    assert table.column(watched, [13]).value(0) == 13
+
+
+def test_without_indexes_nothing_is_logged() -> None:
+    """There is nobody to tell."""
+    table: Indexes[Row] = Indexes()
+    for row in range(100):
+        table.record(0, row, row + 1)
+    assert table._log == []
+
+
+def test_an_index_that_nobody_asks_is_dropped() -> None:
+    """It does not hold the log back."""
+    table: Indexes[Row] = Indexes()
+    table.column(modulo(3), [0])
+    for row in range(100):
+        table.column(modulo(5), [row])
+        table.record(0, row, row + 1)
+    assert list(table._by_definition) == [modulo(5)]
+
+
+def test_equal_definitions_share_one_index() -> None:
+    """An index is found by its definition, not by who asks."""
+    table: Indexes[Row] = Indexes()
+    assert table.column(modulo(3), [7]) is table.column(modulo(3), [7])

@@ -1,0 +1,117 @@
+"""One row: a node, its pods, and the sums that follow from them."""
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.rows.neuron_usage import Silicon
+from neuron_scheduler.cluster.rows.node_info import NodeState, on_node, with_tenant, without_tenant
+from neuron_scheduler.cluster.rows.pod_info import Tenant, tenant_of
+from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.resources import CPU, NEURON_CORE, NEURON_DEVICE, PODS
+from neuron_scheduler.neuron.annotations import ALLOC_TIME
+from tests.builders import node, pod
+
+INF2 = node("n", "inf2.24xlarge")  # 6 devices of 2 cores
+
+
+def row(*pods: Pod) -> NodeState:
+    """Return the row of an inf2.24xlarge with pods on it."""
+    empty = on_node(INF2)
+    return on_node(INF2, {p.uid: tenant_of(p, empty.machine) for p in pods})
+
+
+@pytest.mark.parametrize(
+    ("tenant", "free_cores", "unknown"),
+    [
+        pytest.param(pod("p", cpu=1000, on="n"), 0b111111111111, (0, 0), id="no Neuron"),
+        pytest.param(pod("p", devices=2, on="n", ids=(1, 2)), 0b111111000011, (0, 0), id="devices"),
+        pytest.param(pod("p", cores=3, on="n", ids=(1, 2, 3)), 0b111111110001, (0, 0), id="cores"),
+        pytest.param(pod("p", devices=6, on="n"), 0, (0, 0), id="whoever asks for all has all"),
+        pytest.param(pod("p", devices=2, on="n"), 0b111111111111, (2, 4), id="devices without ids"),
+        pytest.param(pod("p", cores=3, on="n"), 0b111111111111, (3, 3), id="cores without ids"),
+        pytest.param(pod("p", devices=2, on="n", ids=(1,)), 0b111111111111, (2, 4), id="too few ids"),
+        pytest.param(pod("p", devices=2, on="n", ids=(5, 6)), 0b111111111111, (2, 4), id="an id beyond the machine"),
+        pytest.param(pod("p", devices=1, cores=1, on="n", ids=(0,)), 0b111111111111, (6, 12), id="a mixed request"),
+    ],
+)
+def test_silicon(tenant: Pod, free_cores: int, unknown: tuple[int, int]) -> None:
+    """What is provably held is not free; what is held somewhere counts at its worst."""
+    state = row(tenant)
+    assert (state.free_cores, (state.silicon.unknown_devices, state.silicon.unknown_cores)) == (free_cores, unknown)
+
+
+def test_an_unreadable_pod_may_hold_everything() -> None:
+    """Of a pod whose object cannot be read, not even the amount is known."""
+    state = with_tenant(on_node(INF2), Tenant(pod("p", on="n"), cores=None, unreadable=True))
+    assert state.silicon == Silicon(0xFFF, unknown_holders=1, unknown_devices=6, unknown_cores=12)
+
+
+def test_a_core_claimed_twice_is_free_when_both_are_gone() -> None:
+    """Two pods that claim one core hold it both; each is named to the other's owner."""
+    first, second = pod("a", devices=2, on="n", ids=(0, 1)), pod("b", devices=2, on="n", ids=(1, 2))
+    state = row(first, second)
+    assert (state.free_cores, state.silicon.contested) == (0b111111000000, 0b1100)
+    assert (state.conflicts("uid-a"), state.conflicts("uid-b")) == ((second,), (first,))
+    alone = without_tenant(state, "uid-a")
+    assert (alone.free_cores, alone.silicon.contested) == (0b111111000011, 0)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "want"),
+    [
+        (pod("p", devices=1, on="n", ids=(0,)), False),
+        (pod("p", cores=1, on="n", ids=(0,)), False),
+        (pod("p", devices=2, on="n", ids=(0, 1)), True),
+        (pod("p", devices=6, on="n"), False),
+        (pod("p", cpu=1, on="n"), False),
+    ],
+)
+def test_in_between(tenant: Pod, want: bool) -> None:
+    """More than one unit and less than the machine: what one-unit pods had better stay away from."""
+    assert row(tenant).silicon.in_between is want
+
+
+def test_sums() -> None:
+    """Requests add up, pods are counted, ports are taken as often as they are."""
+    port = HostPort("TCP", 80)
+    pods = [pod(name, cpu=500, devices=1, host_ports=(port,), on="n") for name in "ab"]
+    state = row(*pods)
+    assert state.used == {CPU: 1000, NEURON_DEVICE: 2, PODS: 2}
+    assert (state.free(CPU), state.free(NEURON_DEVICE), state.free(NEURON_CORE), state.free("none")) == (
+        191_000,
+        4,
+        12,
+        0,
+    )
+    assert state.ports == {port: 2}
+    assert without_tenant(state, "uid-a").ports == {port: 1}
+
+
+def test_free_is_never_negative() -> None:
+    """More may be used than there is, when a node shrinks; what is free is then nothing."""
+    assert on_node(attrs.evolve(INF2, allocatable={CPU: 1})).free(PODS) == 0
+    assert row(pod("p", cpu=10**9, on="n")).free(CPU) == 0
+
+
+def test_coming_and_going_is_the_identity() -> None:
+    """A pod leaves nothing behind, in any order, so the log stays empty and a rebuilt row is equal."""
+    pods = [
+        pod("a", cpu=500, devices=2, ids=(0, 1), host_ports=(HostPort("TCP", 80),), on="n"),
+        pod("b", cores=3, host_ports=(HostPort("TCP", 80), HostPort("UDP", 1)), on="n"),
+    ]
+    first, second = row(*pods), row(*reversed(pods))
+    assert first == second
+    for uid in ("uid-a", "uid-b"):
+        first = without_tenant(first, uid)
+    assert first == on_node(INF2)
+    assert first.used == {}
+
+
+def test_the_last_time_is_remembered() -> None:
+    """Times of allocation rise per node, even after the latest pod is gone."""
+    times = {
+        name: pod(name, devices=1, ids=(0,), on="n", allocation={ALLOC_TIME: name * 3}) for name in ("1", "3", "2")
+    }
+    state = row(*times.values())
+    assert state.last_alloc_time == 333
+    assert without_tenant(state, "uid-3").last_alloc_time == 333

@@ -1,0 +1,188 @@
+"""Borne terms: which mean a pod, and how many bear them in each domain, after any changes."""
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.tables import affinity_terms as terms_module
+from neuron_scheduler.cluster.tables.affinity_terms import Bearing
+from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
+from tests.builders import node, pod
+from tests.scheduling.generation import LABELS, NOT_DB, TEAM, WEB, WEB_OR_DB
+from tests.scheduling.oracle_affinity import means
+
+BOTH = LabelSelector((Requirement("app", Operator.IN, ("web",)), Requirement("rank", Operator.IN, ("5", "6"))))
+TERMS = tuple(
+    PodAffinityTerm(key, selector, frozenset(names), among, weight)
+    for key in (ZONE_LABEL, HOSTNAME_LABEL)
+    for selector in (WEB, WEB_OR_DB, BOTH, NOT_DB, LabelSelector(), None)
+    for names, among in ((("default",), None), (("default", "other"), None), ((), TEAM))
+    for weight in (0, 7)
+)
+NODES = "abcde"
+
+
+def some_node(dice: Random, name: str) -> Node:
+    """Return a node in some zone or none."""
+    labels = {ZONE_LABEL: dice.choice(["x", "y", None]), HOSTNAME_LABEL: dice.choice([name, name, name, "a", None])}
+    return node(name, created=ord(name), labels={k: v for k, v in labels.items() if v is not None})
+
+
+def some_pod(dice: Random, name: str) -> Pod:
+    """Return a pod that bears up to two terms of each kind."""
+    borne: dict[str, Any] = {b.value: tuple(dice.choices(TERMS, k=dice.choice([0, 0, 1, 2]))) for b in Bearing}
+    return pod(name, labels=dice.choice(LABELS), on=dice.choice(NODES), **borne)
+
+
+def check(cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team: str) -> None:
+    """Ask for every kind of pod, and count one by one."""
+    namespaces = {"default": {}, "other": {"team": team}}
+    slots = {name: cluster.view.slot(name) or 0 for name in nodes}
+    for labels in LABELS:
+        for namespace in namespaces:
+            asking = pod("asking", labels=labels, namespace=namespace)
+            for bearing in Bearing:
+                want: dict[PodAffinityTerm, Counter[str]] = {}
+                for other in bound.values():
+                    for term in getattr(other.constraints, bearing.value) if other.node_name in nodes else ():
+                        if means(term, asking, namespaces):
+                            domain = nodes[other.node_name].labels.get(term.topology_key)
+                            want.setdefault(term, Counter())
+                            for name, there in nodes.items():
+                                want[term][name] += domain is not None and there.labels.get(term.topology_key) == domain
+                found = list(cluster.view.borne(bearing, asking))
+                assert len(found) == len(want)
+                for term, totals in found:
+                    assert {name: totals.value(slot) for name, slot in slots.items()} == want[term]
+                    assert not totals.positive & ~cluster.view.live
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_borne_terms_agree_with_counting(seed: int) -> None:
+    """Pods come, go and change, nodes too, and domains come to be single nodes or not."""
+    dice = Random(seed)
+    cluster, bound, team = Cluster(), dict[str, Pod](), "b"
+    nodes = {name: some_node(dice, name) for name in NODES}
+    for each in nodes.values():
+        cluster.put_node(each)
+    for _ in range(120):
+        for _ in range(dice.choice([1, 1, 2, 40])):
+            _change(dice, cluster, nodes, bound)
+        team = dice.choice(["a", "b"])
+        cluster.namespaces.put(Namespace("u", "other", {"team": team}))
+        check(cluster, nodes, bound, team)
+        if dice.random() < 0.1:
+            check(cluster.fork(), nodes, bound, team)
+        if nodes and dice.random() < 0.2:
+            _what_if(dice, cluster, nodes, bound, team)
+    for uid in list(bound):
+        cluster.remove_pod(uid)
+    assert not cluster._table.terms._bearers
+    assert not any(cluster._table.terms._directories.values())
+
+
+def _change(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod]) -> None:
+    chance, name = dice.random(), dice.choice(NODES)
+    if chance < 0.1:
+        nodes[name] = some_node(dice, name)
+        cluster.put_node(nodes[name])
+    elif chance < 0.15:
+        cluster.remove_node(name)
+        nodes.pop(name, None)
+    elif chance < 0.5 and bound:
+        uid = dice.choice(sorted(bound))
+        cluster.remove_pod(uid)
+        del bound[uid]
+    else:
+        new = some_pod(dice, f"p{dice.randint(0, 30)}")
+        cluster.put_pod(new)
+        bound[new.uid] = new
+
+
+def _what_if(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team: str) -> None:
+    """Without the pods of one node their terms are not borne; afterwards they are again."""
+    name = dice.choice(sorted(nodes))
+    other = Cluster()
+    empty = other.put_node(nodes[name])
+    with cluster.what_if(cluster.view.slot(name) or 0, empty):
+        check(cluster, nodes, {uid: p for uid, p in bound.items() if p.node_name != name}, team)
+    check(cluster, nodes, bound, team)
+
+
+def test_only_terms_that_could_match_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand terms on labels of their own, in one namespace or many, a pod's labels lead to its own."""
+    tried: list[PodAffinityTerm] = []
+    means_it = terms_module._means
+
+    def counting(term: PodAffinityTerm, *asked: Any) -> bool:
+        tried.append(term)
+        return means_it(term, *asked)
+
+    monkeypatch.setattr(terms_module, "_means", counting)
+    cluster = Cluster()
+    cluster.put_node(node("n", pods=5000, labels={HOSTNAME_LABEL: "n"}))
+    for i in range(1000):
+        shared = Requirement("managed-by", Operator.IN, ("helm",))
+        own = LabelSelector((shared, Requirement("instance", Operator.IN, (f"i{i}",))))
+        same = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+        borne = (
+            PodAffinityTerm(HOSTNAME_LABEL, own, frozenset({"default"})),
+            PodAffinityTerm(HOSTNAME_LABEL, same, frozenset({f"ns{i}"})),
+        )
+        cluster.put_pod(pod(f"p{i}", on="n", anti_affinity=borne))
+    labels = {"managed-by": "helm", "instance": "i500", "app": "web"}
+    assert len(list(cluster.view.borne(Bearing.ANTI_AFFINITY, pod(labels=labels)))) == 1
+    assert len(tried) <= 2
+    assert len(list(cluster.view.borne(Bearing.ANTI_AFFINITY, pod(labels=labels, namespace="ns7")))) == 1
+    assert len(tried) <= 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond, terms are left out, also those of pods that change or move; in the end nothing is left behind."""
+    monkeypatch.setattr(terms_module, "MOST_OF_A_NAMESPACE", 3)
+    dice, cluster, bound = Random(seed), Cluster(), dict[str, Pod]()
+    for name in NODES:
+        cluster.put_node(some_node(dice, name))
+    most = 0
+    for _ in range(200):
+        name = f"p{dice.randrange(10)}"
+        if dice.random() < 0.3:
+            cluster.remove_pod(f"uid-{name}")
+            bound.pop(name, None)
+        else:
+            bound[name] = some_pod(dice, name)
+            cluster.put_pod(bound[name])
+        table = cluster._table.terms
+        assert len(table._bearers) <= 3
+        borne = sum(sum(bearers.numbers.values()) for bearers in table._bearers.values())
+        terms = [term for other in bound.values() for b in Bearing for term in getattr(other.constraints, b.value)]
+        assert borne + sum(table._left_out.values()) == sum(term.selector is not None for term in terms)
+        most = max(most, cluster.view.terms_left_out)
+    assert most > 0
+    for name in bound:
+        cluster.remove_pod(f"uid-{name}")
+    table = cluster._table.terms
+    assert (table._bearers, table._left_out, table._of_namespace) == ({}, {}, {})
+
+
+def test_one_namespace_does_not_crowd_out_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tenant's pods bear too much of is left out; other pods' terms are honoured."""
+    monkeypatch.setattr(terms_module, "MOST_OF_A_NAMESPACE", 3)
+    cluster = Cluster()
+    cluster.put_node(node("n", labels={ZONE_LABEL: "x"}))
+    for i in range(5):
+        term = PodAffinityTerm(ZONE_LABEL, WEB, frozenset({"default", f"n{i}"}))
+        cluster.put_pod(pod(f"p{i}", namespace="tenant", on="n", anti_affinity=(term,)))
+    other = PodAffinityTerm(ZONE_LABEL, WEB, frozenset({"default"}))
+    cluster.put_pod(pod("other", on="n", anti_affinity=(other,)))
+    found = [term for term, _ in cluster.view.borne(Bearing.ANTI_AFFINITY, pod("asking", labels={"app": "web"}))]
+    assert len(found) == 4
+    assert other in found
+    assert cluster.view.terms_left_out == 2

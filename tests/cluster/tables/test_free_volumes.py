@@ -1,0 +1,87 @@
+"""Free volumes are found by what a claim asks for, whatever came and went before."""
+
+from random import Random
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.tables.free_volumes import FreeVolumes
+from neuron_scheduler.cluster.tables.volumes import Volumes
+from neuron_scheduler.model.selectors import NodeSelectorTerm
+from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
+from tests.builders import GI
+from tests.storage import claim, host, volume, zone
+
+BOTH = (NodeSelectorTerm((*host("a")[0].expressions, *zone("x")[0].expressions)),)
+PLACES = [None, (), host("a"), host("a", "b"), zone("x"), BOTH, (*host("a"), *zone("x"))]
+RWO, RWX = "ReadWriteOnce", "ReadWriteMany"
+
+
+def some_volume(dice: Random, name: str) -> PersistentVolume:
+    """Return a volume that may be free."""
+    return volume(
+        name,
+        on=dice.choice(PLACES),
+        of=dice.choice(["", "", "", "data"]),
+        class_name=dice.choice(["local", "gp3"]),
+        capacity=dice.randint(1, 3) * GI,
+        access_modes=dice.choice([(RWO,), (RWO, RWX)]),
+        volume_mode=dice.choice(["Filesystem", "Filesystem", "Block"]),
+        terminating=dice.random() < 0.2,
+    )
+
+
+def some_claim(dice: Random) -> PersistentVolumeClaim:
+    """Return a claim that waits for its first consumer."""
+    modes = dice.choice([(RWO,), (RWX,), (RWX, RWO)])
+    return claim("other", request=dice.randint(1, 3) * GI, access_modes=modes)
+
+
+def found(free: FreeVolumes, wanting: PersistentVolumeClaim) -> list[tuple[int, str]]:
+    """Return what serves a claim, rack by rack; on each, the smallest comes first."""
+    racks = [list(rack.fitting(wanting)) for rack in free.racks(wanting)]
+    assert all(entries == sorted(entries) for entries in racks)
+    return sorted(entry for entries in racks for entry in entries)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_racks_and_the_volumes_agree(seed: int) -> None:
+    """After any changes, decisions and their revocations a claim finds what it would find by asking every volume."""
+    dice, volumes = Random(seed), Volumes()
+    for _ in range(40):
+        name = f"pv{dice.randrange(8)}"
+        known = volumes.volume(name)
+        match dice.randrange(4):
+            case 0 if known is not None:
+                volumes.remove(known)
+            case 1 if known is not None:
+                volumes.assume(attrs.evolve(known, claim=ClaimRef("default/data", "uid-data")))
+            case 2 if known is not None:
+                volumes.restore(known)
+            case _:
+                volumes.put(some_volume(dice, name))
+        volumes = dice.choice([volumes, volumes, volumes.fork()])
+    wanting = some_claim(dice)
+    all_of_them = (volumes.volume(name) for name in volumes.stored_volumes)
+    free = [v for v in all_of_them if v is not None and v.claim is None and v.may_serve(wanting)]
+    assert found(volumes.free, wanting) == sorted((v.capacity, v.name) for v in free)
+
+
+def test_a_label_is_told_apart() -> None:
+    """Where one label decides, it is told; all else is asked in full."""
+    free = FreeVolumes()
+    for number, place in enumerate(PLACES):
+        free.put(volume(f"pv{number}", on=place))
+    by_terms = {rack.terms: rack.label for rack in free.racks(claim())}
+    assert by_terms == dict.fromkeys(PLACES) | {
+        place: place[0].expressions[0] for place in (host("a"), host("a", "b"), zone("x"))
+    }
+
+
+def test_a_fork_goes_its_own_way() -> None:
+    """What is taken from one is still there in the other."""
+    free, taken = FreeVolumes(), volume(on=host("a"))
+    free.put(taken)
+    fork = free.fork()
+    free.take(taken)
+    assert (found(free, claim()), found(fork, claim())) == ([], [(GI, "pv")])

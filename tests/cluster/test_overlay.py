@@ -1,0 +1,175 @@
+"""Indexes through a lens: true whatever has changed, and as dear as the rows that the lens changes."""
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index import indexes
+from neuron_scheduler.cluster.overlay import Lens, _Through
+from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.scheduling.decide import schedule_pod
+from neuron_scheduler.scheduling.filtering import Promised, promised_before
+from neuron_scheduler.scheduling.preemption import Emptied
+from neuron_scheduler.scheduling.profile import default_profile
+from tests.builders import node, pod
+from tests.cluster.agreement import NUMBERS_OF_ROWS, OF_ROWS
+from tests.scheduling.harness import cluster_of
+
+PROFILE = default_profile("p")
+LENSES: tuple[Lens, ...] = (Promised(1), Promised(3), Emptied(1), Emptied(4))
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[NodeState]:
+    """Return the rows that were looked at through a lens, one entry for each definition."""
+    seen: list[NodeState] = []
+    look = _Through.__call__
+
+    def watched(self: _Through, state: NodeState) -> Any:
+        seen.append(state)
+        return look(self, state)
+
+    monkeypatch.setattr(_Through, "__call__", watched)
+    return seen
+
+
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the bounds so small that a short test meets them."""
+    for name, bound in (("_MIN_LOG", 8), ("_MAX_INDEXES", 12), ("_MAX_DERIVED", 12), ("_AT_ONCE", 2), ("_PATIENCE", 2)):
+        monkeypatch.setattr(indexes, name, bound)
+
+
+def ask(view: View, definition: Callable[[NodeState], Any]) -> dict[int, Any]:
+    """Return what an index says of every row."""
+    if definition in NUMBERS_OF_ROWS:
+        column = view.column(definition)
+        return {slot: column.value(slot) for slot in range(view.node_count)}
+    postings = view.postings(definition)
+    found = {slot: {v for v in postings.values if postings.get(v) >> slot & 1} for slot in range(view.node_count)}
+    assert {slot for slot, values in found.items() if values} == {s for s in found if postings.keyed >> s & 1}
+    return found
+
+
+def check(cluster: Cluster, lens: Lens, definition: Callable[[NodeState], Any]) -> None:
+    """Compare an index through a lens with its definition, row by row."""
+    for view, row in ((cluster.view.seen(lens), lens), (cluster.view, lambda state: state)):
+        want = [definition(row(cluster.view.row(slot))) for slot in range(view.node_count)]
+        said = ask(view, definition)
+        assert said == dict(enumerate(want if definition in NUMBERS_OF_ROWS else map(set, want)))
+
+
+def change(dice: Random, cluster: Cluster, number: int) -> None:
+    """Add or remove a pod, or promise space to one, or take a promise back."""
+    name, uid = f"n{dice.randrange(cluster.view.node_count)}", f"uid-p{dice.randrange(number + 1)}"
+    some = pod(f"p{number}", devices=dice.choice((0, 1, 4)), cpu=100, priority=dice.randint(0, 5))
+    match dice.randrange(4):
+        case 0:
+            cluster.put_pod(attrs.evolve(some, node_name=name))
+        case 1:
+            cluster.remove_pod(uid)
+        case 2:
+            cluster.nominate(name, Nomination(some, cores=dice.getrandbits(8) if some.neuron else 0))
+        case _:
+            cluster.denominate(uid)
+
+
+@pytest.mark.usefixtures("small_bounds")
+@pytest.mark.parametrize("seed", range(30))
+def test_an_index_through_a_lens_is_true_when_it_is_asked(seed: int) -> None:
+    """Derived from another one or built, prepared bit by bit, caught up, dropped: it says what the rows say."""
+    dice = Random(seed)
+    cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(dice.choice((3, 12)))])
+    preparations: list[Iterator[None]] = []
+    for number in range(150):
+        change(dice, cluster, number)
+        lens, definition = dice.choice(LENSES), dice.choice((*OF_ROWS, *NUMBERS_OF_ROWS))
+        match dice.randrange(4):
+            case 0:
+                check(cluster, lens, definition)
+            case 1:
+                view = cluster.view.seen(lens)
+                preparations.append(view.prepared(lambda view, definition=definition: ask(view, definition)))  # type: ignore[misc]  # mypy cannot type the default
+            case _:
+                for preparation in preparations:
+                    next(preparation, None)
+    for lens in LENSES:
+        for definition in (*OF_ROWS, *NUMBERS_OF_ROWS):
+            check(cluster, lens, definition)
+
+
+def some_promises(nodes: int, promises: int, priority: int = 9) -> Cluster:
+    """Return a fleet of which some nodes are promised to pods of a priority."""
+    cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(nodes)])
+    for number in range(promises):
+        cluster.nominate(f"n{number}", Nomination(pod(f"first{number}", devices=4, priority=priority), cores=0xFF))
+    return cluster
+
+
+@pytest.mark.parametrize(("promises", "most"), [(1, 60), (30, 90)])
+def test_a_decision_beside_promises_looks_at_the_promised_rows(
+    promises: int, most: int, evaluated: list[NodeState]
+) -> None:
+    """Not at all of a thousand, whatever priority the pod has and whatever it asks for."""
+    cluster = some_promises(1000, promises)
+    schedule_pod(cluster, pod("warm-up", devices=1, cpu=100), PROFILE)
+    for priority, devices in ((0, 4), (1, 8), (2, 16), (3, (1, 1)), (4, (4, 4))):
+        evaluated.clear()
+        schedule_pod(cluster, pod("p", devices=devices, cpu=100, priority=priority), PROFILE)
+        assert 0 < len(evaluated) <= most, devices  # the promised rows, and what follows when one of them is tried
+
+
+def test_pods_of_all_priorities_below_the_promised_share_a_lens() -> None:
+    """A priority that nobody has had before costs no index."""
+    cluster = some_promises(50, 1)
+    table, derived = cluster._table.of_rows, set[int]()
+    for priority in range(9):
+        schedule_pod(cluster, pod("p", devices=4, cpu=100, priority=priority), PROFILE)
+        derived.add(len(table._derived))
+    assert len(derived) == 1
+    assert promised_before(cluster, 10) is None
+
+
+def test_derived_indexes_take_no_room_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests are asked about beside promises, no index of all rows is dropped for one of a few."""
+    monkeypatch.setattr(indexes, "_MAX_INDEXES", 40)
+    monkeypatch.setattr(indexes, "_MAX_DERIVED", 4)
+    cluster = some_promises(5, 1)
+    table = cluster._table.of_rows
+    for devices in (1, 2, 4, 8, 16):
+        schedule_pod(cluster, pod("p", devices=devices, cpu=100), PROFILE)
+        assert len(table._derived) <= 4
+    assert table.dropped == 0
+    assert 4 < len(table._by_definition) < 40
+
+
+def test_a_derived_index_that_nobody_asks_is_dropped() -> None:
+    """It does not hold the log back."""
+    cluster = some_promises(3, 1)
+    schedule_pod(cluster, pod("p", devices=1, cpu=100), PROFILE)
+    table = cluster._table.of_rows
+    assert table._derived
+    cluster.denominate("uid-first0")
+    for number in range(2000):
+        cluster.put_pod(pod(f"p{number}", on="n0", cpu=1))
+    assert not table._derived
+    assert len(table._log) <= indexes._MIN_LOG
+
+
+def test_where_much_has_changed_a_derived_index_is_derived_again(evaluated: list[NodeState]) -> None:
+    """To read what has happened to all rows costs more than to look at the few that the lens changes."""
+    cluster = some_promises(1000, 1)
+    view = cluster.view.seen(Promised(9))
+    definition = NUMBERS_OF_ROWS[0]
+    for number in range(500):
+        if number == 100:
+            ask(view, definition)
+            evaluated.clear()
+        cluster.put_pod(pod(f"p{number}", on=f"n{number + 1}", cpu=100))
+    check(cluster, Promised(9), definition)
+    assert len(evaluated) <= 4 * indexes._PATIENCE  # while it followed, and once more
