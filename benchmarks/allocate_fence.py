@@ -32,8 +32,8 @@ from neuron_scheduler.model.neuron_request import neuron_container_names, neuron
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, Container, Resources
-from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.device_plugin import NodeAgent
 

@@ -31,9 +31,9 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZON
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Container
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
-from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
-from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 
 RESULTS = Path(__file__).parent / "results"
 PROFILE = default_profile("my-scheduler")

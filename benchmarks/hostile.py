@@ -23,12 +23,12 @@ from neuron_scheduler.kube.pod_codec import POD
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
-from neuron_scheduler.scheduling.decide import FitError, schedule_pod
-from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.hints import Change
-from neuron_scheduler.scheduling.preemption import search
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
+from neuron_scheduler.scheduling.preemption.search import search
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
 Json = dict[str, Any]
 Shape = Callable[[int], Json]

@@ -26,9 +26,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container, Resources
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.neuron.topology import Placement, place
-from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
-from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, confirmed, search
-from neuron_scheduler.scheduling.profile import Profile, default_profile
+from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, confirmed, search
 
 APPS = 30
 PRIORITIES = (-10, 0, 0, 0, 10, 100)

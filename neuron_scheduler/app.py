@@ -28,8 +28,8 @@ from neuron_scheduler.kube import auth, rights
 from neuron_scheduler.kube.client import Client
 from neuron_scheduler.kube.informer import STALE
 from neuron_scheduler.kube.reviews import Reviews
-from neuron_scheduler.scheduling.cause import Cause
-from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs

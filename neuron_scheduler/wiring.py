@@ -42,8 +42,8 @@ from neuron_scheduler.kube.volume_writer import VolumeWriter
 from neuron_scheduler.kube.workloads import WORKLOADS
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.profile import PREFERENCES, Profile, default_profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.cycle.profile import PREFERENCES, Profile, default_profile
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors

@@ -12,7 +12,7 @@ import yaml
 
 from neuron_scheduler import cli
 from neuron_scheduler.sandbox import demo
-from neuron_scheduler.scheduling.decide import FitError
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.settings.config import flag, settings
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod

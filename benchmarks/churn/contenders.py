@@ -19,8 +19,8 @@ from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, PODS
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import place, whole_free_devices
-from neuron_scheduler.scheduling.framework import Prefer, Preference
-from neuron_scheduler.scheduling.profile import Profile, default_profile
+from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
+from neuron_scheduler.scheduling.plugins.contract import Prefer, Preference
 
 POOLED = "example.com/pooled"
 

@@ -14,12 +14,12 @@ import attrs
 from benchmarks.churn.workload import Arrival, Workload
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import placed
-from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
-from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.hints import Change
-from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
 WARM_UP = 0.25
 """The share of the time that is not looked at: what the run begins with was put together without any churn."""

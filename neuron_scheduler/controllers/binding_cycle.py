@@ -26,13 +26,13 @@ from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Go
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import ALLOC_TIME, IDS
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.hints import Change
-from neuron_scheduler.scheduling.place import still_takes
-from neuron_scheduler.scheduling.queue import BINDER, SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import QueuedPod, bears_on_scheduling
-from neuron_scheduler.scheduling.storage_events import taken_back
-from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.scheduling.cycle.recheck import still_takes
+from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod, bears_on_scheduling
+from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
+from neuron_scheduler.scheduling.queue.storage_events import taken_back
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import attrs
 
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.decide import Decision
-from neuron_scheduler.scheduling.queued_pod import QueuedPod
-from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
+from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 
 
 @attrs.frozen

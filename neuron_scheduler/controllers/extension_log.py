@@ -20,8 +20,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.scheduling.decide import Decision, explain
-from neuron_scheduler.scheduling.profile import Profile
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain
 from neuron_scheduler.telemetry import logs
 
 MOST_NAMED: Final = 100  # nodes of a cluster in which the lines name each

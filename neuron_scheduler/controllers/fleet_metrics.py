@@ -21,7 +21,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES
 from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.neuron.topology import whole_free_devices
-from neuron_scheduler.scheduling.filtering import Promised, promised
+from neuron_scheduler.scheduling.cycle.filters import Promised, promised
 from neuron_scheduler.scheduling.plugins import (
     neuron_topology,
     node_resources_fit,

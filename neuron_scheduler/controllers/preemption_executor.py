@@ -22,12 +22,19 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.decide import FitError
-from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.preemption import NoPreemption, Preemption, can_be_kept, confirmed, rebuilt, search
-from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.preemption.search import (
+    NoPreemption,
+    Preemption,
+    can_be_kept,
+    confirmed,
+    rebuilt,
+    search,
+)
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors

@@ -24,12 +24,19 @@ from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.annotations import LEADER, annotations_for
-from neuron_scheduler.scheduling.decide import Decision, FitError, NoNode, fit_error, schedule_pod, select_node
-from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import QueuedPod
-from neuron_scheduler.scheduling.rehearsal import TYPICAL, Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, Rehearsal
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import (
+    Decision,
+    FitError,
+    NoNode,
+    fit_error,
+    schedule_pod,
+    select_node,
+)
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors

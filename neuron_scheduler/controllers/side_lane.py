@@ -14,10 +14,10 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.scheduling.profile import Profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import QueuedPod
-from neuron_scheduler.scheduling.rehearsal import Rehearsal, asks_much
+from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal, asks_much
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
 _LONGEST_TURN = 0.002
 """Seconds of preparing in a row after which the event loop gets a turn."""

@@ -19,8 +19,8 @@ from neuron_scheduler.kube.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.kube.volume_writer import Failed, HeldBack, WriteOutcome, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
-from neuron_scheduler.scheduling.static_volumes import mountable
-from neuron_scheduler.scheduling.volume_plan import Keeping, VolumePlan, volume_plan
+from neuron_scheduler.scheduling.cycle.volume_plan import Keeping, VolumePlan, volume_plan
+from neuron_scheduler.scheduling.plugins.static_volumes import mountable
 from neuron_scheduler.telemetry import logs
 
 log = logs.logger(__name__)

@@ -19,7 +19,7 @@ import yaml
 from msgspec import UNSET, UnsetType
 
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.scheduling.profile import PREFERENCES
+from neuron_scheduler.scheduling.cycle.profile import PREFERENCES
 from neuron_scheduler.settings.config import VOLUME_BIND_TIMEOUT, ProfileConfig, duration, flag
 
 API_VERSION: Final = "neuron-scheduler/v1"

@@ -6,9 +6,9 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination, evictable, without_tenant, without_tenants
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.scheduling.filtering import Promised, promised
+from neuron_scheduler.scheduling.cycle.filters import Promised, promised
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
-from neuron_scheduler.scheduling.preemption import Emptied
+from neuron_scheduler.scheduling.preemption.search import Emptied
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of
 

@@ -12,10 +12,10 @@ from neuron_scheduler.cluster.index import indexes
 from neuron_scheduler.cluster.overlay import Lens, _Through
 from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.scheduling.decide import schedule_pod
-from neuron_scheduler.scheduling.filtering import Promised, promised_before
-from neuron_scheduler.scheduling.preemption import Emptied
-from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.cycle.filters import Promised, promised_before
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
+from neuron_scheduler.scheduling.preemption.search import Emptied
 from tests.builders import node, pod
 from tests.cluster.agreement import NUMBERS_OF_ROWS, OF_ROWS
 from tests.scheduling.harness import cluster_of

@@ -18,8 +18,8 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.annotations import ALLOC_TIME, ALLOCATED, IDS, looked_up
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, World, pending

@@ -18,10 +18,10 @@ from neuron_scheduler.kube.backoff import Backoff
 from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import Place
-from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
+from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.builders import node, pod
@@ -410,7 +410,7 @@ async def test_an_exception_in_telling_ends_nothing(part: str) -> None:
 async def test_an_exception_in_the_warm_up_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod is prepared for when it is tried."""
     world = World()
-    monkeypatch.setattr("neuron_scheduler.scheduling.rehearsal.Rehearsal.of", lambda *_: 1 / 0)
+    monkeypatch.setattr("neuron_scheduler.scheduling.cycle.index_warmup.Rehearsal.of", lambda *_: 1 / 0)
     world.add("p")
     await world.scheduler.rehearse()
     assert world.surprises["warm-up"] == 2

@@ -12,8 +12,8 @@ from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.extension_log import MOST_NAMED
 from neuron_scheduler.kube.binder import Bound
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.decide import Decision, schedule_pod
-from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.telemetry import logs
 from tests.builders import node, pod
 from tests.controllers.test_binding_cycle import HANG, World, pending, running, until

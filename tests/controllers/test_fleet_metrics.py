@@ -13,7 +13,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
-from neuron_scheduler.scheduling.decide import FitError
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, decide
 

@@ -10,11 +10,11 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination
 from neuron_scheduler.controllers.preemption_executor import PostFilter, Preemptor
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.hints import Change
-from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, refusal

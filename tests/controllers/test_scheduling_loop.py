@@ -11,8 +11,8 @@ import anyio.lowlevel
 import pytest
 
 from neuron_scheduler.controllers import scheduling_loop as loop
-from neuron_scheduler.scheduling.queued_pod import Place
-from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.telemetry import logs
 from tests.builders import node, pod
 from tests.scheduling.imagined_server import World, running

@@ -13,11 +13,11 @@ from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.node import HOSTNAME_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
-from neuron_scheduler.scheduling.decide import schedule_pod
-from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import Place
-from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
+from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.builders import node, pod
 from tests.control_plane.objects import pod_manifest
 from tests.test_cost_of_a_pod import World

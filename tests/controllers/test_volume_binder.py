@@ -17,7 +17,7 @@ from neuron_scheduler.kube.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.kube.volume_writer import Failed, HeldBack, WriteOutcome, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, Storage
-from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from tests.builders import pod
 from tests.storage import claim, host, stored, volume, zoned
 

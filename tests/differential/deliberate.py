@@ -8,7 +8,7 @@ import copy
 from collections.abc import Sequence
 from typing import Final
 
-from neuron_scheduler.scheduling.decide import NO_NODES
+from neuron_scheduler.scheduling.cycle.schedule_pod import NO_NODES
 from tests.differential.vocabulary import Object
 from tests.differential.world import Answer, World
 

@@ -30,9 +30,9 @@ from neuron_scheduler.kube.storage_codec import (
 )
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.decide import Decision, explain, schedule_pod
-from neuron_scheduler.scheduling.framework import Filter, Refusal
-from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain, schedule_pod
+from neuron_scheduler.scheduling.plugins.contract import Filter, Refusal
 from tests.differential.vocabulary import Object
 from tests.differential.world import FEASIBLE, Answer, World
 

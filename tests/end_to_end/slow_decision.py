@@ -7,7 +7,7 @@ from unittest import mock
 
 from neuron_scheduler.__main__ import main
 from neuron_scheduler.controllers import scheduling_loop
-from neuron_scheduler.scheduling.decide import select_node
+from neuron_scheduler.scheduling.cycle.schedule_pod import select_node
 
 
 def _slow(cluster: Any, pod: Any, profile: Any) -> Any:

@@ -7,8 +7,8 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.decide import Decision, FitError, schedule_pod
-from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 
 Placed = tuple[str, tuple[int, ...]]
 

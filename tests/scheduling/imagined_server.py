@@ -27,11 +27,11 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Storage
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.scheduling.decide import Decision, schedule_pod
-from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod
-from neuron_scheduler.scheduling.volume_plan import VolumePlan
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
+from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 
 BACKOFF = 11.0

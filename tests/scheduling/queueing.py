@@ -1,8 +1,8 @@
 """Short words for a queue in tests: who is in it, who is next, who waits where."""
 
-from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.builders import pod
 
 FIT = frozenset({"NodeResourcesFit"})

@@ -9,8 +9,8 @@ import attrs
 from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.model.namespace import Namespace
-from neuron_scheduler.scheduling.events import ClusterEvent
-from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 

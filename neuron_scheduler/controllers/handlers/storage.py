@@ -10,9 +10,9 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, Storage
-from neuron_scheduler.scheduling import storage_events
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.storage_events import StorageEvent
+from neuron_scheduler.scheduling.queue import storage_events
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.storage_events import StorageEvent
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 

@@ -7,7 +7,7 @@ start, because the kubelet finds the claim not reserved for it.
 
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.framework import PodRefusal
+from neuron_scheduler.scheduling.plugins.contract import PodRefusal
 
 NAME = "DynamicResources"
 REASON = "spec.resourceClaims is not supported by this scheduler; use default-scheduler for pods with resource claims"

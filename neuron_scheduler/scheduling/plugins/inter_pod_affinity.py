@@ -15,7 +15,7 @@ from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
-from neuron_scheduler.scheduling.framework import Refusal
+from neuron_scheduler.scheduling.plugins.contract import Refusal
 
 NAME = "InterPodAffinity"
 NOT_NEAR = "node(s) didn't match pod affinity rules"

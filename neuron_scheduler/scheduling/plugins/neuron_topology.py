@@ -25,7 +25,7 @@ from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
 from neuron_scheduler.neuron.capability import Weights, cost
 from neuron_scheduler.neuron.catalog import KIND_BITS, MOST_CORES, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served, whole_free_devices
-from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 from neuron_scheduler.scheduling.plugins.silicon_balance import prefer_balanced
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
 
 NAME = "NodeName"
 REASON = "node(s) didn't match the requested node name"

@@ -11,7 +11,7 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import HostPort, Pod
-from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"

@@ -16,7 +16,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
-from neuron_scheduler.scheduling.framework import Refusal
+from neuron_scheduler.scheduling.plugins.contract import Refusal
 
 NAME = "NodeResourcesFit"
 TOO_MANY_PODS = "Too many pods"

@@ -20,7 +20,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Attachable, InlineVolume
-from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
 
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"

@@ -20,8 +20,8 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import SpreadConstraint
-from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
 from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
 
 NAME = "PodTopologySpread"
 REASON = "node(s) didn't match pod topology spread constraints"

@@ -14,7 +14,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
-from neuron_scheduler.scheduling.framework import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
 
 NAME = "TaintToleration"
 REASON = "node(s) had untolerated taint(s)"

@@ -13,10 +13,10 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Operator, Requirement
 from neuron_scheduler.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass
-from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
+from neuron_scheduler.scheduling.plugins.static_volumes import labelled, mountable, served, with_labels
 from neuron_scheduler.scheduling.plugins.volume_restrictions import not_found
-from neuron_scheduler.scheduling.static_volumes import labelled, mountable, served, with_labels
 
 NAME = "VolumeBinding"
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"

@@ -14,7 +14,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeState
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import InlineVolume
-from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, PodRefusal, Refusal
 
 NAME = "VolumeRestrictions"
 DISK = "node(s) had no available disk"

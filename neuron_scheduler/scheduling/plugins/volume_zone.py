@@ -11,7 +11,7 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume
-from neuron_scheduler.scheduling.framework import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, PodRefusal, Refusal
 
 NAME = "VolumeZone"
 REASON = "node(s) had no available volume zone"

@@ -5,8 +5,8 @@ import pytest
 from benchmarks.churn.contenders import FragmentationGradientDescent, prefer_emptiest, prefer_fullest, preferring
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.neuron_request import NeuronRequest
-from neuron_scheduler.scheduling.decide import Decision, schedule_pod
-from neuron_scheduler.scheduling.framework import Prefer
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from neuron_scheduler.scheduling.plugins.contract import Prefer
 from tests import builders
 
 

@@ -9,7 +9,7 @@ from benchmarks.churn.contenders import CONTENDERS, pooled
 from benchmarks.churn.outcome import Outcome, summary, waits_of
 from benchmarks.churn.simulation import Simulation
 from benchmarks.churn.workload import SCENARIOS, Arrival, Workload, workload
-from neuron_scheduler.scheduling.decide import FitError, schedule_pod
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from tests import builders
 
 

@@ -4,9 +4,9 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.pod import Constraints
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm, SpreadConstraint
-from neuron_scheduler.scheduling.decide import schedule_pod
-from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.rehearsal import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
 from tests.builders import node, pod
 
 PROFILE = default_profile("p")

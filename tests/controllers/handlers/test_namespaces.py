@@ -5,7 +5,7 @@ from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.kube.codec import Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from neuron_scheduler.scheduling.queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 
 TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))

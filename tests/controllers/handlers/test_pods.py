@@ -21,10 +21,10 @@ from neuron_scheduler.model.selectors import (
     Requirement,
     Taint,
 )
-from neuron_scheduler.scheduling.decide import FitError, schedule_pod
-from neuron_scheduler.scheduling.profile import default_profile
-from neuron_scheduler.scheduling.queue import SchedulingQueue
-from neuron_scheduler.scheduling.queued_pod import Place
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
+from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.builders import node, pod
 

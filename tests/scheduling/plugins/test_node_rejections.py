@@ -8,8 +8,8 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, PreferredTerm, Requirement, Taint
-from neuron_scheduler.scheduling.decide import Decision, schedule_pod
-from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, schedule
 

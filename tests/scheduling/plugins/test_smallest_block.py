@@ -8,8 +8,8 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE
-from neuron_scheduler.scheduling.decide import Decision, schedule_pod
-from neuron_scheduler.scheduling.profile import default_profile
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from tests.builders import node, pod
 from tests.scheduling.harness import cluster_of, schedule
 

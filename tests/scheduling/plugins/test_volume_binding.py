@@ -9,7 +9,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.model.volumes import ClaimRef, CSIDriver, CSINode, CSIStorageCapacity, StorageClass
-from neuron_scheduler.scheduling.volume_plan import volume_plan
+from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
 from tests.builders import GI, pod
 from tests.scheduling.harness import refusal, schedule
 from tests.storage import MADE, claim, host, stored, volume, zone, zoned

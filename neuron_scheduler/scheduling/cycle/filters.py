@@ -1,0 +1,143 @@
+"""
+The filters of a profile, asked of a set of nodes: as things are, and with the pods that space was promised to.
+
+Upstream: `RunFilterPluginsWithNominatedPods` in `pkg/scheduler/framework/runtime/framework.go`. A node on which space
+is promised to a pod of equal or higher priority must do both ways: the pod may never come, or it may be in the way.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import cast
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.profile import Plan, Profile
+from neuron_scheduler.scheduling.plugins.contract import Accept, Refusal
+
+Filtered = tuple[NodeSet, list[Refusal]]
+"""The nodes that passed, and why the others did not."""
+
+
+def promises(state: NodeState) -> Values:
+    """Index definition: the priorities of the pods to which space is promised on a node."""
+    if not state.nominated:
+        return ()
+    return tuple({nomination.pod.priority for nomination in state.nominated})
+
+
+@attrs.frozen(cache_hash=True)
+class Promised:
+    """Lens: rows with those nominated pods as tenants that have this priority or a higher one."""
+
+    priority: int
+
+    @property
+    def marks(self) -> Callable[[NodeState], Values]:
+        """The priorities of a row's nominated pods."""
+        return promises
+
+    def changes(self, mark: Hashable) -> bool:
+        """Tell whether a nominated pod of this priority counts."""
+        return cast(int, mark) >= self.priority
+
+    def __call__(self, state: NodeState) -> NodeState:
+        """Return the row as it will be once those pods have come."""
+        return state.claimed(self.priority)
+
+
+def promised_before(cluster: Cluster, priority: int) -> Promised | None:
+    """
+    Return the lens that shows the pods to which space is promised before a pod of this priority; None without any.
+
+    Pods of all priorities between two nominated ones look through the same lens, and share its indexes.
+    """
+    if not cluster.has_nominations:
+        return None
+    priorities = cast(Collection[int], cluster.view.postings(promises).values)
+    lowest = min((value for value in priorities if value >= priority), default=None)
+    return None if lowest is None else Promised(lowest)
+
+
+def promised(cluster: Cluster, priority: int) -> NodeSet:
+    """Return the nodes on which space is promised to a pod of this priority or a higher one."""
+    lens = promised_before(cluster, priority)
+    return 0 if lens is None else cluster.view.changed(lens)
+
+
+def walk(
+    view: View, pod: Pod, profile: Profile, among: NodeSet, *, overlooking: Collection[str] = frozenset()
+) -> Filtered:
+    """Ask each filter about the nodes that all before it accepted; what the `overlooking` plugins say is not heard."""
+    refusals: list[Refusal] = []
+    for plugin in profile.plan(pod).filters:
+        for refusal in plugin.refuse(view, pod, among):
+            if refusal.nodes and refusal.plugin not in overlooking:
+                refusals.append(refusal)
+                among = less(among, refusal.nodes)
+        if not among:
+            break
+    return among, refusals
+
+
+def fitting(cluster: Cluster, pod: Pod, plan: Plan, among: NodeSet) -> NodeSet:
+    """Return the nodes that `accepted` returns, without the reasons of the others: that is known for much less."""
+    accepts = plan.accepts
+    among = _passing(cluster.view, pod, accepts, among)
+    lens = promised_before(cluster, pod.priority)
+    if lens is None:
+        return among
+    doubtful = cluster.view.changed(lens) & among
+    return less(among, doubtful) | _passing(cluster.view.seen(lens), pod, accepts, doubtful)
+
+
+def _passing(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
+    for accept in accepts:
+        if not among:
+            break
+        among = accept(view, pod, among)
+    return among
+
+
+def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Filtered:
+    """
+    Return the nodes that pass with those nominated and as they are, in one question each to all of them.
+
+    With the nominated first, as kube-scheduler asks: a node is refused for what it will lack once they have come.
+    """
+    lens = promised_before(cluster, pod.priority)
+    doubtful = cluster.view.changed(lens) & among if lens is not None else 0
+    if lens is None or not doubtful:
+        return walk(cluster.view, pod, profile, among)
+    still, refusals = walk(cluster.view.seen(lens), pod, profile, doubtful)
+    candidates, more = walk(cluster.view, pod, profile, less(among, doubtful) | still)
+    return candidates, refusals + more
+
+
+def refusals_of(cluster: Cluster, slot: int, pod: Pod, profile: Profile) -> list[Refusal]:
+    """
+    Return why one node refuses a pod, with those nominated or as it is; empty if it takes it.
+
+    Exact where `accepted` is not: the nominated count in what spreading and affinity look at, too.
+    """
+    state = cluster.view.row(slot)
+    claimed = state.claimed(pod.priority)
+    if claimed is not state:
+        with cluster.what_if(slot, claimed):
+            refusals = walk(cluster.view, pod, profile, 1 << slot)[1]
+        if refusals:
+            return refusals
+    return walk(cluster.view, pod, profile, 1 << slot)[1]
+
+
+def counted(refusals: Sequence[Refusal]) -> Counter[str]:
+    """Return how many nodes were refused for each reason."""
+    counts: Counter[str] = Counter()
+    for refusal in refusals:
+        counts[refusal.reason] += refusal.nodes.bit_count()
+    return counts

@@ -1,0 +1,209 @@
+"""
+Why the silicon does not suffice, in one sentence with the arithmetic.
+
+Three things keep a pod with Neuron waiting, and each has another remedy: too little is free (wait, or add nodes),
+enough is free but in pieces (wait, or make room), or no such count exists on the type (ask for another). Only nodes
+that would take the same pod without Neuron are counted: what is free elsewhere is no help. Sets and columns only, and
+only for a pod that was refused. If pods with unknown ids are the reason, a second sentence names some of them.
+"""
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final, cast
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less, slots_of
+from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.topology import illegal_count, place, served, whole_free_devices
+from neuron_scheduler.scheduling.cycle.filters import fitting, promised_before
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.plugins import neuron_topology
+from neuron_scheduler.scheduling.plugins.contract import Refusal
+from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of, insufficient
+
+_NAME: Final = re.compile(r"[-\w.]{1,63}", re.ASCII)  # the API server accepts any text, of any length
+_NAMED: Final = 3  # nodes with unknown holders that a refusal names
+MOST_PARTS: Final = 8
+"""Containers whose counts are told one by one."""
+_LOOKED_AT: Final = 32  # nodes that are looked at to find them: a refusal must not cost more in a larger fleet
+
+
+@attrs.frozen
+class Shortage:
+    """What a pod's silicon lacks, in one word and in a sentence."""
+
+    cause: Cause
+    sentence: str
+
+
+def _cores_in_pieces(state: NodeState) -> int:
+    """Count the free cores of devices of which others hold a part: cores to take, but no devices."""
+    machine, free = state.machine, state.free_cores
+    return 0 if machine is None else free.bit_count() - whole_free_devices(machine, free) * machine.cores_per_device
+
+
+def rehearse_shortage(view: View, request: NeuronRequest) -> None:
+    """Ask for every index that the sentence may need."""
+    neuron_topology.machines(view)
+    neuron_topology.unhealthy(view)
+    neuron_topology.with_unknown(view)
+    neuron_topology.free_units(view, request.resource)
+    neuron_topology.largest_blocks(view, request.resource)
+    view.node_column(allocatable_of(request.resource))
+
+
+def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Refusal]) -> Shortage | None:
+    """Return what a pod lacks that was refused so; None if its silicon is not it."""
+    request, view = pod.neuron, cluster.view
+    if request is None:
+        return None
+    machines = neuron_topology.machines(view)
+    among = machines.keyed & view.live
+    for refusal in refusals:
+        if refusal.plugin != neuron_topology.NAME and refusal.reason != insufficient(request.resource):
+            among = less(among, refusal.nodes)
+    nodes = _otherwise_fitting(cluster, pod, profile, among) if among else 0
+    large = view.node_column(allocatable_of(request.resource)).at_least(request.total, nodes)
+    if not large:
+        return Shortage(Cause.CAPACITY, _too_large(view, request, nodes)) if nodes else None
+    unserved = [
+        machine
+        for machine in cast(frozenset[Machine], machines.values)
+        if illegal_count(machine, request) is not None and machines.get(machine) & large
+    ]
+    for machine in unserved:
+        large = less(large, machines.get(machine))
+    if not large:
+        sentence = _invalid_count(unserved, request)
+        return Shortage(Cause.INVALID_COUNT, sentence) if sentence else None
+    certain = less(large, neuron_topology.unhealthy(view) | neuron_topology.with_unknown(view))
+    return _too_little_or_in_pieces(_as_promised(cluster, pod), request, certain) if certain else None
+
+
+def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> str:
+    """
+    Name the pods whose unknown ids keep the pod from nodes that have a free block for it; empty if there are none.
+
+    `kube.pod_condition.shape` knows the first words: other names alone do not make another message.
+    """
+    blocked = 0
+    for refusal in refusals:
+        if refusal.reason == neuron_topology.UNKNOWN:
+            blocked |= refusal.nodes
+    if not blocked:
+        return ""
+    looked_at = map(cluster.view.row, islice(slots_of(blocked), _LOOKED_AT))
+    named = list(islice((state for state in looked_at if _would_fit(state, pod)), _NAMED))
+    if not named:
+        return ""
+    sentences = ", ".join(f"{state.node.name} is blocked by {_holders(state)}" for state in named)
+    more = blocked.bit_count() - len(named)
+    others = f"; {more} more {'node has' if more == 1 else 'nodes have'} such pods" if more else ""
+    return f"Unknown ids: {sentences}{others}."
+
+
+def _would_fit(state: NodeState, pod: Pod) -> bool:
+    """Tell whether there would be a block if all cores that no pod provably holds were free."""
+    machine = state.machine
+    return machine is not None and pod.neuron is not None and place(machine, state.free_cores, pod.neuron) is not None
+
+
+def _holders(state: NodeState) -> str:
+    """Name the oldest of a node's unknown holders, and its schedulerName."""
+    unknown = [tenant for tenant in state.tenants.values() if tenant.cores is None]
+    first = min(unknown, key=lambda tenant: (tenant.pod.created, tenant.pod.key))
+    name = first.pod.scheduler_name if _NAME.fullmatch(first.pod.scheduler_name) else "unusual"
+    scheduler = "unreadable" if first.unreadable else f"schedulerName {name}"
+    return f"{first.pod.key} ({scheduler})" + (f" and {len(unknown) - 1} more" if len(unknown) > 1 else "")
+
+
+def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
+    """Return the nodes out of `among` that would take the pod if it asked for no Neuron."""
+    name = pod.neuron.resource if pod.neuron is not None else ""
+    requests = {resource: amount for resource, amount in pod.requests.items() if resource != name}
+    without = attrs.evolve(pod, neuron=None, requests=requests)
+    return fitting(cluster, without, profile.plan(without), among)
+
+
+def _as_promised(cluster: Cluster, pod: Pod) -> View:
+    lens = promised_before(cluster, pod.priority)
+    return cluster.view if lens is None else cluster.view.seen(lens)
+
+
+def _too_large(view: View, request: NeuronRequest, nodes: NodeSet) -> str:
+    """Say that no node has as much, or none that would do but for that: larger ones may be closed to the pod."""
+    offered = view.node_column(allocatable_of(request.resource))
+    most = offered.maximum(nodes)
+    which = " that passes the other filters" if offered.maximum(view.live) > most else ""
+    return f"Capacity: {_needs(request)}, the largest node{which} has {most}."
+
+
+def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet) -> Shortage | None:
+    free = neuron_topology.free_units(view, request.resource)
+    total, block = free.total(nodes), neuron_topology.largest_blocks(view, request.resource).maximum(nodes)
+    if block >= request.total and len(request.widest) == 1:
+        return None  # then something else stands in the way, and the sentence would be false
+    cause = Cause.CAPACITY if total < request.total else Cause.FRAGMENTATION
+    holding = (free.at_least(1, nodes) or nodes).bit_count()
+    return Shortage(
+        cause,
+        f"{cause.capitalize()}: {_amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
+        f" largest free block {block}, {_needs(request, unit=False)}{_beside(view, request, nodes, total)}.",
+    )
+
+
+def _beside(view: View, request: NeuronRequest, nodes: NodeSet, total: int) -> str:
+    """Say what is free and of no use to a pod that asks for devices: whoever looks at the nodes would wonder."""
+    if request.unit is not Unit.DEVICE or total >= request.total:
+        return ""
+    cores = view.column(_cores_in_pieces).total(nodes)
+    return f"; {_amount(cores, Unit.CORE)} more on devices that others use in part" if cores else ""
+
+
+def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
+    """Say which counts the types serve; machines of one type need not be alike (LNC)."""
+    unit = request.unit
+    by_type: dict[str, dict[str, Machine]] = {}
+    for machine in sorted(machines, key=lambda machine: (machine.size(unit), machine.devices)):
+        serves = _serves(machine, request)
+        if serves:
+            by_type.setdefault(machine.instance_type or "unknown", {}).setdefault(serves, machine)
+    told = [
+        f"{name}{f' with {machine.size(unit)} {unit}s' if len(alike) > 1 else ''} {serves}"
+        for name, alike in sorted(by_type.items())
+        for serves, machine in alike.items()
+    ]
+    return f"Invalid count: {_needs(request)}, {'; '.join(told)}." if told else ""
+
+
+def _serves(machine: Machine, request: NeuronRequest) -> str:
+    """Say which counts a machine serves; it may serve each that is asked for, and not all of them at once."""
+    counts = served(machine, request.unit)
+    if {*request.counts, *request.init_counts} <= {*counts}:
+        return "has no sets for all its containers at once"
+    return f"serves {_either(counts)}" if counts else ""
+
+
+def _either(counts: tuple[int, ...]) -> str:
+    return str(counts[0]) if len(counts) == 1 else f"{', '.join(map(str, counts[:-1]))} or {counts[-1]}"
+
+
+def _needs(request: NeuronRequest, *, unit: bool = True) -> str:
+    """Say what the pod needs, container by container where several ask, but not very many."""
+    total = _amount(request.total, request.unit) if unit else str(request.total)
+    parts = request.widest
+    if not 1 < len(parts) <= MOST_PARTS:
+        return f"pod needs {total}{f' in {len(parts)} containers' if len(parts) > 1 else ''}"
+    return f"pod needs {total} ({' + '.join(map(str, parts))})"
+
+
+def _amount(count: int, unit: Unit) -> str:
+    return f"{count} Neuron {unit.value}{'' if count == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Pending pods: which is tried next, and which event lets a refused pod be tried again."""

@@ -1,0 +1,75 @@
+"""
+One waiting pod: where it waits, what it has been through, and which changes of it are worth another try.
+
+Upstream: `QueuedPodInfo` in `pkg/scheduler/framework/types.go`, `PodSchedulingPropertiesChange` in
+`pkg/scheduler/framework/events.go`. Knows no other pod and no place but its own.
+"""
+
+import enum
+
+import attrs
+
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+
+
+class Place(enum.StrEnum):
+    """Where a pod waits; the values are the labels of `scheduler_pending_pods`."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in_flight"
+
+
+@attrs.define(eq=False)
+class QueuedPod:
+    """
+    A waiting pod and its history.
+
+    Attributes:
+        since: when it came, or its last attempt ended.
+        arrival: what tells who came first: smaller is earlier.
+        first_active: when it could first have been scheduled, gated time left out.
+        attempts: scheduling attempts so far.
+        refusals, errors: those in a row, which its backoff is counted from; a refusal forgets the errors.
+        held: nothing wakes it before its release.
+        missed: something that could have helped, or a change of its own, came while it was in flight or held.
+        prepared: the indexes for it have just been built (`side_lane`).
+        cause: what it waits for since its last attempt.
+    """
+
+    pod: Pod
+    since: float
+    arrival: tuple[float, ...] = ()
+    place: Place = Place.GATED
+    first_active: float | None = None
+    attempts: int = 0
+    refusals: int = 0
+    errors: int = 0
+    held: bool = False
+    missed: bool = False
+    prepared: bool = False
+    cause: Cause = Cause.UNTRIED
+
+    @property
+    def rank(self) -> tuple[int, tuple[float, ...]]:
+        """Who is served first: the higher priority, then who came first, however often it was refused."""
+        return -self.pod.priority, self.arrival
+
+
+def bears_on_scheduling(before: Pod, after: Pod) -> bool:
+    """Tell whether anything but status and metadata that no plugin reads has changed."""
+    return before != attrs.evolve(
+        after,
+        resource_version=before.resource_version,
+        allocation=before.allocation,
+        annotations_size=before.annotations_size,
+        scheduled=before.scheduled,
+        nominated_node_name=before.nominated_node_name,
+        observed_generation=before.observed_generation,
+        started=before.started,
+        preempted=before.preempted,
+        admitted=before.admitted,
+    )

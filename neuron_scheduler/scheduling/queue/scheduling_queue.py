@@ -1,0 +1,311 @@
+r"""
+The pods that wait: active, in backoff, unschedulable, gated.
+
+    add --> ACTIVE --pop--> IN_FLIGHT --unschedulable--> UNSCHEDULABLE --event, 5 min--> ACTIVE   (or BACKOFF, if the
+      \--> GATED --gates gone--> ACTIVE        \\--error--> BACKOFF --its end--> ACTIVE                last was in vain)
+
+Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`. Time is an argument, in seconds of any clock that never
+jumps. The higher priority is served first, then who came first: a pod that is refused keeps its place. Events are only
+noted when they happen and take effect at the next `pop`, so a burst of deletions wakes each line of refused pods once
+(`noted`, `unschedulable_pods`). What happens while a long decision is being made is kept for its pod, and a pod for
+which others are being asked to leave is held until all of them have been asked.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+
+import attrs
+
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.queue.backoff_queue import BackoffQueue
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.pending_events import Group, Noted, Rows, group_of, unknown_row
+from neuron_scheduler.scheduling.queue.places import Places
+from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod, bears_on_scheduling
+from neuron_scheduler.scheduling.queue.signature import signature_of
+from neuron_scheduler.scheduling.queue.unschedulable_pods import UnschedulablePods
+
+BINDER = "DefaultBinder"
+"""kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""
+_FLUSH_PERIOD = 30.0
+
+
+def _unheard(_queue: str, _event: str) -> None:
+    """Stand in where nobody counts."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class SchedulingQueue:
+    """
+    All waiting pods by uid.
+
+    Attributes:
+        initial_backoff, max_backoff: seconds; the backoff doubles with each refusal or error in a row.
+        max_unschedulable: seconds after which an unschedulable pod is tried again though nothing happened.
+        entered: told (queue, event) for each pod that enters the active queue or the backoff.
+        row: a node as it is now, by name.
+    """
+
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
+    max_unschedulable: float = 300.0
+    _entered: Callable[[str, str], None] = _unheard
+    _row: Rows = unknown_row
+    _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
+    _places: Places = attrs.field(init=False)
+    _unschedulable: UnschedulablePods = attrs.field(init=False)
+    _noted: Noted = attrs.field(factory=Noted)
+    _deciding: QueuedPod | None = None
+    _meanwhile: Noted = attrs.field(factory=Noted)
+    _arrivals: int = 0
+    _began: bool = False
+    _next_flush: float = 0.0
+    _paused_until: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._entered)
+        self._unschedulable = UnschedulablePods(self._places, self._row)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def first(self, most: int) -> list[Pod]:
+        """Return some of the pods that wait, those first that came first."""
+        return [queued.pod for queued in islice(self._pods.values(), most)]
+
+    def count(self, place: Place) -> int:
+        """How many pods wait at a place."""
+        return self._places.counts[place]
+
+    def count_by_cause(self) -> Counter[Cause]:
+        """How many pods wait for what, those in flight left out; each pod has one cause."""
+        waiting = (queued for queued in self._pods.values() if queued.place is not Place.IN_FLIGHT)
+        return Counter(map(self._unschedulable.cause_of, waiting))
+
+    def refused_by_plugin(self) -> Counter[tuple[str, str]]:
+        """How many unschedulable pods of a scheduler name each plugin refused (`scheduler_unschedulable_pods`)."""
+        return self._unschedulable.refused_by_plugin()
+
+    def add(self, pod: Pod, now: float) -> None:
+        """Take a pending pod; one with scheduling gates waits for them to go. A pod that is here is only updated."""
+        if pod.uid in self._pods:
+            self.update(pod, now)
+            return
+        queued = self._pods[pod.uid] = QueuedPod(pod, since=now)
+        self._places.counts[Place.GATED] += 1
+        if not pod.gates:
+            self._arrive(queued, now, "PodAdd")
+
+    def update(self, pod: Pod, now: float) -> None:
+        """Take a pending pod's new state; only a change that bears on scheduling gives it another try."""
+        queued = self._pods.get(pod.uid)
+        if queued is None:
+            self.add(pod, now)
+            return
+        before, queued.pod = queued.pod, pod
+        bears = bears_on_scheduling(before, pod)
+        if queued.place is Place.GATED and not pod.gates:
+            self._arrive(queued, now, "SchedulingGatesEliminated")
+        elif queued.place is Place.UNSCHEDULABLE and (bears or self._shrunk(queued, before)):
+            self._wake(queued, now, "PodUpdate")
+        elif queued.place is Place.IN_FLIGHT:
+            queued.missed |= bears
+        elif queued.place in (Place.ACTIVE, Place.BACKOFF) and bears:
+            self._unschedulable.remove(queued)  # it is not one of them any more
+            if before.priority != pod.priority:
+                enter = self._places.activate if queued.place is Place.ACTIVE else self._places.back_off
+                enter(queued, "PodUpdate")
+
+    def remove(self, uid: str) -> None:
+        """Forget a pod that is gone, bound, or no longer ours."""
+        queued = self._pods.pop(uid, None)
+        if queued is not None:
+            self._stop_deciding(queued)
+            self._unschedulable.remove(queued)
+            self._places.leave(queued)
+
+    def activate(self, uid: str, now: float) -> None:
+        """Give a refused pod another try, after its backoff: what it waited for has changed."""
+        queued = self._pods.get(uid)
+        if queued is None:
+            return
+        if queued.place is Place.UNSCHEDULABLE:
+            self._wake(queued, now, "ForceActivate")
+        elif queued.place in (Place.ACTIVE, Place.BACKOFF):
+            self._unschedulable.remove(queued)  # it is to be tried whatever becomes of the line
+
+    def release(self, uid: str, now: float) -> None:
+        """Hold a pod no longer; what could have helped it in the meantime wakes it now."""
+        queued = self._pods.get(uid)
+        if queued is not None and queued.held:
+            queued.held = False
+            if queued.missed:
+                self.activate(uid, now)
+
+    @property
+    def listening(self) -> bool:
+        """Whether an event could help any pod: one waits for events, or is being decided."""
+        return self._unschedulable.listening or self._deciding is not None
+
+    def note(self, event: ClusterEvent, *pods: Pod, on: Change | None = None) -> None:
+        """
+        Let an event wake, at the next `pop`, the pods it could help.
+
+        `pods` are those it happened to and `on` is the node it happened on, if they are known.
+        """
+        if self._unschedulable.listening:
+            self._noted.note(event, pods, on)
+        if self._deciding is not None:
+            self._meanwhile.note(event, pods, on)
+
+    def note_storage(self, event: ClusterEvent, claim: str) -> None:
+        """As `note`, for something that concerns only the pods that use a claim; all of them without one."""
+        if not claim:
+            self.note(event)
+            return
+        if self._unschedulable.listening:
+            self._noted.note_claim(event, claim)
+        if self._deciding is not None:
+            self._meanwhile.note_claim(event, claim)
+
+    def pause(self, until: float) -> None:
+        """Pop no pod before this time: no attempt can succeed, for any pod."""
+        self._paused_until = until
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """
+        Return the next pod to schedule, now in flight; None if all wait for time or events.
+
+        With nothing active, a backoff after a refusal is cut short, as upstream does; one after an error never is.
+        """
+        if self._paused_until:
+            if now < self._paused_until:
+                return None
+            self._paused_until = 0.0
+        self._began = True
+        if self._unschedulable.to_go_on:
+            self._unschedulable.go_on(now)
+        if self._noted:
+            self._apply_events(now)
+        self._flush(now)
+        while (queued := self._places.first()) is not None:
+            if self._unschedulable.is_worth_a_try(queued):
+                self._move(queued, Place.IN_FLIGHT)
+                queued.attempts += 1
+                queued.missed = queued.prepared = False
+                return queued
+        return None
+
+    def keep_events(self, queued: QueuedPod) -> None:
+        """Keep what happens from now on for a popped pod whose decision takes a while, until it is put back."""
+        self._deciding, self._meanwhile = queued, Noted()
+
+    def unschedulable(
+        self,
+        queued: QueuedPod,
+        plugins: frozenset[str],
+        now: float,
+        *,
+        held: bool = False,
+        promised: bool = False,
+        cause: Cause = Cause.ERROR,
+        against_preemption: frozenset[str] = frozenset(),
+    ) -> None:
+        """
+        Put a refused pod back: it waits for an event that could change a refusing plugin's mind.
+
+        Such an event may have come since it was popped. One that is `held` waits for its release first. One that was
+        `promised` space waits until it fits: others that could be asked to leave are no help any more.
+        `against_preemption` are the plugins because of which asking others to leave does not help. What refuses this
+        pod refuses all pods of its signature, unless something about it, or what it is promised, sets it apart.
+        """
+        if self._pods.get(queued.pod.uid) is not queued:
+            return
+        queued.cause = cause
+        self._places.backoff.refused(queued, now)
+        group = group_of(queued.pod, plugins, promised=promised)
+        queued.held = held
+        queued.missed |= self._missed_by(queued, group)
+        self._move(queued, Place.UNSCHEDULABLE)
+        if held or promised or queued.missed or BINDER in plugins:
+            self._unschedulable.add(queued, (queued.pod.uid,), group)
+        else:
+            self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), group)
+        if queued.missed:
+            self._wake(queued, now, "ScheduleAttemptFailure")
+
+    def failed(self, queued: QueuedPod, now: float) -> None:
+        """Put a pod back whose attempt ended in an error: it is tried again after its backoff."""
+        if self._pods.get(queued.pod.uid) is not queued:
+            return
+        queued.cause = Cause.ERROR
+        self._places.backoff.failed(queued, now)
+        self._stop_deciding(queued)
+        self._places.back_off(queued, "ScheduleAttemptFailure")
+
+    def next_time(self) -> float | None:
+        """Return when `pop` could next give something without an event."""
+        if self._paused_until:
+            return self._paused_until
+        if self._unschedulable.to_go_on:
+            return -math.inf
+        times = [time for time in (self._places.backoff.next_time(),) if time is not None]
+        if self._unschedulable:
+            times.append(self._next_flush)
+        return min(times, default=None)
+
+    # Between the places
+
+    def _arrive(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Give a pod its place among all others: those that were there before this process began, by their age."""
+        self._arrivals += 1
+        queued.since = queued.first_active = now
+        age = (0.0, queued.pod.created) if not self._began else (1.0,)
+        queued.arrival = (*age, now, self._arrivals)
+        self._places.activate(queued, event)
+
+    def _missed_by(self, queued: QueuedPod, group: Group) -> bool:
+        """Tell whether something happened since the pod was popped that may help it."""
+        happened = self._meanwhile.helped((group,), self._row) if self._deciding is queued else ()
+        return any(helped.means(queued.pod) for helped in happened)
+
+    def _wake(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Let a pod be tried by itself, whatever becomes of its line."""
+        if queued.held:
+            queued.missed = True
+            return
+        self._unschedulable.remove(queued)
+        self._places.admit(queued, now, event)
+
+    def _move(self, queued: QueuedPod, place: Place) -> None:
+        """Let a pod go from one place to another, and out of its line."""
+        self._stop_deciding(queued)
+        self._unschedulable.remove(queued)
+        self._places.put(queued, place)
+
+    def _stop_deciding(self, queued: QueuedPod) -> None:
+        if self._deciding is queued:
+            self._deciding, self._meanwhile = None, Noted()
+
+    def _apply_events(self, now: float) -> None:
+        noted, self._noted = self._noted, Noted()
+        for helped in noted.helped(self._unschedulable.groups, self._row):
+            for line in self._unschedulable.lines(helped.group):
+                self._unschedulable.wake(line, helped, now)
+
+    def _flush(self, now: float) -> None:
+        self._places.end_backoffs(now)
+        if now >= self._next_flush:
+            self._next_flush = now + _FLUSH_PERIOD
+            for queued in list(self._unschedulable.refused_before(now - self.max_unschedulable)):
+                self._wake(queued, now, "UnschedulableTimeout")
+
+    def _shrunk(self, queued: QueuedPod, before: Pod) -> bool:
+        """Tell whether a pod that was too large to be bound has lost annotations."""
+        line = self._unschedulable.line_of(queued)
+        too_large = line is not None and BINDER in line.group.plugins
+        return too_large and queued.pod.annotations_size < before.annotations_size

@@ -1,0 +1,197 @@
+"""
+The refused pods, in lines: what refuses one pod of a line refuses all of them.
+
+Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which wakes all that an event may help. Of a line only
+the foremost is tried. If it is refused again, the others would have been as well; once it has left for a node, the
+next follows, as long as one of the nodes for which the line was woken would still do.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.queue.pending_events import Group, Helped, Rows, would_do
+from neuron_scheduler.scheduling.queue.places import Places
+from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
+from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.signature import Signature
+
+_MOST_NODES: Final = 256
+"""Beyond, to ask of each whether it would still do costs more than an attempt."""
+
+
+@attrs.define(eq=False)
+class Line:
+    """
+    Refused pods of one signature.
+
+    Attributes:
+        group: who refused them, by the latest attempt of any of them, and what they have in common in that.
+        cause: what they wait for, by the same attempt.
+        pods: those who wait, the one that is ahead included.
+        ahead: the one that is to be tried next; it is active or in backoff.
+        woken_by: the event that may have helped; empty if nothing has happened since the latest refusal.
+        nodes: names of nodes that may take one of them; None if it cannot be told which, or they are many.
+    """
+
+    signature: Signature
+    group: Group
+    cause: Cause
+    pods: PodHeap = attrs.field(factory=PodHeap)
+    ahead: QueuedPod | None = None
+    woken_by: str = ""
+    nodes: list[str] | None = None
+
+    def wake(self, helped: Helped) -> None:
+        """Take what has happened."""
+        if not self.woken_by:
+            self.woken_by, self.nodes = helped.event, []
+        if self.nodes is None or helped.nodes is None or len(self.nodes) + len(helped.nodes) > _MOST_NODES:
+            self.nodes = None
+        else:
+            self.nodes = list(dict.fromkeys((*self.nodes, *helped.nodes)))
+
+
+@attrs.define(eq=False)
+class UnschedulablePods:
+    """
+    All lines, by signature and by the group that events are asked about.
+
+    Attributes:
+        to_go_on: lines whose foremost has left since the last look.
+        _by_group: those that events are asked about. A line whose next pod is tried in any case is not among them.
+    """
+
+    _places: Places
+    _row: Rows
+    to_go_on: list[Line] = attrs.field(factory=list)
+    _lines: dict[Signature, Line] = attrs.field(factory=dict)
+    _by_group: dict[Group, dict[Signature, Line]] = attrs.field(factory=dict)
+    _line_of: dict[QueuedPod, Line] = attrs.field(factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    @property
+    def listening(self) -> bool:
+        """Whether an event could help any pod."""
+        return bool(self._by_group)
+
+    @property
+    def groups(self) -> Collection[Group]:
+        """What events are asked about."""
+        return self._by_group.keys()
+
+    def lines(self, group: Group) -> list[Line]:
+        """Return the lines of a group."""
+        return list(self._by_group.get(group, {}).values())
+
+    def line_of(self, queued: QueuedPod) -> Line | None:
+        """Return the line in which a pod stands, or which it is ahead of."""
+        return self._line_of.get(queued)
+
+    def add(self, queued: QueuedPod, signature: Signature, group: Group) -> None:
+        """Take in a pod that has just been refused, and with it whoever stands in its line already."""
+        line = self._lines.get(signature)
+        if line is None:
+            line = self._lines[signature] = Line(signature, group, queued.cause)
+        self._ungroup(line)
+        line.group, line.cause = group, queued.cause
+        line.pods.push(queued, queued.rank)
+        self._line_of[queued] = line
+        self.calm(line)
+
+    def remove(self, queued: QueuedPod) -> None:
+        """Let a pod leave its line, if it stands in one; what becomes of the others does not concern it any more."""
+        line = self._line_of.pop(queued, None)
+        if line is None:
+            return
+        line.pods.discard(queued)
+        if line.ahead is queued:
+            line.ahead = None
+        if not line.pods:
+            self._ungroup(line)
+            del self._lines[line.signature]
+        elif line.woken_by and line.ahead is None:
+            self.to_go_on.append(line)
+
+    def wake(self, line: Line, helped: Helped, now: float) -> None:
+        """Let the foremost of a line be tried, if the event may help it; it stands for all of them."""
+        first = line.pods.first()
+        if first is not None and helped.means(first.pod):
+            line.wake(helped)
+            self._send_ahead(line, now)
+
+    def go_on(self, now: float) -> None:
+        """Let the next pods of those lines be tried whose foremost has left."""
+        lines, self.to_go_on = self.to_go_on, []
+        for line in lines:
+            if line.woken_by:
+                self._send_ahead(line, now)
+
+    def is_worth_a_try(self, queued: QueuedPod) -> bool:
+        """Tell whether a pod is to be tried; one that is ahead of its line steps back if others took what was free."""
+        line = self._line_of.get(queued)
+        if line is None or self._may_do(line):
+            return True
+        self.calm(line)
+        return False
+
+    def calm(self, line: Line) -> None:
+        """Let all pods of a line wait for the next event: nothing that has happened helps them."""
+        if line.ahead is not None:
+            self._places.put(line.ahead, Place.UNSCHEDULABLE)
+        line.woken_by, line.nodes, line.ahead = "", None, None
+        self._by_group.setdefault(line.group, {})[line.signature] = line
+
+    def _send_ahead(self, line: Line, now: float) -> None:
+        queued = line.pods.first()
+        if line.ahead is not None or queued is None:
+            return
+        if queued.held:
+            queued.missed = True
+            self.calm(line)
+        elif not self._may_do(line):
+            self.calm(line)
+        else:
+            line.ahead = queued
+            self._places.admit(queued, now, line.woken_by)
+            if line.nodes is None or queued.place is Place.BACKOFF:
+                line.nodes = None
+                self._ungroup(line)
+
+    def _may_do(self, line: Line) -> bool:
+        """Tell whether one of the nodes for which a line was woken would still do."""
+        return line.nodes is None or would_do(line.group, line.nodes, self._row)
+
+    def cause_of(self, queued: QueuedPod) -> Cause:
+        """Return what a pod waits for: the cause that was found last for any pod of its line."""
+        if queued.place is Place.GATED:
+            return Cause.GATED
+        line = self._line_of.get(queued)
+        return queued.cause if line is None else line.cause
+
+    def refused_by_plugin(self) -> Counter[tuple[str, str]]:
+        """How many pods of a scheduler name each plugin refused."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for line in self._lines.values():
+            for plugin in line.group.plugins:
+                counts[plugin, line.group.scheduler_name] += len(line.pods)
+        return counts
+
+    def refused_before(self, time: float) -> Iterator[QueuedPod]:
+        """Yield the pods that are not to be tried now and were tried last at this time or earlier."""
+        for line in self._lines.values():
+            for queued in line.pods:
+                if queued.since > time:
+                    break  # they stand in the order of their refusals
+                if queued is not line.ahead:
+                    yield queued
+
+    def _ungroup(self, line: Line) -> None:
+        lines = self._by_group.get(line.group, {})
+        if lines.pop(line.signature, None) is not None and not lines:
+            del self._by_group[line.group]

@@ -1,0 +1,103 @@
+"""Plans: whom a pod concerns is asked, in two forms that agree."""
+
+import random
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.volumes import InlineVolume
+from neuron_scheduler.scheduling.cycle.profile import HEEDED, default_profile
+from neuron_scheduler.scheduling.plugins import (
+    neuron_topology,
+    node_affinity,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
+)
+from tests.builders import pod
+from tests.scheduling import generation
+from tests.scheduling.harness import cluster_of
+
+PROFILE = default_profile("p")
+
+
+def _some(seed: int) -> tuple[random.Random, Cluster]:
+    dice = random.Random(seed)
+    nodes = [generation.some_node(dice, name) for name in "abcdef"]
+    tenants = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
+    return dice, cluster_of(nodes, [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in tenants])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_accepted_is_what_is_not_refused(seed: int) -> None:
+    """Every filter's short answer is what its reasons leave over, whatever nodes it is asked about."""
+    dice, cluster = _some(seed)
+    refused = 0
+    for _ in range(30):
+        pending, among = generation.pending_pod(dice, "p"), dice.randrange(1 << cluster.view.node_count)
+        for plugin in PROFILE.filters:
+            left = among
+            for refusal in plugin.refuse(cluster.view, pending, among):
+                left &= ~refusal.nodes
+            assert plugin.accepting(cluster.view, pending, among) == left, (plugin, pending)
+            refused += left != among
+    assert refused > 30
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_is_not_asked_had_nothing_to_say(seed: int) -> None:
+    """A plugin that is left out of a pod's plan refuses nothing, and prefers nothing."""
+    dice, cluster = _some(seed)
+    left_out = 0
+    for _ in range(30):
+        pending, live = generation.pending_pod(dice, "p"), cluster.view.live
+        plan = PROFILE.plan(pending)
+        for plugin in PROFILE.filters:
+            if plugin not in plan.filters:
+                left_out += 1
+                assert not any(refusal.nodes for refusal in plugin.refuse(cluster.view, pending, live)), plugin
+        for pre_filter in PROFILE.pre_filters:
+            if pre_filter not in plan.pre_filters:
+                assert pre_filter.refuse(cluster.view, pending) is None, pre_filter
+        for preference in PROFILE.preferences:
+            if preference.prefer not in plan.preferences:
+                assert preference.prefer(cluster.view, pending, live) == live, preference
+    assert left_out > 100
+
+
+@pytest.mark.parametrize(
+    ("pending", "asked"),
+    [
+        pytest.param(
+            pod(constraints=Constraints(volume_claims=("c",))), volume_binding.filter_nodes, id="a claim: its volume"
+        ),
+        pytest.param(
+            pod(constraints=Constraints(volume_claims=("c",))), volume_zone.filter_nodes, id="a claim: its zone"
+        ),
+        pytest.param(
+            pod(constraints=Constraints(disks=(InlineVolume("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "v"),))),
+            volume_restrictions.filter_nodes,
+            id="a disk",
+        ),
+        pytest.param(
+            pod(constraints=Constraints(required_terms=())), node_affinity.filter_nodes, id="terms that match no node"
+        ),
+        pytest.param(pod(devices=1), neuron_topology.filter_counts, id="silicon"),
+    ],
+)
+def test_who_must_be_asked(pending: Pod, asked: object) -> None:
+    """What a pod asks for brings the filter that knows of it into its plan, and into no plain pod's."""
+    assert asked in [each.refuse for each in PROFILE.plan(pending).filters]
+    assert asked not in [each.refuse for each in PROFILE.plan(pod()).filters]
+
+
+def test_nothing_that_is_heeded_is_overlooked() -> None:
+    """Every name that some plugin heeds is looked at when plans are told apart."""
+    heeded = [
+        *(each.heeds for each in PROFILE.pre_filters),
+        *(each.heeds for each in PROFILE.filters),
+        *(each.heeds for each in PROFILE.preferences),
+    ]
+    assert {name for names in heeded for name in names} <= set(HEEDED)

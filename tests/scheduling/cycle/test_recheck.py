@@ -1,0 +1,77 @@
+"""Whether a node still takes an assumed pod; `tests/controllers/test_allocate_fence` has what becomes of the pod."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.selectors import Effect, Taint, Toleration
+from neuron_scheduler.scheduling.cycle.recheck import still_takes
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of
+
+CORES = 0b1111_0000
+
+
+def assumed(wanted: Pod, cores: int = CORES) -> Cluster:
+    """Return a cluster of one node with this pod assumed on it."""
+    cluster = cluster_of([node("n", "trn1.32xlarge", cpu=8000)])
+    cluster.assume(placed(wanted, "n", {}), cores)
+    return cluster
+
+
+def takes(cluster: Cluster, wanted: Pod, cores: int = CORES) -> bool:
+    """Ask about the one node."""
+    state = cluster.node("n")
+    assert state is not None
+    return still_takes(state, wanted, cores)
+
+
+def test_a_node_that_is_as_it_was_takes_its_pod() -> None:
+    """As does one where others have taken what was left."""
+    wanted = pod("a", devices=2)
+    cluster = assumed(wanted)
+    assert takes(cluster, wanted)
+    cluster.put_pod(pod("b", on="n", cpu=8000))
+    assert takes(cluster, wanted)
+
+
+@pytest.mark.parametrize("rival", [{"devices": 2, "ids": (2, 3)}, {"cpu": 8001}, {"devices": 15}])
+def test_what_others_took_from_it(rival: dict[str, Any]) -> None:
+    """Pods of other schedulers have claimed its cores, or more than kubelet admits beside it."""
+    wanted = pod("a", devices=2, cpu=1)
+    cluster = assumed(wanted)
+    cluster.put_pod(pod("b", on="n", **rival))
+    assert not takes(cluster, wanted)
+
+
+def test_a_pod_that_is_not_assumed_there_has_no_place() -> None:
+    """It was forgotten, or is held to have other cores."""
+    wanted = pod("a", devices=2)
+    cluster = assumed(wanted)
+    assert not takes(cluster, wanted, CORES << 4)
+    cluster.forget(wanted.uid)
+    assert not takes(cluster, wanted)
+
+
+def test_health_is_about_neuron() -> None:
+    """A pod that asks for none is bound to a node with an unhealthy device, as by the filter."""
+    for wanted, cores, answer in ((pod("a", devices=2), CORES, False), (pod("b"), 0, True)):
+        cluster = assumed(wanted, cores)
+        state = cluster.node("n")
+        assert state is not None
+        cluster.put_node(attrs.evolve(state.node, neuron_unhealthy=True))
+        assert takes(cluster, wanted, cores) is answer
+
+
+def test_tolerations_are_the_pods_present_ones() -> None:
+    """Tolerations can be added to a pod that waits."""
+    wanted = pod("a", devices=2)
+    cluster = assumed(wanted)
+    state = cluster.node("n")
+    assert state is not None
+    cluster.put_node(attrs.evolve(state.node, unschedulable=True, taints=(Taint("t", Effect.NO_SCHEDULE),)))
+    assert not takes(cluster, wanted)
+    assert takes(cluster, attrs.evolve(wanted, tolerations=(Toleration(exists=True),)))

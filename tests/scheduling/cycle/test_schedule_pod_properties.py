@@ -1,0 +1,158 @@
+"""Whatever the cluster and the pod, the decision from the indexes is the obvious one."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import attrs
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import NodeState, SetAside
+from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.workload import Workload
+from neuron_scheduler.neuron.annotations import annotations_for
+from neuron_scheduler.neuron.topology import place
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain, schedule_pod
+from tests.builders import node, pod
+from tests.scheduling.generation import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
+from tests.scheduling.harness import cluster_of
+from tests.scheduling.oracle import NO_NAMESPACES, NOBODY, Outcome, outcome
+from tests.scheduling.oracle_affinity import Namespaces
+
+PROFILES = {trusting: default_profile("my-scheduler", trusting=trusting) for trusting in (False, True)}
+
+
+def unanimous(
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    bound: Sequence[Pod],
+    pending: Pod,
+    *,
+    trusting: bool = False,
+    workloads: Sequence[Workload] = (),
+    namespaces: Namespaces = NO_NAMESPACES,
+    rejecting: Mapping[str, int] = NOBODY,
+) -> Pod | None:
+    """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
+    found = schedule_pod(cluster, pending, PROFILES[trusting])
+    explained_alike(cluster, pending, found, trusting=trusting)
+    want = outcome(
+        nodes, bound, pending, trusting=trusting, workloads=workloads, namespaces=namespaces, rejecting=rejecting
+    )
+    if isinstance(found, FitError):
+        assert Outcome(reasons=found.reasons, pod_reason=found.pod_reason) == want
+        assert found.nodes == len(nodes)
+        return None
+    assert Outcome(node_name=found.node_name, feasible=found.feasible) == want
+    assert found.evaluated == len(nodes)
+    return placed(cluster, pending, found)
+
+
+def explained_alike(cluster: Cluster, pending: Pod, found: Decision | FitError, *, trusting: bool) -> None:
+    """Compare what the log says of every node with the decision: each node is told once, for the reasons counted."""
+    fitting, failed = explain(cluster, pending, PROFILES[trusting])
+    assert fitting + sum(failed.values()) == cluster.view.live
+    if isinstance(found, FitError):
+        assert not fitting
+        assert failed.keys() <= {reason for reason, _ in found.reasons} | {found.pod_reason}
+        return
+    slot = cluster.view.slot(found.node_name)
+    assert slot is not None
+    assert fitting >> slot & 1
+    assert fitting.bit_count() == found.feasible
+
+
+def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
+    """Return the pod as the watch will show it."""
+    state = cluster.node(decision.node_name)
+    assert state is not None
+    assert (decision.placement is None) == (pending.neuron is None)
+    bound = attrs.evolve(pending, node_name=decision.node_name)
+    check_ids(state, pending, decision)
+    if decision.placement is None or state.machine is None:
+        return bound
+    allocation = annotations_for(
+        pod=pending,
+        machine=state.machine,
+        placement=decision.placement,
+        node_name=decision.node_name,
+    )
+    return attrs.evolve(bound, allocation=allocation)
+
+
+def check_ids(state: NodeState, pending: Pod, decision: Decision) -> None:
+    """Check that no core is used that is set aside, if there is a block without any."""
+    if pending.neuron is None or state.machine is None or decision.placement is None or state.set_aside is None:
+        return
+    aside = state.set_aside.cores
+    if decision.placement.cores & aside:
+        assert place(state.machine, state.free_cores & ~aside, pending.neuron) is None
+
+
+def play(dice: Random) -> int:
+    """Schedule pod after pod in some cluster, as pods come and go; return how many were placed."""
+    nodes = [some_node(dice, name) for name in NAMES[: dice.randint(0, 6)]]
+    bound = [bound_pod(dice, f"bound-{i}") for i in range(dice.randint(0, 5))]
+    trusting = dice.random() < 0.2
+    cluster, count = cluster_of(nodes, bound), 0
+    workloads = some_workloads(dice)
+    for workload in workloads:
+        cluster.workloads.put(workload)
+    namespaces: dict[str, Mapping[str, str]] = {}
+    rejecting: dict[str, int] = {}
+    for i in range(dice.randint(1, 6)):
+        if nodes and dice.random() < 0.3:
+            name, level = dice.choice(nodes).name, dice.randint(0, 3)
+            cluster.set_aside(name, SetAside(level, dice.getrandbits(128)) if level or dice.random() < 0.5 else None)
+            rejecting[name] = level
+        if not i or dice.random() < 0.3:
+            namespaces = some_namespaces(dice)
+            for name, labels in namespaces.items():
+                cluster.namespaces.put(Namespace(f"uid-{name}", name, labels))
+        assumed = unanimous(
+            cluster,
+            nodes,
+            bound,
+            pending_pod(dice, f"pod-{i}"),
+            trusting=trusting,
+            workloads=workloads,
+            namespaces=namespaces,
+            rejecting=rejecting,
+        )
+        if assumed is not None:
+            tenant = cluster.put_pod(assumed)
+            assert (tenant.cores is None, tenant.problem) == (False, "")
+            bound.append(assumed)
+            count += 1
+        if bound and dice.random() < 0.3:
+            cluster.remove_pod(bound.pop(0).uid)
+        if nodes and dice.random() < 0.2:
+            nodes[0] = some_node(dice, nodes[0].name)
+            cluster.remove_node(nodes[0].name)
+            cluster.put_node(nodes[0])
+            rejecting.pop(nodes[0].name, None)
+    return count
+
+
+@settings(max_examples=60)
+@given(dice=st.randoms(use_true_random=False))
+def test_every_decision_is_the_obvious_one(dice: Random) -> None:
+    """Feasible nodes, reasons with their counts, and the chosen node agree with the oracle; failures are shrunk."""
+    play(dice)
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_every_decision_is_the_obvious_one_three_thousand_times(part: int) -> None:
+    """The same with ordinary dice, so many times that rare cases meet."""
+    assert sum(play(Random(seed)) for seed in range(part * 300, part * 300 + 300)) > 150
+
+
+def test_the_requested_node_name_is_obeyed() -> None:
+    """A pod that names its node reaches no scheduler; if one did, it would fit nowhere else."""
+    nodes = [node("a"), node("b", created=1)]
+    for name in ("b", "none"):
+        unanimous(cluster_of(nodes, []), nodes, [], pod("p", cpu=500, on=name))

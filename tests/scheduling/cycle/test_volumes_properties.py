@@ -1,0 +1,121 @@
+"""Volumes as sets of nodes give what kube-scheduler's loop over nodes gives, whatever claims and volumes there are."""
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
+from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
+from tests.builders import GI, pod
+from tests.scheduling.harness import decide
+from tests.storage import CLASSES, claim, host, stored, volume, zone, zoned
+
+NODES = zoned(a="x", b="x", c="y", d="y", e="z")
+NAMES = ("c0", "c1", "c2")
+IN_X = StorageClass("uid-in-x", "in-x", "ebs.csi.aws.com", waits=True, allowed_topologies=zone("x"))
+USED = {each.name: each for each in (*CLASSES, IN_X) if isinstance(each, StorageClass)}
+
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+
+
+def some_storage(dice: Random) -> tuple[list[PersistentVolumeClaim], list[PersistentVolume]]:
+    """Return three claims, some of them bound, and a few volumes."""
+    volumes = [
+        volume(
+            f"pv{i}",
+            on=dice.choice([None, zone(dice.choice("xyz")), host(*dice.sample("abcde", 2))]),
+            class_name=dice.choice(["local", "local", "gp3", "in-x"]),
+            capacity=dice.randint(1, 4) * GI,
+            of=dice.choice(["", "", "", "", *NAMES]),
+            terminating=dice.random() < 0.1,
+        )
+        for i in range(dice.randint(0, 6))
+    ]
+    claims = []
+    for name in NAMES:
+        mine = [each for each in volumes if each.claim is not None and each.claim.key == f"default/{name}"]
+        if mine and dice.random() < 0.5:
+            claims.append(claim(name, bound_to=mine[0].name, class_name=mine[0].class_name))
+            continue
+        class_name = dice.choice(["local", "local", "gp3", "in-x"])
+        selected = dice.choice("abcde") if class_name != "local" and dice.random() < 0.3 else None
+        claims.append(claim(name, class_name=class_name, request=dice.randint(1, 3) * GI, selected_node=selected))
+    return claims, volumes
+
+
+def mounts(found: PersistentVolume, node: Node) -> bool:
+    """Tell whether a node matches a volume's affinity."""
+    terms = found.required_terms
+    return terms is None or any(term.matches(node.labels, node.name) for term in terms)
+
+
+def obvious(
+    claims: Sequence[PersistentVolumeClaim], volumes: Sequence[PersistentVolume], node: Node
+) -> tuple[list[str], dict[str, str]]:
+    """Return a node's reasons against the claims, and the volume that each unbound claim gets (`FindPodVolumes`)."""
+    reasons, chosen = [], dict[str, str]()
+    by_name = {each.name: each for each in volumes}
+    if not all(mounts(by_name[c.volume_name], node) for c in claims if c.fully_bound):
+        reasons.append(NODE_CONFLICT)
+    free = [c for c in claims if not c.fully_bound]
+    if any(c.selected_node not in (None, node.name) for c in free):
+        return [*reasons, BIND_CONFLICT], {}
+    provisioned = [c for c in free if c.selected_node is not None]
+    for each in sorted((c for c in free if c.selected_node is None), key=lambda c: c.request):
+        found = best(each, [v for v in volumes if v.name not in chosen.values()], node)
+        if found is None:
+            provisioned.append(each)
+        else:
+            chosen[each.name] = found.name
+    for each in provisioned:
+        made = USED[each.class_name]
+        allowed = made.allowed_topologies
+        if made.provisioner.endswith("no-provisioner") or (
+            allowed is not None and not any(term.matches(node.labels, node.name) for term in allowed)
+        ):
+            return [*reasons, BIND_CONFLICT], {}
+    return reasons, chosen
+
+
+def best(wanted: PersistentVolumeClaim, volumes: Sequence[PersistentVolume], node: Node) -> PersistentVolume | None:
+    """Return the volume a claim gets on a node, of those that are left (`FindMatchingVolume`)."""
+    serving = sorted((v for v in volumes if v.may_serve(wanted)), key=lambda v: (v.capacity, v.name))
+    kept = sorted((v for v in serving if v.claim is not None), key=lambda v: v.name)
+    if kept:
+        return kept[0] if mounts(kept[0], node) else None
+    return next((v for v in serving if mounts(v, node)), None)
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_sets_and_loops_agree(seed: int) -> None:
+    """Counts of reasons, or the node and who gets which volume, are those of the loop."""
+    claims, volumes = some_storage(Random(seed))
+    storage: list[Storage] = [IN_X, *claims, *volumes]
+    cluster, wanting = stored(NODES, *storage), pod(volume_claims=NAMES)
+    wanted = {node.name: obvious(claims, volumes, node) for node in NODES}
+    counts = Counter(reason for reasons, _ in wanted.values() for reason in reasons)
+    found = decide(cluster, wanting)
+    if isinstance(found, Decision):
+        assert found.feasible == sum(not reasons for reasons, _ in wanted.values())
+        plan = volume_plan(cluster, wanting, found.node_name)
+        kept = {keeping.claim.name: keeping.volume.name for keeping in plan.keep} if plan is not None else {}
+        assert kept == wanted[found.node_name][1]
+    else:
+        assert dict(found.reasons) == dict(counts)
+
+
+def test_they_are_told_apart() -> None:
+    """The generator makes pods that fit and pods that do not, with all reasons."""
+    outcomes: Counter[str] = Counter()
+    for seed in range(400):
+        claims, volumes = some_storage(Random(seed))
+        found = decide(stored(NODES, IN_X, *claims, *volumes), pod(volume_claims=NAMES))
+        outcomes.update([type(found).__name__] if isinstance(found, Decision) else [r for r, _ in found.reasons])
+    assert outcomes["Decision"] > 50
+    assert outcomes[NODE_CONFLICT] > 20
+    assert outcomes[BIND_CONFLICT] > 50

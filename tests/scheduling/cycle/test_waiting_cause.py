@@ -1,0 +1,103 @@
+"""Each refused pod waits for one thing, and it is what its message says."""
+
+from collections.abc import Sequence
+from importlib import import_module
+
+import pytest
+
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Effect, SpreadConstraint, Taint
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.waiting_cause import _STAGES, Cause
+from neuron_scheduler.scheduling.plugins import neuron_topology
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, refusal
+
+TRN1, TRN2 = "trn1.32xlarge", "trn2.48xlarge"
+CPU_NODES = [node(f"cpu{i}") for i in range(5)]
+TAINTED = (Taint("team", Effect.NO_SCHEDULE, "red"),)
+
+
+def held(on: str, *ids: int) -> Pod:
+    """Return a pod that holds devices."""
+    return pod(f"on-{on}-{ids[0]}", devices=len(ids), on=on, ids=ids)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "bound", "pending", "want"),
+    [
+        pytest.param([node("a", TRN1)], [held("a", *range(12))], pod(devices=8), Cause.CAPACITY, id="too little"),
+        pytest.param([node("a", TRN1)], [], pod(devices=32), Cause.CAPACITY, id="no node is that large"),
+        pytest.param(CPU_NODES, [], pod(devices=1), Cause.CAPACITY, id="no Neuron at all"),
+        pytest.param([], [], pod(devices=1), Cause.CAPACITY, id="no nodes for Neuron"),
+        pytest.param([], [], pod(cpu=1), Cause.RESOURCES, id="no nodes"),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN1)], [held("a", 0, 4, 8, 12)], pod(devices=4), Cause.FRAGMENTATION, id="in pieces"
+        ),
+        pytest.param([*CPU_NODES, node("a", TRN1)], [], pod(devices=7), Cause.INVALID_COUNT, id="no such count"),
+        pytest.param(
+            [node("a", TRN1), node("b", TRN2)], [], pod(cores=40), Cause.INVALID_COUNT, id="not on the large one"
+        ),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN1)],
+            [pod("u", devices=1, on="a")],
+            pod(devices=4),
+            Cause.UNKNOWN_HOLDER,
+            id="unknown ids",
+        ),
+        pytest.param(
+            [node("a", TRN1), node("b", TRN1)],
+            [held("a", *range(16)), pod("u", devices=1, on="b")],
+            pod(devices=4),
+            Cause.UNKNOWN_HOLDER,
+            id="full beside unknown ids, which alone could be helped",
+        ),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN1, neuron_unhealthy=True)], [], pod(devices=1), Cause.UNHEALTHY, id="unhealthy"
+        ),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN1, cpu=10)], [], pod(devices=1, cpu=11), Cause.RESOURCES, id="cpu beside Neuron"
+        ),
+        pytest.param([node("a", cpu=10, pods=1)], [pod("p", on="a")], pod(cpu=1), Cause.RESOURCES, id="too many pods"),
+        pytest.param(
+            [*CPU_NODES, node("a", TRN1, unschedulable=True)], [], pod(devices=1), Cause.TAINTS, id="cordoned"
+        ),
+        pytest.param(
+            [node("a", taints=TAINTED), node("b", cpu=1)], [], pod(cpu=2), Cause.TAINTS, id="too small beside tainted"
+        ),
+        pytest.param(
+            [node("a", taints=TAINTED), node("b", cpu=2)],
+            [pod("p", cpu=1, on="b")],
+            pod(cpu=2),
+            Cause.RESOURCES,
+            id="full beside tainted",
+        ),
+        pytest.param(CPU_NODES, [], pod(node_selector={"zone": "a"}), Cause.AFFINITY, id="node selector"),
+        pytest.param(
+            CPU_NODES,
+            [],
+            pod(spread=(SpreadConstraint("zone", 1, hard=True, selector=None),)),
+            Cause.AFFINITY,
+            id="spread",
+        ),
+        pytest.param([node("a")], [], pod(volume_claims=("missing",)), Cause.VOLUMES, id="claim"),
+        pytest.param([node("a", TRN1)], [], pod(devices=1, cores=1), Cause.POD, id="devices and cores"),
+        pytest.param([node("a")], [], pod(resource_claims=("gpu",)), Cause.POD, id="resource claims"),
+    ],
+)
+def test_the_cause(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: Cause) -> None:
+    """Silicon if the sentence says so, else what the nodes lack that came furthest."""
+    found = refusal(cluster_of(nodes, bound), pending)
+    assert found.cause is want
+    if found.hint:
+        assert found.blocked or found.hint.partition(":")[0].lower().replace(" ", "_") == want
+
+
+def test_every_filter_has_a_cause_in_its_place() -> None:
+    """The stages are the profile's filters in their order; node affinity is asked twice, first for names alone."""
+    modules = [each.refuse.__module__ for each in default_profile("p").filters[1:]]
+    names = [import_module(module).NAME for module in modules]
+    counts = names.index(neuron_topology.NAME)
+    names[counts] = "an illegal count is told before resources"
+    assert [*_STAGES] == names

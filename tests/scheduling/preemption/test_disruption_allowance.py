@@ -1,0 +1,69 @@
+"""Budgets are used up pod by pod, and each counts the pods it would count alone."""
+
+from random import Random
+
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.scheduling.preemption.disruption_allowance import Allowance
+from tests.builders import pod
+
+SELECTORS = (
+    None,
+    LabelSelector(),
+    LabelSelector((Requirement("app", Operator.IN, ("a",)),)),
+    LabelSelector((Requirement("app", Operator.IN, ("a", "b")), Requirement("tier", Operator.EXISTS))),
+    LabelSelector((Requirement("app", Operator.NOT_IN, ("a",)),)),
+    LabelSelector((Requirement("tier", Operator.DOES_NOT_EXIST), Requirement("app", Operator.IN, ("b",)))),
+)
+
+
+def test_each_budget_counts_as_if_it_were_alone() -> None:
+    """Wherever it is posted: a pod is beyond if some budget counts more pods up to it than it allows."""
+    dice = Random(3)
+    beyond = 0
+    for _ in range(300):
+        budgets = [
+            DisruptionBudget(
+                f"b{i}", dice.choice(["default", "other"]), f"b{i}", dice.choice(SELECTORS), dice.randint(0, 2)
+            )
+            for i in range(dice.randint(0, 5))
+        ]
+        pods = [
+            pod(
+                f"p{i}",
+                namespace=dice.choice(["default", "other"]),
+                labels={key: dice.choice("abc") for key in ("app", "tier") if dice.random() < 0.7},
+            )
+            for i in range(5)
+        ]
+        want = {
+            counted.uid
+            for budget in budgets
+            for counted in [each for each in pods if budget.counts(each)][budget.allowed :]
+        }
+        allowance = Allowance(budgets)
+        assert allowance.violating(pods) == want
+        assert allowance.violating(pods) == want, "asking uses nothing up"
+        beyond += len(want)
+    assert beyond
+
+
+def test_who_is_spared_uses_nothing_up() -> None:
+    """Those who leave come first; a pod that has to stay for one budget leaves another to those behind it."""
+    web, all_of_x = (
+        DisruptionBudget(
+            f"b{key}", "default", f"b{key}", LabelSelector((Requirement(key, Operator.IN, ("a",)),)), allowed
+        )
+        for key, allowed in (("app", 1), ("tier", 1))
+    )
+    gone = pod("gone", labels={"app": "a"})
+    both, tier, app, none = (
+        pod("both", labels={"app": "a", "tier": "a"}),
+        pod("tier", labels={"tier": "a"}),
+        pod("app", labels={"app": "a"}),
+        pod("none"),
+    )
+    allowance = Allowance([web, all_of_x])
+    assert allowance.spared([gone], [both, tier, app, none]) == {both.uid, app.uid}
+    assert allowance.spared([], [app, both, tier]) == {both.uid}
+    assert allowance.violating([gone, both, tier]) == {both.uid, tier.uid}

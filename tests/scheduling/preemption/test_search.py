@@ -1,0 +1,469 @@
+"""Whom a pod that fits nowhere may ask to leave: the cheapest legal set, or nobody."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.node import HOSTNAME_LABEL, Node
+from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.selectors import (
+    Effect,
+    LabelSelector,
+    Operator,
+    PodAffinityTerm,
+    Requirement,
+    SpreadConstraint,
+    Taint,
+)
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
+from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, confirmed, rebuilt, search
+from neuron_scheduler.scheduling.preemption.victims import victims_on
+from tests.builders import node, pod
+from tests.scheduling.harness import cluster_of, decide, refusal, schedule
+
+PROFILE = default_profile("my-scheduler")
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NO_VICTIMS = "No preemption victims found for incoming pod"
+
+
+def trn1(name: str = "n", created: float = 0, **keywords: object) -> Node:
+    """Return a trn1.32xlarge."""
+    return node(name, "trn1.32xlarge", created=created, **keywords)  # type: ignore[arg-type]  # passed on as they are
+
+
+def held(name: str, *ids: int, on: str = "n", **keywords: object) -> Pod:
+    """Return a pod that holds devices."""
+    return pod(name, devices=len(ids), on=on, ids=ids, **keywords)  # type: ignore[arg-type]  # passed on as they are
+
+
+def rows(*priorities: int, on: str = "n") -> list[Pod]:
+    """Return a pod of four devices for each row of the torus, with these priorities."""
+    return [held(f"row{i}", *range(4 * i, 4 * i + 4), on=on, priority=p) for i, p in enumerate(priorities)]
+
+
+def budget(app: str, allowed: int, name: str = "pdb", **keywords: object) -> DisruptionBudget:
+    """Return a budget for the pods of an application."""
+    selector = LabelSelector((Requirement("app", Operator.IN, (app,)),))
+    return DisruptionBudget(name, "default", name, selector, allowed, **keywords)  # type: ignore[arg-type]  # as given
+
+
+def answer(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] = ()) -> Preemption | NoPreemption:
+    """Search to the end."""
+    *_, last = search(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=budgets)
+    assert last is not None
+    return last
+
+
+def victims(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] = ()) -> tuple[str, ...] | str:
+    """Return node and victims by name, the most important first, or the text."""
+    found = answer(cluster, pending, budgets)
+    if isinstance(found, NoPreemption):
+        return found.text
+    return found.node_name, *(victim.name for victim in found.victims.pods)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "bound", "pending", "want"),
+    [
+        pytest.param(
+            [trn1()], rows(5, 1, 2, 2), pod(devices=8, priority=9), ("n", "row2", "row3"), id="the cheaper half"
+        ),
+        pytest.param(
+            [trn1()],
+            rows(1, 1, 1, 1),
+            pod(devices=16, priority=9),
+            ("n", "row0", "row1", "row2", "row3"),
+            id="all of a node",
+        ),
+        pytest.param(
+            [trn1("a"), trn1("b", 1)],
+            [
+                *rows(1, 1, 1, 1, on="a"),
+                *(attrs.evolve(p, uid=f"b{p.uid}", name=f"b{p.name}") for p in rows(1, 1, 1, on="b")),
+            ],
+            pod(devices=16, priority=9),
+            ("b", "brow0", "brow1", "brow2"),
+            id="the node with fewer victims",
+        ),
+        pytest.param(
+            [trn1("a"), trn1("b", 1)],
+            [held("a", *range(16), on="a", priority=2), *(held(f"b{i}", i, on="b", priority=1) for i in range(16))],
+            pod(devices=16, priority=9),
+            ("b", *sorted(f"b{i}" for i in range(16))),
+            id="sixteen of a lower priority rather than one of a higher",
+        ),
+        pytest.param(
+            [trn1()],
+            [held("high", 0, priority=9), held("low", *range(8, 16), priority=1), held("mid", 4, 5, 6, 7, priority=1)],
+            pod(devices=8, priority=9),
+            ("n", "low"),
+            id="the block that no equal priority holds",
+        ),
+        pytest.param(
+            [trn1()],
+            [*(held(f"high{i}", 4 * i, priority=9) for i in range(4)), held("low", 1, priority=1)],
+            pod(devices=4, priority=9),
+            "preemption: 0/1 nodes are available: 1 node(s) didn't have a free block of Neuron devices.",
+            id="nobody where no block would come free",
+        ),
+        pytest.param(
+            [node("n", "inf2.24xlarge")],
+            [held("a", 0, 1, priority=1), held("b", 2, 3, priority=3), held("c", 4, 5, priority=2)],
+            pod(devices=3, priority=9),
+            ("n", "b", "a"),
+            id="a run on a line: the middle must go, and of its neighbours the less important",
+        ),
+        pytest.param(
+            [node("n", "inf2.xlarge")],
+            [pod("core", cores=1, on="n", ids=(1,), priority=1)],
+            pod(devices=1, priority=9),
+            ("n", "core"),
+            id="a core keeps a device",
+        ),
+        pytest.param(
+            [trn1()],
+            [pod("foreign", devices=2, on="n", priority=1), held("known", 8, priority=0)],
+            pod(devices=8, priority=9),
+            ("n", "foreign"),
+            id="an unknown holder may be on any device",
+        ),
+        pytest.param(
+            [trn1(cpu=4000)],
+            [held("silicon", *range(16), priority=1), pod("cpu", on="n", cpu=3500, priority=2)],
+            pod(devices=4, cpu=1000, priority=9),
+            ("n", "cpu", "silicon"),
+            id="what is lacking besides silicon",
+        ),
+        pytest.param(
+            [trn1(cpu=4000)],
+            [held("half", *range(8), priority=2), pod("cpu", on="n", cpu=3500, priority=1)],
+            pod(devices=8, cpu=1000, priority=9),
+            ("n", "cpu"),
+            id="a block that is free already, and cpu that is not",
+        ),
+        pytest.param(
+            [node("n", cpu=4000)],
+            [
+                pod("a", on="n", cpu=2000, priority=1),
+                pod("b", on="n", cpu=1000, priority=2),
+                pod("c", on="n", priority=1),
+            ],
+            pod(cpu=2500, priority=9),
+            ("n", "a"),
+            id="without Neuron: those who can stay are reprieved, the most important first",
+        ),
+        pytest.param(
+            [node("n")],
+            [pod("a", on="n", host_ports=(HostPort("TCP", 80),)), pod("b", on="n")],
+            pod(host_ports=(HostPort("TCP", 80),), priority=1),
+            ("n", "a"),
+            id="a host port",
+        ),
+        pytest.param(
+            [node("n", cpu=4000)],
+            [pod("a", on="n", cpu=4000, priority=1)],
+            pod(cpu=4000, priority=9, never_preempts=True),
+            "preemption: not eligible due to preemptionPolicy=Never.",
+            id="preemptionPolicy Never",
+        ),
+        pytest.param(
+            [node("full", cpu=4000), node("tainted", taints=(Taint("x", Effect.NO_SCHEDULE),)), node("small", cpu=100)],
+            [pod("a", on="full", cpu=4000, priority=9), pod("b", on="tainted", priority=1)],
+            pod(cpu=500, priority=9),
+            f"preemption: 0/3 nodes are available: 1 {NO_VICTIMS}, 2 {NOT_HELPFUL}.",
+            id="what cannot be helped, and who is not lower",
+        ),
+        pytest.param(
+            [node("n", cpu=4000)],
+            [pod("a", on="n", cpu=3000, priority=9), pod("b", on="n", cpu=500, priority=1)],
+            pod(cpu=2000, priority=9),
+            "preemption: 0/1 nodes are available: 1 Insufficient cpu.",
+            id="the filters' own reasons where all lower pods are not enough",
+        ),
+        pytest.param(
+            [trn1()],
+            rows(1, 1, 1, 1),
+            pod(devices=7, priority=9),
+            f"preemption: 0/1 nodes are available: 1 {NOT_HELPFUL}.",
+            id="an illegal count",
+        ),
+        pytest.param(
+            [trn1()],
+            rows(1, 1, 1, 1),
+            pod(devices=1, cores=1, priority=9),
+            f"preemption: 0/1 nodes are available: 1 {NOT_HELPFUL}.",
+            id="a pod that is refused whatever the nodes",
+        ),
+        pytest.param(
+            [trn1()],
+            [held("old", *range(8), priority=1, started=10.0), held("young", *range(8, 16), priority=1, started=20.0)],
+            pod(devices=8, priority=9),
+            ("n", "young"),
+            id="of equals the one started last",
+        ),
+        pytest.param(
+            [trn1()],
+            [held("old", *range(8), priority=1, started=10.0), held("fresh", *range(8, 16), priority=1)],
+            pod(devices=8, priority=9),
+            ("n", "fresh"),
+            id="one that has not started counts as started now",
+        ),
+        pytest.param(
+            [trn1()],
+            [
+                held("negative0", 0, priority=-5),
+                held("negative1", 1, priority=-5),
+                held("other", *range(8, 16), priority=-5),
+            ],
+            pod(devices=8, priority=0),
+            ("n", "other"),
+            id="fewer of a negative priority are cheaper",
+        ),
+    ],
+)
+def test_whom(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: tuple[str, ...] | str) -> None:
+    """These leave, or this is the reason why nobody does."""
+    found = victims(cluster_of(nodes, bound), pending)
+    assert (found[0], *sorted(found[1:])) == (want[0], *sorted(want[1:])) if isinstance(want, tuple) else found == want
+
+
+@pytest.mark.parametrize(
+    ("budgets", "want"),
+    [
+        pytest.param([], ("n", "low"), id="without budgets the lowest priority"),
+        pytest.param([budget("low", 0)], ("n", "high"), id="a violation weighs more than priority"),
+        pytest.param([budget("low", 1)], ("n", "low"), id="one that may be missed is missed"),
+        pytest.param(
+            [budget("low", 0), budget("high", 0, "other")], ("n", "low"), id="if all are violated, the lowest"
+        ),
+        pytest.param([budget("low", 0, disrupted=frozenset({"low"}))], ("n", "low"), id="counted by the API server"),
+        pytest.param([attrs.evolve(budget("low", 0), namespace="other")], ("n", "low"), id="of another namespace"),
+        pytest.param([attrs.evolve(budget("low", 0), selector=LabelSelector())], ("n", "low"), id="an empty selector"),
+        pytest.param([attrs.evolve(budget("low", 0), selector=None)], ("n", "low"), id="no selector"),
+    ],
+)
+@pytest.mark.parametrize("asked", [{"devices": 8}, {"cpu": 96_000}])
+def test_budgets(budgets: Sequence[DisruptionBudget], want: tuple[str, ...], asked: dict[str, int]) -> None:
+    """Budgets are kept to as far as that can be, for silicon and for cpu."""
+    bound = [
+        held("low", *range(8), priority=1, cpu=96_000, labels={"app": "low"}),
+        held("high", *range(8, 16), priority=2, cpu=96_000, labels={"app": "high"}),
+    ]
+    assert victims(cluster_of([trn1()], bound), pod(priority=9, **asked), budgets) == want  # type: ignore[arg-type]
+
+
+def test_a_budget_is_used_up_by_the_victims() -> None:
+    """Four of sixteen may be missed: a row of four violates nothing, a half does."""
+    bound = [held(f"p{i:02}", i, priority=1, labels={"app": "x"}) for i in range(16)]
+    cluster = cluster_of([trn1()], bound)
+    for devices, violations in ((4, 0), (8, 4), (16, 12)):
+        found = answer(cluster, pod(devices=devices, priority=9), [budget("x", 4)])
+        assert isinstance(found, Preemption)
+        assert (len(found.victims.pods), found.victims.violations) == (devices, violations)
+
+
+def full(name: str, created: float, **keywords: object) -> tuple[Node, Pod]:
+    """Return a node and the pod that holds all of it."""
+    return trn1(name, created), held(f"on-{name}", *range(16), on=name, **keywords)
+
+
+def test_a_pod_spared_on_one_node_costs_no_higher_pod_on_another() -> None:
+    """Where one node would let go a 7 to spare a budget, another still lets go its 3, whose turn would come later."""
+    halves = [
+        held("covered", *range(8), on="a", priority=0, labels={"app": "x"}),
+        held("high", *range(8, 16), on="a", priority=7),
+    ]
+    for later in (  # a node with room below the same priority, and one that only has it with its 3 gone
+        [
+            held("low", *range(8), on="b", priority=0, labels={"app": "x"}),
+            held("mid", *range(8, 16), on="b", priority=3),
+        ],
+        [held("mid", *range(16), on="b", priority=3)],
+    ):
+        cluster = cluster_of([trn1("a"), trn1("b", 1)], [*halves, *later])
+        assert victims(cluster, pod(devices=8, priority=9), [budget("x", 0)]) == ("b", "mid")
+
+
+@pytest.mark.parametrize("asked", [{"devices": 8}, {"cpu": 96_000}])
+def test_of_two_pods_of_a_budget_of_one_the_less_important_leaves(asked: dict[str, Any]) -> None:
+    """The more important one stays, so it does not use the budget up."""
+    bound = [
+        held("old", *range(8), priority=1, started=1.0, cpu=96_000, labels={"app": "x"}),
+        held("new", *range(8, 16), priority=1, started=2.0, cpu=96_000, labels={"app": "x"}),
+    ]
+    assert victims(cluster_of([trn1()], bound), pod(priority=9, **asked), [budget("x", 1)]) == ("n", "new")
+
+
+def test_nobody_leaves_for_a_block_where_another_is_free() -> None:
+    """Who leaves for cpu alone violates no budget that those with him on a block would not violate as well."""
+    bound = [
+        held("stays", *range(4), priority=1, started=1.0, labels={"app": "x"}),
+        held("row", *range(4, 8), priority=1, started=2.0, labels={"app": "x"}),
+        pod("cpu", on="n", cpu=150_000, priority=1, started=3.0, labels={"app": "x"}),
+    ]
+    cluster = cluster_of([trn1()], bound)
+    assert victims(cluster, pod(devices=4, cpu=100_000, priority=9), [budget("x", 2)]) == ("n", "cpu")
+
+
+def test_the_search_goes_on_until_the_budgets_are_kept() -> None:
+    """However many candidates were found: upstream stops once one of them violates no budget."""
+    fleet = [full(f"n{i:03}", i, priority=1, labels={"app": "x"}) for i in range(120)]
+    fleet.append(full("z", 999, priority=2))
+    cluster = cluster_of(*zip(*fleet, strict=True))
+    assert victims(cluster, pod(devices=16, priority=9), [budget("x", 0)]) == ("z", "on-z")
+
+
+def promise(cluster: Cluster, pending: Pod) -> Nomination:
+    """Search, and nominate the pod."""
+    found = answer(cluster, pending)
+    assert isinstance(found, Preemption)
+    nomination = confirmed(cluster, pending, PROFILE, found)
+    assert nomination is not None
+    cluster.nominate(found.node_name, nomination)
+    return nomination
+
+
+def test_the_promised_block_is_kept_from_lower_pods() -> None:
+    """Neither while the victims leave nor afterwards; who was promised gets it, others get what is left."""
+    cluster = cluster_of([trn1()], [*rows(1, 1), held("other", *range(8, 12), priority=5)])
+    big = pod("big", devices=8, priority=5)
+    assert promise(cluster, big).cores == 0xFFFF
+    assert answer(cluster, big) == NoPreemption(
+        "preemption: not eligible due to a terminating pod on the nominated node."
+    )
+    for uid in ("uid-row0", "uid-row1"):
+        cluster.remove_pod(uid)
+    assert refusal(cluster, pod("late", devices=8, priority=5)).reasons
+    assert schedule(cluster, pod("small", devices=4, priority=1)) == ("n", (12, 13, 14, 15))
+    assert isinstance(schedule(cluster, pod("smaller", devices=1, priority=1)), str)
+    assert schedule(cluster, big) == ("n", tuple(range(8)))
+    assert cluster.nomination("uid-big") is None
+
+
+def test_a_higher_pod_may_take_what_was_promised() -> None:
+    """The promise holds against equal and lower priorities only."""
+    cluster = cluster_of([trn1()], [held("low", *range(16), priority=1)])
+    promise(cluster, pod("mid", devices=16, priority=5))
+    cluster.remove_pod("uid-low")
+    assert schedule(cluster, pod("high", devices=16, priority=6)) == ("n", tuple(range(16)))
+    found = answer(cluster, pod("mid", devices=16, priority=5))
+    assert found == NoPreemption(f"preemption: 0/1 nodes are available: 1 {NO_VICTIMS}.", gives_up=True)
+
+
+SPREAD = (
+    SpreadConstraint(HOSTNAME_LABEL, 1, hard=True, selector=LabelSelector((Requirement("app", Operator.IN, ("a",)),))),
+)
+APART = (PodAffinityTerm(HOSTNAME_LABEL, SPREAD[0].selector, frozenset({"default"})),)
+
+
+@pytest.mark.parametrize(
+    ("promised", "asking", "reason"),
+    [
+        pytest.param({}, {"anti_affinity": APART}, "didn't match pod anti-affinity rules", id="it keeps away"),
+        pytest.param(
+            {"anti_affinity": APART}, {}, "didn't satisfy existing pods anti-affinity rules", id="it is kept away"
+        ),
+        pytest.param({}, {"spread": SPREAD}, "didn't match pod topology spread constraints", id="it spreads"),
+    ],
+)
+def test_promised_pods_count_for_affinity_and_spread(
+    promised: dict[str, Any], asking: dict[str, Any], reason: str
+) -> None:
+    """Where there is a choice the other node is taken; where there is none, the reason is that of the filter."""
+    there = pod("promised", labels={"app": "a"}, priority=5, **promised)
+    pending = pod("pending", labels={"app": "a"}, priority=5, **asking)
+    nodes = [node(name, created=age, labels={HOSTNAME_LABEL: name}) for age, name in enumerate("ab")]
+    cluster = cluster_of(nodes)
+    cluster.nominate("a", Nomination(there))
+    found = decide(cluster, pending)
+    assert isinstance(found, Decision)
+    assert found.node_name == "b"
+    cluster.put_node(attrs.evolve(nodes[1], unschedulable=True))
+    assert f"1 node(s) {reason}" in refusal(cluster, pending).text
+    higher = decide(cluster, attrs.evolve(pending, priority=6))
+    assert isinstance(higher, Decision)
+    assert higher.node_name == "a"
+
+
+def test_the_promised_node_comes_first() -> None:
+    """A pod for which others left goes there, though another node has come free that would be better."""
+    cluster = cluster_of(
+        [trn1("a"), trn1("b", 1)],
+        [held("a", *range(16), on="a", priority=2), held("b", *range(16), on="b", priority=1)],
+    )
+    pending = pod("p", devices=16, priority=9)
+    promise(cluster, pending)
+    cluster.remove_pod("uid-a")
+    cluster.remove_pod("uid-b")
+    found = decide(cluster, pending)
+    assert isinstance(found, Decision)
+    assert (found.node_name, found.evaluated) == ("b", 1)
+
+
+def test_what_changed_in_the_meantime_is_noticed() -> None:
+    """Nobody is asked to leave once a victim is gone, the pod fits anyway, or the node is another."""
+    pending = pod("p", devices=8, priority=9)
+    for change in (
+        lambda cluster: cluster.remove_pod("uid-row0"),
+        lambda cluster: [cluster.remove_pod(f"uid-row{i}") for i in (2, 3)],
+        lambda cluster: cluster.remove_node("n"),
+        lambda cluster: cluster.put_node(trn1(unschedulable=True)),
+    ):
+        cluster = cluster_of([trn1()], rows(1, 1, 2, 2))
+        found = answer(cluster, pending)
+        assert isinstance(found, Preemption)
+        change(cluster)
+        assert confirmed(cluster, pending, PROFILE, found) is None
+
+
+def test_a_promise_outlives_a_restart() -> None:
+    """By the status of the pod and of those that leave; the cores are chosen again."""
+    leaving = [attrs.evolve(p, terminating=True, preempted=True) for p in rows(1, 1)]
+    cluster = cluster_of([trn1()], [*leaving, held("other", *range(8, 16), priority=1)])
+    pending = pod("p", devices=8, priority=9, nominated_node_name="n")
+    nomination = rebuilt(cluster, pending, PROFILE)
+    assert nomination is not None
+    assert nomination.cores == 0xFFFF
+    assert rebuilt(cluster, attrs.evolve(pending, nominated_node_name="gone"), PROFILE) is None
+    cluster = cluster_of([trn1()], rows(1, 1, 1, 1))
+    assert rebuilt(cluster, pending, PROFILE) is None
+
+
+def test_the_search_leaves_the_cluster_as_it_was() -> None:
+    """Whatever was tried, every row and every free block is what it was."""
+    cluster = cluster_of([trn1("a"), trn1("b", 1)], [*rows(1, 2, 3, 4, on="a"), held("x", *range(16), on="b")])
+    before = list(cluster.view.rows())
+    assert isinstance(answer(cluster, pod(devices=8, priority=9)), Preemption)
+    assert list(cluster.view.rows()) == before
+    assert [row.tenants for row in cluster.view.rows()] == [row.tenants for row in before]
+
+
+@pytest.mark.parametrize(
+    ("spared", "asked", "want"),
+    [
+        pytest.param((), 100, ("n000", "on-n000"), id="no pod may leave within the budgets"),
+        pytest.param(("n250",), 101, ("n250", "on-n250"), id="one may"),
+        pytest.param(("n250", "n260"), 101, ("n250", "on-n250"), id="of two the first is enough"),
+    ],
+)
+def test_beyond_the_budgets_only_nodes_are_asked_that_could_keep_to_them(
+    spared: tuple[str, ...], asked: int, want: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once there are as many candidates as have to be compared: the others cannot violate no budget."""
+    names = [f"n{i:03}" for i in range(300)]
+    fleet = [full(name, i, priority=1, labels={"app": "y" if name in spared else "x"}) for i, name in enumerate(names)]
+    runs = list[int]()
+
+    def counting(cluster: Cluster, slot: int, *rest: Any, **limits: Any) -> Any:
+        runs.append(slot)
+        return victims_on(cluster, slot, *rest, **limits)
+
+    monkeypatch.setattr("neuron_scheduler.scheduling.preemption.search.victims_on", counting)
+    found = victims(cluster_of(*zip(*fleet, strict=True)), pod(devices=16, priority=9), [budget("x", 0)])
+    assert (found, len(runs)) == (want, asked)

@@ -1,0 +1,209 @@
+"""An event wakes the pods that the changed node could take now, as far as the plugins that refused them can tell."""
+
+import random
+
+import attrs
+import pytest
+
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.selectors import (
+    Effect,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+    Taint,
+    Toleration,
+)
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.hints import Change, may_accept, need_of
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from tests.builders import node, pod
+from tests.scheduling import generation
+from tests.scheduling.harness import cluster_of
+from tests.scheduling.queueing import drain, popped
+
+FIT, NEURON, PORTS = "NodeResourcesFit", "NeuronTopology", "NodePorts"
+AFFINITY, TAINTS, CORDON = "NodeAffinity", "TaintToleration", "NodeUnschedulable"
+TRN1 = node("n", "trn1.32xlarge", cpu=4000)
+BLUE = NodeSelectorTerm(expressions=(Requirement("team", Operator.IN, ("blue",)),))
+DEDICATED = Taint("dedicated", Effect.NO_SCHEDULE)
+PORT = HostPort("TCP", 80)
+
+
+def changed(after: Node, *tenants: Pod, before: Node | None = None) -> Change:
+    """Return what happened to a node that has these tenants now."""
+    state = cluster_of([after], tenants).node(after.name)
+    assert state is not None
+    return Change(state, (before,))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "pending", "change", "want"),
+    [
+        pytest.param(FIT, pod(cpu=2000), changed(TRN1, pod("x", on="n", cpu=2000)), True, id="enough cpu"),
+        pytest.param(FIT, pod(cpu=2001), changed(TRN1, pod("x", on="n", cpu=2000)), False, id="not enough cpu"),
+        pytest.param(FIT, pod(cpu=1, memory=1 << 50), changed(TRN1), False, id="cpu, but no memory"),
+        pytest.param(FIT, pod(), changed(attrs.evolve(TRN1, allocatable={"pods": 0})), False, id="too many pods"),
+        pytest.param(
+            FIT, pod(cpu=4000, priority=5), changed(TRN1, pod("x", on="n", cpu=9)), True, id="room could be made"
+        ),
+        pytest.param(
+            FIT,
+            pod(cpu=4000, priority=5, never_preempts=True),
+            changed(TRN1, pod("x", on="n", cpu=9)),
+            False,
+            id="but this pod makes none",
+        ),
+        pytest.param(NEURON, pod(devices=8), changed(TRN1), True, id="a block"),
+        pytest.param(
+            NEURON,
+            pod(devices=8),
+            changed(TRN1, pod("x", devices=1, on="n", ids=(0,)), pod("y", devices=1, on="n", ids=(8,))),
+            False,
+            id="pieces",
+        ),
+        pytest.param(NEURON, pod(devices=7), changed(TRN1), False, id="no such count"),
+        pytest.param(NEURON, pod(devices=1), changed(node("n")), False, id="no Neuron there"),
+        pytest.param(NEURON, pod(devices=1), changed(attrs.evolve(TRN1, neuron_unhealthy=True)), False, id="unhealthy"),
+        pytest.param(NEURON, pod(refusal="mixed"), changed(TRN1), False, id="the pod itself was refused"),
+        pytest.param(
+            PORTS, pod(host_ports=(PORT,)), changed(TRN1, pod("x", on="n", host_ports=(HostPort("UDP", 80),))), True,
+            id="another protocol",
+        ),
+        pytest.param(
+            PORTS, pod(host_ports=(HostPort("TCP", 80, "10.0.0.1"),)),
+            changed(TRN1, pod("x", on="n", host_ports=(PORT,))), False, id="still taken, for every address",
+        ),
+        pytest.param(AFFINITY, pod(node_selector={"team": "blue"}), changed(TRN1), False, id="other labels"),
+        pytest.param(
+            AFFINITY, pod(node_selector={"team": "blue"}), changed(attrs.evolve(TRN1, labels={"team": "blue"})), True,
+            id="a new node with the label",
+        ),
+        pytest.param(
+            AFFINITY, pod(required_terms=(BLUE,)),
+            changed(attrs.evolve(TRN1, labels={"team": "blue"}), before=TRN1), True, id="matches now",
+        ),
+        pytest.param(
+            AFFINITY, pod(required_terms=(BLUE,)),
+            changed(
+                attrs.evolve(TRN1, labels={"team": "blue", "a": "b"}),
+                before=attrs.evolve(TRN1, labels={"team": "blue"}),
+            ),
+            False, id="matched before",
+        ),
+        pytest.param(
+            TAINTS, pod(), changed(TRN1, before=attrs.evolve(TRN1, taints=(DEDICATED,))), True, id="taint removed"
+        ),
+        pytest.param(TAINTS, pod(), changed(attrs.evolve(TRN1, taints=(DEDICATED,))), False, id="tainted"),
+        pytest.param(
+            TAINTS, pod(tolerations=(Toleration(key="dedicated", exists=True),)),
+            changed(attrs.evolve(TRN1, taints=(DEDICATED,))), True, id="tolerated",
+        ),
+        pytest.param(
+            TAINTS, pod(), changed(attrs.evolve(TRN1, taints=(Taint("t", Effect.PREFER_NO_SCHEDULE),))), True,
+            id="a mere preference",
+        ),
+        pytest.param(
+            CORDON, pod(), changed(TRN1, before=attrs.evolve(TRN1, unschedulable=True)), True, id="uncordoned"
+        ),
+        pytest.param(
+            CORDON, pod(), changed(attrs.evolve(TRN1, refusal="x"), before=attrs.evolve(TRN1, unschedulable=True)),
+            False, id="unreadable now",
+        ),
+        pytest.param("VolumeBinding", pod(), changed(TRN1), True, id="a plugin without a hint"),
+    ],
+)  # fmt: skip
+def test_hints(plugin: str, pending: Pod, change: Change, *, want: bool) -> None:
+    """Each plugin that judges a node by itself is asked about the changed node."""
+    plugins = frozenset({plugin})
+    assert may_accept(need_of(pending, plugins), change, helped=plugins, plugins=plugins) is want
+
+
+def test_only_what_refused_counts() -> None:
+    """Pods that differ in what no refusing plugin looks at are one group, as far as hints go."""
+    some = [pod("a", cpu=1, devices=4), pod("b", cpu=2, devices=4, node_selector={"a": "b"})]
+    assert len({need_of(each, frozenset({NEURON})) for each in some}) == 1
+    assert len({need_of(each, frozenset({NEURON, FIT})) for each in some}) == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_hint_is_never_too_strict(seed: int) -> None:
+    """Whatever node, tenants and pod there are: where a plugin's own filter accepts the node, its hint says yes."""
+    dice, profile = random.Random(seed), default_profile("p")
+    accepted = 0
+    for _ in range(50):
+        there = generation.some_node(dice, "a")
+        tenants = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 3))]
+        cluster = cluster_of([there], [attrs.evolve(each, node_name="a") for each in tenants])
+        pending, state = generation.pending_pod(dice, "p"), cluster.node("a")
+        assert state is not None
+        refused = {
+            refusal.plugin
+            for judge in profile.filters
+            for refusal in judge(cluster.view, pending, cluster.view.live)
+            if refusal.nodes
+        }
+        for plugin in {FIT, NEURON, PORTS, AFFINITY, TAINTS, CORDON} - refused:
+            if plugin == NEURON and pending.neuron is None:
+                continue  # which it cannot have refused
+            alone = frozenset({plugin})
+            assert may_accept(need_of(pending, alone), Change(state), helped=alone, plugins=alone), (
+                plugin,
+                pending,
+                state,
+            )
+            accepted += 1
+    assert accepted > 100
+
+
+def waiting(*pods: Pod, plugins: frozenset[str]) -> SchedulingQueue:
+    """Return a queue of refused pods."""
+    queue = SchedulingQueue()
+    for each in pods:
+        queue.add(each, 0.0)
+    for _ in pods:
+        queue.unschedulable(popped(queue, 0.0), plugins, 0.0)
+    return queue
+
+
+def test_an_event_wakes_who_could_fit_there() -> None:
+    """Of pods refused for cpu, those wake that fit where some was freed; a later note of the same node counts."""
+    small, large = pod("small", cpu=1000), pod("large", cpu=4000)
+    gone = pod("x", on="n", cpu=9)
+    queue = waiting(small, large, plugins=frozenset({FIT}))
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone, on=changed(TRN1, pod("y", on="n", cpu=2000)))
+    assert drain(queue, 100.0) == ["small"]
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone, on=changed(TRN1, pod("y", on="n", cpu=2000)))
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone, on=changed(TRN1))
+    assert drain(queue, 100.0) == ["large"]
+
+
+def test_what_is_not_told_may_help_everybody() -> None:
+    """One event of a kind without a node, and no hint is asked for the burst."""
+    queue = waiting(pod("a", cpu=10**6), plugins=frozenset({FIT}))
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod("x", on="n"), on=changed(TRN1))
+    assert drain(queue, 100.0) == []
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod("x", on="n"))
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod("x", on="n"), on=changed(TRN1))
+    assert drain(queue, 100.0) == ["a"]
+
+
+def test_changes_of_a_burst_are_one_change() -> None:
+    """A node that was relabelled twice is compared with what it was before the first time."""
+    queue = waiting(pod("a", node_selector={"team": "blue"}), plugins=frozenset({AFFINITY}))
+    blue = attrs.evolve(TRN1, labels={"team": "blue"})
+    queue.note(ClusterEvent.NODE_LABELS, on=changed(blue, before=TRN1))
+    queue.note(ClusterEvent.NODE_LABELS, on=changed(attrs.evolve(blue, labels={"team": "blue", "x": "y"}), before=blue))
+    assert drain(queue, 100.0) == ["a"]
+
+
+def test_pods_without_neuron_wake_no_neuron_pods() -> None:
+    """On a machine whose silicon is taken, who comes and goes without any is of no interest."""
+    full = pod("full", devices=16, on="n", ids=range(16))
+    queue = waiting(pod("a", devices=4), plugins=frozenset({FIT, NEURON, AFFINITY}))
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod("x", on="n", cpu=2000), on=changed(TRN1, full))
+    assert drain(queue, 100.0) == []
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, full, on=changed(TRN1))
+    assert drain(queue, 100.0) == ["a"]

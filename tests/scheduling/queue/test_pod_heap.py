@@ -1,0 +1,47 @@
+"""A heap from which any pod may leave: best first, and in proportion to who is there."""
+
+from random import Random
+
+import pytest
+
+from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from tests.builders import pod
+
+
+def queued(name: object) -> QueuedPod:
+    """Return a pod that waits."""
+    return QueuedPod(pod(str(name)), since=0.0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_it_is_what_a_sorted_list_is(seed: int) -> None:
+    """Whoever comes and goes, in whatever order: the first is the least key, and of equals the one that came first."""
+    dice, heap, there = Random(seed), PodHeap(), dict[QueuedPod, tuple[int, int]]()
+    for number in range(2_000):
+        if there and dice.random() < dice.choice([0.3, 0.7]):
+            gone = dice.choice(list(there)) if dice.random() < 0.5 else min(there, key=lambda each: there[each])
+            del there[gone]
+            heap.discard(gone)
+            heap.discard(gone)
+        else:
+            came, key = queued(number), dice.randint(0, 9)
+            there[came] = (key, number)
+            heap.push(came, key)
+        assert heap.first() is min(there, key=lambda each: there[each], default=None)
+        assert (len(heap), list(heap)) == (len(there), list(there))
+        assert len(heap._entries) <= 2 * len(heap) + 65
+
+
+def test_it_holds_nobody_who_is_gone() -> None:
+    """Nobody asks a standby's heap for its first, so nothing is thrown away on the way to it."""
+    heap = PodHeap()
+    stays = queued("stays")
+    heap.push(stays, -1)
+    for number in range(10_000):
+        passes = queued(number)
+        heap.push(passes, number)
+        heap.discard(passes)
+        assert passes not in heap
+    assert len(heap._entries) < 70
+    assert (stays in heap, heap.first()) == (True, stays)

@@ -1,0 +1,80 @@
+"""The queue while others are asked to leave for a pod: it is held, and misses nothing."""
+
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from tests.builders import pod
+from tests.scheduling.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of
+
+
+def test_an_event_during_a_long_decision_is_not_lost() -> None:
+    """It wakes the pod as soon as it is put back, if it could have helped."""
+    for plugins, there in ((FIT, {"active": 1}), (AFFINITY, {"unschedulable": 1})):
+        queue = queue_of("p")
+        queued = popped(queue, 0.0)
+        queue.keep_events(queued)
+        queue.note(GONE)
+        queue.unschedulable(queued, plugins, 0.1)
+        assert counts(queue) == there
+
+
+def test_what_was_before_the_decision_counts_no_more() -> None:
+    """An event that was there when the decision was made changes nothing; nor does one that came for another pod."""
+    queue = queue_of("p", "q")
+    first = popped(queue, 0.0)
+    queue.note(GONE)
+    queue.keep_events(first)
+    queue.unschedulable(first, FIT, 0.1)
+    second = popped(queue, 0.1)
+    queue.keep_events(second)
+    queue.note(GONE)
+    queue.remove("uid-q")
+    assert drain(queue, 0.1) == ["p"]
+
+
+def test_a_change_of_the_pod_during_a_long_decision_is_not_lost() -> None:
+    """Its new state was not decided about."""
+    queue = queue_of("p")
+    queued = popped(queue, 0.0)
+    queue.update(pod("p", labels={"new": "yes"}), 0.1)
+    queue.unschedulable(queued, AFFINITY, 0.2)
+    assert counts(queue) == {"active": 1}
+
+
+def held(*names: str) -> SchedulingQueue:
+    """Return a queue in which these pods are held."""
+    queue = queue_of(*names)
+    for _ in names:
+        queue.unschedulable(popped(queue, 0.0), FIT, 0.0, held=True)
+    return queue
+
+
+def test_nothing_wakes_a_held_pod() -> None:
+    """Neither events nor changes nor time; all of it counts at its release."""
+    queue = held("p")
+    queue.note(GONE)
+    assert drain(queue, 1.0) == []
+    queue.update(pod("p", labels={"new": "yes"}), 1.0)
+    queue.activate("uid-p", 1.0)
+    assert drain(queue, 1000.0) == []
+    queue.release("uid-p", 1000.0)
+    assert drain(queue, 1000.0) == ["p"]
+
+
+def test_a_released_pod_waits_for_the_end_of_its_victims() -> None:
+    """Nothing has happened: it stays where it is, until it does."""
+    queue = held("p")
+    queue.release("uid-p", 1.0)
+    assert counts(queue) == {"unschedulable": 1}
+    queue.note(GONE)
+    assert drain(queue, 2.0) == ["p"]
+
+
+def test_who_was_displaced_is_tried_again() -> None:
+    """Only a refused pod can be activated; nobody else is moved, and a stranger is nothing to fear."""
+    queue = queue_of("p")
+    queue.activate("uid-p", 0.0)
+    assert counts(queue) == {"active": 1}
+    queue.unschedulable(popped(queue, 0.0), AFFINITY, 0.0)
+    queue.activate("uid-p", 0.5)
+    assert counts(queue) == {"active": 1}
+    queue.activate("uid-stranger", 0.5)
+    queue.release("uid-stranger", 0.5)

@@ -1,0 +1,300 @@
+"""Of many pods alike the foremost is tried: one event costs one attempt, and whoever can be placed is."""
+
+import tracemalloc
+from collections.abc import Iterable
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from tests.builders import node, pod
+from tests.scheduling.queueing import AFFINITY, FIT, GONE, counts, drain, popped, refuse_all
+
+PROFILE = default_profile("default-scheduler")
+
+
+@attrs.define(eq=False)
+class World:
+    """Cluster and queue, and what was tried."""
+
+    cluster: Cluster = attrs.field(factory=Cluster)
+    queue: SchedulingQueue = attrs.field(init=False)
+    now: float = 0.0
+    tried: list[str] = attrs.field(factory=list)
+    there: dict[str, Pod] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.queue = SchedulingQueue(row=self.cluster.node)
+
+    def settle(self) -> list[str]:
+        """Try all that can be tried now; return who was placed."""
+        self.tried.clear()
+        before = set(self.there)
+        while (queued := self.queue.pop(self.now)) is not None:
+            self.tried.append(queued.pod.name)
+            decision = schedule_pod(self.cluster, queued.pod, PROFILE)
+            if isinstance(decision, Decision):
+                self.place(queued.pod, decision)
+            else:
+                self.queue.unschedulable(queued, decision.plugins, self.now)
+        return [name for name in self.there if name not in before]
+
+    def place(self, pending: Pod, decision: Decision) -> None:
+        """Let a pod be on a node."""
+        bound = self.there[pending.name] = placed(pending, decision.node_name, {})
+        self.cluster.assume(bound, decision.placement.cores if decision.placement else 0)
+        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, bound)
+        self.queue.remove(bound.uid)
+
+    def add(self, pods: Iterable[Pod]) -> None:
+        """Let pods come."""
+        for each in pods:
+            self.queue.add(each, self.now)
+
+    def see(self, new: Node) -> None:
+        """Let a node come."""
+        self.queue.note(ClusterEvent.NODE_ADDED, on=Change(self.cluster.put_node(new)))
+
+    def end(self, name: str) -> None:
+        """Let a pod end."""
+        ended = self.there.pop(name)
+        self.cluster.remove_pod(ended.uid)
+        state = self.cluster.node(ended.node_name)
+        assert state is not None
+        self.queue.note(GONE, ended, on=Change(state))
+
+
+def jobs(count: int, *, devices: int = 16, priority: int = 0) -> list[Pod]:
+    """Return pods of one size, each of a job of its own."""
+    return [
+        pod(f"{devices}-{i:04}", devices=devices, priority=priority, labels={"job-name": f"{devices}-{i}"})
+        for i in range(count)
+    ]
+
+
+def test_a_node_that_comes_free_costs_one_attempt_and_not_a_thousand() -> None:
+    """The one that came first gets it; that the others would be refused is known."""
+    world = World()
+    world.see(node("a", "trn1.32xlarge"))
+    world.add(jobs(1_001))
+    assert world.settle() == ["16-0000"]
+    assert len(world.tried) == 1_001  # each is told once why it waits
+    for number in range(1, 6):
+        world.now += 0.1
+        world.end(f"16-{number - 1:04}")
+        assert world.settle() == [f"16-{number:04}"]
+        assert world.tried == [f"16-{number:04}"]
+
+
+def test_an_event_that_does_not_help_costs_one_attempt() -> None:
+    """A hint that is wrong, again and again, is found wrong by the foremost, and by it only after its backoff."""
+    queue = SchedulingQueue()
+    for each in jobs(1_000):
+        queue.add(each, 0.0)
+    refuse_all(queue, 0.0)
+    tried = []
+    queue.add(pod("busy", priority=-1), 0.0)
+    for tick in range(1, 1_000):
+        queue.note(GONE)
+        while (queued := queue.pop(tick / 100)) is not None and queued.pod.name != "busy":
+            tried.append(queued.pod.name)
+            queue.unschedulable(queued, FIT, tick / 100)
+        queue.remove("uid-busy")
+        queue.add(pod("busy", priority=-1), tick / 100)
+    assert set(tried) == {"16-0000"}
+    assert len(tried) == 4  # at once, then after 1, 2 and 4 seconds
+
+
+def test_all_follow_where_there_is_room_for_all() -> None:
+    """One after the other, by priority and age, as long as one of the nodes would do."""
+    world = World()
+    world.add([*jobs(10), *jobs(2, devices=8), *jobs(1, priority=5, devices=4)])
+    world.settle()
+    world.now = 0.1
+    for name in "abc":
+        world.see(node(name, "trn1.32xlarge"))
+    assert world.settle() == ["4-0000", "16-0000", "16-0001", "8-0000"]
+    assert [name for name in world.tried if name not in world.there] == ["16-0002", "8-0001"]  # the next of each size
+
+
+def test_who_takes_what_was_free_sends_the_others_back_untried() -> None:
+    """The foremost of another line was woken by the same node, and looks again before it is tried."""
+    world = World()
+    world.see(node("a", "trn1.32xlarge"))
+    world.add([*jobs(2), *jobs(5, devices=8), *jobs(5, devices=4)])
+    assert world.settle() == ["16-0000"]
+    world.now = 0.1
+    world.end("16-0000")
+    assert world.settle() == ["16-0001"]
+    assert world.tried == ["16-0001"]
+    assert counts(world.queue) == {"unschedulable": 10}
+
+
+def test_a_pod_that_waits_is_not_overtaken_for_its_backoff() -> None:
+    """Others took what was free, so its wake-ups were not in vain, and at last it comes before the younger."""
+    world, rivals = World(), jobs(6, priority=1)
+    world.see(node("a", "trn1.32xlarge"))
+    world.add([*rivals, pod("old", devices=16)])
+    world.settle()
+    for rival in rivals:
+        world.now += 0.1
+        if rival is rivals[-1]:
+            world.add([pod("young", devices=16), pod("small", devices=1)])
+        world.end(rival.name)
+        placed_now = world.settle()
+    assert placed_now == ["old"]
+
+
+def test_the_next_follows_one_that_goes_away() -> None:
+    """Whoever is ahead of its line may be deleted before it is tried."""
+    queue = SchedulingQueue()
+    for each in jobs(3):
+        queue.add(each, 0.0)
+    refuse_all(queue, 0.0)
+    queue.add(pod("first", priority=9), 0.0)
+    queue.note(GONE)
+    assert popped(queue, 0.1).pod.name == "first"
+    queue.remove("uid-16-0000")
+    assert queue.next_time() == float("-inf")
+    assert drain(queue, 0.1) == ["16-0001", "16-0002"]
+
+
+@pytest.mark.parametrize("change", ["its spec", "a wish to try it"])
+def test_one_that_is_ahead_is_tried_whatever_becomes_of_its_line(change: str) -> None:
+    """It is not like the others any more, so that they are refused says nothing about it."""
+    queue = SchedulingQueue()
+    for each in (*jobs(2), pod("new", devices=16, priority=9)):
+        queue.add(each, 0.0)
+    new = popped(queue, 0.0)
+    refuse_all(queue, 0.0)
+    queue.note(GONE)
+    queue.add(pod("first", priority=9), 0.0)
+    assert popped(queue, 0.1).pod.name == "first"
+    if change == "its spec":
+        queue.update(pod("16-0000", devices=4), 0.1)
+    else:
+        queue.activate("uid-16-0000", 0.1)
+    queue.unschedulable(new, FIT, 0.2)  # of another priority; and then one of theirs
+    queue.add(pod("third", devices=16), 0.2)
+    names = []
+    while (queued := queue.pop(0.3)) is not None:
+        names.append(queued.pod.name)
+        queue.unschedulable(queued, FIT, 0.3)
+    assert names[0] == "16-0000"
+
+
+def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
+    """What has just refused a pod refuses those like it, so they wait for the next event."""
+    queue = SchedulingQueue()
+    for each in jobs(2):
+        queue.add(each, 0.0)
+    refuse_all(queue, 0.0)
+    queue.add(pod("16-0002", devices=16), 0.0)
+    late = popped(queue, 0.0)
+    queue.note(GONE)
+    queue.add(pod("first", priority=9), 0.0)
+    assert popped(queue, 0.1).pod.name == "first"
+    assert counts(queue) == {"active": 1, "in_flight": 2, "unschedulable": 1}
+    queue.unschedulable(late, FIT, 0.2)
+    assert counts(queue) == {"in_flight": 1, "unschedulable": 3}
+    queue.note(GONE)
+    assert drain(queue, 0.3) == ["16-0000", "16-0001", "16-0002"]
+
+
+@pytest.mark.parametrize("apart", ["held", "promised", "missed", "too large"])
+def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
+    """A promise, a change in the middle, others that are asked to leave: the rest of the line is tried all the same."""
+    queue = SchedulingQueue()
+    for each in jobs(3):
+        queue.add(each, 0.0)
+    refuse_all(queue, 0.0)
+    queue.note(GONE)
+    first = popped(queue, 0.1)
+    if apart == "missed":
+        queue.update(pod("16-0000", devices=4), 0.1)
+    plugins = frozenset({"DefaultBinder"}) if apart == "too large" else FIT
+    queue.unschedulable(first, plugins, 0.1, held=apart == "held", promised=apart == "promised")
+    assert {"16-0001", "16-0002"} <= set(drain(queue, 0.1))
+
+
+def test_pods_of_other_labels_are_tried_where_labels_may_matter() -> None:
+    """A plugin that looks at other pods, or that kept others from being asked to leave, may think otherwise of them."""
+    for plugins, against, tries in (
+        (FIT, frozenset[str](), 1),
+        (FIT | {"InterPodAffinity"}, frozenset[str](), 3),
+        (FIT, frozenset({"InterPodAffinity"}), 3),
+    ):
+        queue, tried = SchedulingQueue(), []
+        for each in jobs(3):
+            queue.add(each, 0.0)
+            queue.unschedulable(popped(queue, 0.0), plugins, 0.0, against_preemption=against)
+        queue.note(GONE)
+        while (queued := queue.pop(0.1)) is not None:
+            tried.append(queued.pod.name)
+            queue.unschedulable(queued, plugins, 0.1, against_preemption=against)
+        assert len(tried) == tries
+
+
+def test_a_line_waits_for_what_refused_the_latest_of_it() -> None:
+    """The first were refused for one reason; what refuses the next of the same signature refuses them, too."""
+    queue = SchedulingQueue()
+    for each in jobs(2):
+        queue.add(each, 0.0)
+    queue.unschedulable(popped(queue, 0.0), FIT, 0.0)
+    queue.unschedulable(popped(queue, 0.0), AFFINITY, 0.0)
+    name = pod().scheduler_name
+    assert queue.refused_by_plugin() == {("NodeAffinity", name): 2}
+    queue.note(GONE)
+    assert queue.pop(1.0) is None
+    queue.note(ClusterEvent.NODE_LABELS)
+    assert drain(queue, 1.0) == ["16-0000", "16-0001"]
+
+
+def test_an_event_during_a_backoff_is_heard() -> None:
+    """What the only pod that waits was woken for is gone before its backoff is over; then a node comes."""
+    world = World()
+    world.add(jobs(1))
+    world.settle()
+    (queued,) = world.queue._pods.values()
+    queued.refusals = 5
+    world.see(node("a", "trn1.32xlarge"))
+    world.add([pod("busy", priority=9)])
+    busy = popped(world.queue, 0.1)
+    assert counts(world.queue) == {"backoff": 1, "in_flight": 1}
+    world.queue.remove(busy.pod.uid)
+    world.add(jobs(2, priority=5)[1:])
+    world.now = 0.2
+    world.settle()
+    assert "16-0000" not in world.there
+    world.see(node("b", "trn1.32xlarge"))
+    assert world.settle() == ["16-0000"]
+
+
+def test_a_standby_keeps_nothing_of_pods_that_are_gone() -> None:
+    """Whom the leader binds comes and goes here, and nobody ever pops."""
+    queue = SchedulingQueue()
+    queue.add(pod("waits"), 0.0)
+
+    def churn(count: int) -> None:
+        for number in range(count):
+            queue.add(pod(f"p{number}", gates=("g",) if number % 3 else ()), 0.0)
+            queue.update(pod(f"p{number}", priority=number % 5), 1.0)
+            queue.note(GONE, pod("gone"))
+            queue.remove(f"uid-p{number}")
+
+    churn(500)
+    tracemalloc.start()
+    try:
+        churn(5_000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 30_000
+    assert drain(queue, 2.0) == ["waits"]
