@@ -27,7 +27,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.scheduling_loop import Scheduler
-from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, InDoubt
+from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, InDoubt
 from neuron_scheduler.model.neuron_request import neuron_container_names, neuron_request
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod, placed

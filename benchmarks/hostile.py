@@ -19,7 +19,7 @@ import attrs
 
 from benchmarks.decision import PROFILE, fleet, pod
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.kube.pod_codec import POD
+from neuron_scheduler.kube.objects.pods import POD
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY

@@ -25,8 +25,8 @@ import attrs
 from benchmarks.contest.records import machine, now
 from benchmarks.contest.workloads import WORKLOADS
 from neuron_scheduler import app
-from neuron_scheduler.kube import auth
-from neuron_scheduler.kube.client import Client
+from neuron_scheduler.kube.http import auth
+from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.neuron.annotations import IDS
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.server import ApiServer

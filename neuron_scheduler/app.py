@@ -24,10 +24,11 @@ from neuron_scheduler.controllers import fleet_metrics
 from neuron_scheduler.endpoints.access import Access
 from neuron_scheduler.endpoints.server import Endpoints, lease_watchdog, serving
 from neuron_scheduler.errors import StalledError
-from neuron_scheduler.kube import auth, rights
-from neuron_scheduler.kube.client import Client
-from neuron_scheduler.kube.informer import STALE
-from neuron_scheduler.kube.reviews import Reviews
+from neuron_scheduler.kube import access_review
+from neuron_scheduler.kube.client_review import Reviews
+from neuron_scheduler.kube.http import auth
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.watch.informer import STALE
 from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.settings.config import Config
@@ -133,7 +134,7 @@ class App:
         """Go through the stages of a scheduler's life; each has its line in the log."""
         parts = self.parts
         gc.set_threshold(*_ONLY_THE_YOUNG)
-        await rights.require(self.client, self._rights())
+        await access_review.require(self.client, self._rights())
         services.start_soon(parts.nodes.run)
         for other in parts.others:
             services.start_soon(other.run)
@@ -259,11 +260,11 @@ class App:
         stale = [i.resource.path for i in self.parts.informers if i.stale]
         return f"neither listed nor watched for {STALE:g} s: {', '.join(stale)}" if stale else None
 
-    def _rights(self) -> tuple[rights.Right, ...]:
-        config, needed = self.config, rights.SCHEDULING
+    def _rights(self) -> tuple[access_review.Right, ...]:
+        config, needed = self.config, access_review.SCHEDULING
         if self.parts.election is not None:
-            needed += rights.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
-        return needed + rights.REVIEWING if config.authorize_metrics else needed
+            needed += access_review.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
+        return needed + access_review.REVIEWING if config.authorize_metrics else needed
 
     @property
     def _trusting(self) -> bool:

@@ -24,22 +24,22 @@ from neuron_scheduler.controllers.preemption_executor import Preemptor
 from neuron_scheduler.controllers.rejections import Rejections
 from neuron_scheduler.controllers.scheduling_loop import Scheduler
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
-from neuron_scheduler.kube import auth
-from neuron_scheduler.kube.binder import Binder
-from neuron_scheduler.kube.client import Client
-from neuron_scheduler.kube.conditions import ConditionWriter
-from neuron_scheduler.kube.disruption import BUDGETS
-from neuron_scheduler.kube.events import EventRecorder
-from neuron_scheduler.kube.evictor import Evictor
-from neuron_scheduler.kube.informer import NODES, PODS, Informer
-from neuron_scheduler.kube.lease import LeaseClient
-from neuron_scheduler.kube.namespaces import NAMESPACES
+from neuron_scheduler.kube.http import auth
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
+from neuron_scheduler.kube.objects.namespaces import NAMESPACES
+from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.kube.objects.storage import STORAGE
+from neuron_scheduler.kube.objects.workloads import WORKLOADS
 from neuron_scheduler.kube.pod_failures import PodFailures
-from neuron_scheduler.kube.reflection import Handler, T
-from neuron_scheduler.kube.resource import Resource
-from neuron_scheduler.kube.storage_codec import STORAGE
-from neuron_scheduler.kube.volume_writer import VolumeWriter
-from neuron_scheduler.kube.workloads import WORKLOADS
+from neuron_scheduler.kube.watch.informer import NODES, PODS, Informer
+from neuron_scheduler.kube.watch.object_store import Handler, T
+from neuron_scheduler.kube.writes.binder import Binder
+from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
+from neuron_scheduler.kube.writes.event_recorder import EventRecorder
+from neuron_scheduler.kube.writes.evictor import Evictor
+from neuron_scheduler.kube.writes.lease import LeaseClient
+from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import PREFERENCES, Profile, default_profile

@@ -7,7 +7,7 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.errors import ApiError
-from neuron_scheduler.kube.lease import Record
+from neuron_scheduler.kube.writes.lease import Record
 
 CONFLICT = ApiError(409, reason="Conflict")
 MISSING = ApiError(404, reason="NotFound")

@@ -14,9 +14,9 @@ import pytest
 
 from neuron_scheduler import app
 from neuron_scheduler.app import App
-from neuron_scheduler.kube.auth import Connection
-from neuron_scheduler.kube.client import Client
-from neuron_scheduler.kube.lease import LeaseClient, Record
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.writes.lease import LeaseClient, Record
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.faults import Answer, Fault, Hold
 from neuron_scheduler.sandbox.server import ApiServer

@@ -36,7 +36,7 @@ ASYNC: Final = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 
 
 def room_of(name: str) -> str:
-    """Return the room of a module of the package; `name` is like `neuron_scheduler.kube.client`."""
+    """Return the room of a module of the package; `name` is like `neuron_scheduler.kube.http.client`."""
     return name.split(".")[1]
 
 

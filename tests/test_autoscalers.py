@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from neuron_scheduler.controllers.pod_reporter import Herald
-from neuron_scheduler.kube.pod_condition import Wanted, encode_patch
+from neuron_scheduler.kube.writes.pod_condition import Wanted, encode_patch
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement

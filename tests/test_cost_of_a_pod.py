@@ -20,10 +20,11 @@ import msgspec
 import pytest
 
 from neuron_scheduler.cluster.index import indexes
-from neuron_scheduler.cluster.tables import pods
-from neuron_scheduler.kube import informer, pod_codec, watch_line
-from neuron_scheduler.kube.client import Client, Response
-from neuron_scheduler.kube.transport import Pool
+from neuron_scheduler.cluster.tables import pods as pods_table
+from neuron_scheduler.kube.http.client import Client, Response
+from neuron_scheduler.kube.http.pools import Pool
+from neuron_scheduler.kube.objects import pods as pod_codec
+from neuron_scheduler.kube.watch import informer, watch_line
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
@@ -163,7 +164,10 @@ async def test_nothing_stays_behind_of_a_pod_that_is_gone() -> None:
         gc.collect()
         return len(gc.get_objects())
 
-    with mock.patch.object(indexes, "_MIN_LOG", 1), mock.patch.object(pods, "_MAX_LOG", 2):  # logs of changes, cut soon
+    with (
+        mock.patch.object(indexes, "_MIN_LOG", 1),
+        mock.patch.object(pods_table, "_MAX_LOG", 2),
+    ):  # logs of changes, cut soon
         for prefix in "abc":
             settled = await objects(prefix)
         assert abs(await objects("d") - settled) < PODS // 2

@@ -16,7 +16,7 @@ import yaml
 
 from neuron_scheduler import __version__, cli
 from neuron_scheduler.endpoints import listener
-from neuron_scheduler.kube.pod_codec import POD
+from neuron_scheduler.kube.objects.pods import POD
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.neuron.topology import illegal_count

@@ -15,11 +15,11 @@ import msgspec
 from aiohttp import web
 
 from neuron_scheduler.controllers.leader_elector import Leader
-from neuron_scheduler.kube import auth
-from neuron_scheduler.kube.binder import Binder, Bound
-from neuron_scheduler.kube.client import Client
-from neuron_scheduler.kube.informer import NODES, PODS, Informer
-from neuron_scheduler.kube.lease import LeaseClient
+from neuron_scheduler.kube.http import auth
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.watch.informer import NODES, PODS, Informer
+from neuron_scheduler.kube.writes.binder import Binder, Bound
+from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import LEADER
 

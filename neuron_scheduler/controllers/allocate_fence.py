@@ -20,7 +20,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.commitment import Commitment
-from neuron_scheduler.kube.binder import BindOutcome, Bound, Fenced
+from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import alloc_time_of, looked_up, names_ids

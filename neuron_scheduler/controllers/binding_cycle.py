@@ -22,7 +22,7 @@ from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.delaying_queue import DelayingQueue
-from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
+from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import ALLOC_TIME, IDS
 from neuron_scheduler.neuron.topology import Placement

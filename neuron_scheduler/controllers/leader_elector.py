@@ -24,7 +24,7 @@ import anyio
 import attrs
 
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
-from neuron_scheduler.kube.lease import Record
+from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.telemetry import logs
 
 JITTER: Final = 1.2

@@ -17,7 +17,7 @@ import anyio
 import attrs
 
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.lease import Record
+from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.telemetry import logs
 
 LAG: Final = 5.0  # seconds; a watch that is so far behind has most probably ended

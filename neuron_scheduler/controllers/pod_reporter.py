@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 import attrs
 
-from neuron_scheduler.kube.conditions import NUMBERS_PAUSE
-from neuron_scheduler.kube.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
-from neuron_scheduler.kube.rate import TokenBucket
+from neuron_scheduler.kube.http.rate_limit import TokenBucket
+from neuron_scheduler.kube.writes.condition_writer import NUMBERS_PAUSE
+from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 

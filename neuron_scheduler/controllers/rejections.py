@@ -23,8 +23,8 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.cluster.rows.pod_info import Tenant
 from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.kube.pod_failures import Failure
-from neuron_scheduler.kube.rate import TokenBucket
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.neuron.annotations import IDS

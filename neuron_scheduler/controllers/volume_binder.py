@@ -15,8 +15,8 @@ import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.kube.binder import BindOutcome, Fenced, Gone, Refused
-from neuron_scheduler.kube.volume_writer import Failed, HeldBack, WriteOutcome, Written
+from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
+from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, WriteOutcome, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.scheduling.cycle.volume_plan import Keeping, VolumePlan, volume_plan

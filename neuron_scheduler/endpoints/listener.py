@@ -18,7 +18,7 @@ import attrs
 
 from neuron_scheduler.endpoints.exchange import Reply, Request, read_request, text
 from neuron_scheduler.endpoints.turns import Turns
-from neuron_scheduler.kube.rate import TokenBucket
+from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.telemetry import logs
 
 ACCEPTED_AT_ONCE: Final = 8  # connections in one turn of the event loop

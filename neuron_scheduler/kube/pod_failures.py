@@ -13,8 +13,8 @@ import attrs
 import msgspec
 
 from neuron_scheduler.errors import UnreachableError
-from neuron_scheduler.kube.client import Response
-from neuron_scheduler.kube.wire import Wire
+from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.objects.wire import Wire
 from neuron_scheduler.model.pod import Pod
 
 TIMEOUT: Final = 10.0

@@ -13,7 +13,7 @@ import pytest
 from neuron_scheduler.controllers import allocate_fence
 from neuron_scheduler.controllers.allocate_fence import LONGEST
 from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
-from neuron_scheduler.kube.binder import Bound, Refused
+from neuron_scheduler.kube.writes.binder import Bound, Refused
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration

@@ -12,7 +12,7 @@ import pytest
 
 from neuron_scheduler.controllers.election import Election
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
-from neuron_scheduler.kube.lease import Record
+from neuron_scheduler.kube.writes.lease import Record
 from tests.leases import Memory
 
 PATIENCE = 10.0

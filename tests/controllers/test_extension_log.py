@@ -10,7 +10,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.extension_log import MOST_NAMED
-from neuron_scheduler.kube.binder import Bound
+from neuron_scheduler.kube.writes.binder import Bound
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod

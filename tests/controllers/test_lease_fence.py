@@ -9,8 +9,8 @@ import yaml
 
 from neuron_scheduler.controllers.lease_fence import ASK_EVERY, LAG, PAUSE, QUIET, LeaseFence
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.binder import NOT_THE_HOLDER
-from neuron_scheduler.kube.lease import Record
+from neuron_scheduler.kube.writes.binder import NOT_THE_HOLDER
+from neuron_scheduler.kube.writes.lease import Record
 
 REFUSAL = "this scheduler does not hold the Lease kube-system/my-scheduler"
 MANIFEST = Path(__file__).parents[2] / "manifests" / "admission_bindings.yaml"

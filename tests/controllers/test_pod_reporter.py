@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, Herald
-from neuron_scheduler.kube.pod_condition import shape
+from neuron_scheduler.kube.writes.pod_condition import shape
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 from tests.builders import pod

@@ -13,8 +13,8 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
-from neuron_scheduler.kube.binder import BindOutcome, Fenced, Gone, Refused
-from neuron_scheduler.kube.volume_writer import Failed, HeldBack, WriteOutcome, Written
+from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
+from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, WriteOutcome, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, Storage
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan

@@ -15,11 +15,11 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.kube.codec import Decoded, Malformed
-from neuron_scheduler.kube.node_codec import NODE
-from neuron_scheduler.kube.pod_codec import POD
-from neuron_scheduler.kube.resource import Resource
-from neuron_scheduler.kube.storage_codec import (
+from neuron_scheduler.kube.objects.base import Decoded, Malformed
+from neuron_scheduler.kube.objects.nodes import NODE
+from neuron_scheduler.kube.objects.pods import POD
+from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.kube.objects.storage import (
     ATTACHMENTS,
     CAPACITIES,
     CLAIMS,

@@ -1,8 +1,8 @@
 """
 The rights of `manifests/rbac.yaml`: granted to the ServiceAccount, and held against what it asks for.
 
-The manifest, the process's own list (`neuron_scheduler.kube.rights`) and what it really calls are three accounts of one
-thing; they are compared as `Right` values.
+The manifest, the process's own list (`neuron_scheduler.kube.access_review`) and what it really calls are three
+accounts of one thing; they are compared as `Right` values.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Final
 
 import yaml
 
-from neuron_scheduler.kube.rights import Right
+from neuron_scheduler.kube.access_review import Right
 from tests.control_plane.rest import Object, RestClient
 from tests.end_to_end.process import ROOT, until
 

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from neuron_scheduler.kube.rights import SCHEDULING, leading
+from neuron_scheduler.kube.access_review import SCHEDULING, leading
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane

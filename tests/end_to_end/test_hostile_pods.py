@@ -1,6 +1,6 @@
 """A pod that asks too much, as large as the API server takes it: it is told why, and nobody waits for it."""
 
-from neuron_scheduler.kube.pod_limits import MOST
+from neuron_scheduler.kube.objects.pod_limits import MOST
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import RestClient
 from tests.end_to_end.process import SchedulerProcess

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from neuron_scheduler.kube.rights import SCHEDULING, Right, leading
+from neuron_scheduler.kube.access_review import SCHEDULING, Right, leading
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane

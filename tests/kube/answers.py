@@ -2,8 +2,8 @@
 
 from typing import cast
 
-from neuron_scheduler.kube.answer import Answer, reading
-from neuron_scheduler.kube.transport import MOST_BYTES
+from neuron_scheduler.kube.http.answer import Answer, reading
+from neuron_scheduler.kube.http.pools import MOST_BYTES
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 

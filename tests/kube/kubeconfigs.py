@@ -6,7 +6,7 @@ from typing import Any
 import trustme
 import yaml
 
-from neuron_scheduler.kube.auth import Connection, load
+from neuron_scheduler.kube.http.auth import Connection, load
 
 
 def furnished(folder: Path) -> Path:

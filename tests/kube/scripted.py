@@ -10,10 +10,10 @@ import attrs
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from neuron_scheduler.kube.auth import NOBODY, Connection
-from neuron_scheduler.kube.client import Client
-from neuron_scheduler.kube.credentials import Credentials
-from neuron_scheduler.kube.proxy import Proxy
+from neuron_scheduler.kube.http.auth import NOBODY, Connection
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.credentials import Credentials
+from neuron_scheduler.kube.http.proxy import Proxy
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.rows.node_info import SetAside
-from neuron_scheduler.kube.codec import Decoded, Malformed
+from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod

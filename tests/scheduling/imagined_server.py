@@ -20,9 +20,9 @@ from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
 from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.preemption_executor import Preemptor
 from neuron_scheduler.controllers.scheduling_loop import Scheduler
-from neuron_scheduler.kube.binder import Binding, BindOutcome, Bound, Fenced, Refused
-from neuron_scheduler.kube.codec import Decoded
-from neuron_scheduler.kube.reflection import Reflection, same_node, same_pod
+from neuron_scheduler.kube.objects.base import Decoded
+from neuron_scheduler.kube.watch.object_store import Reflection, same_node, same_pod
+from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Refused
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Storage

@@ -6,7 +6,7 @@ An event wakes nobody: a budget only decides who of several is asked to leave, n
 
 import attrs
 
-from neuron_scheduler.kube.codec import Malformed
+from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
-from neuron_scheduler.kube.codec import Malformed
+from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue

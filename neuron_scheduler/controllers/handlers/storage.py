@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.kube.codec import Malformed
+from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, Storage
 from neuron_scheduler.scheduling.queue import storage_events
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue

@@ -7,7 +7,7 @@ It wakes nobody: only preferences depend on it, and a pod that waits was refused
 import attrs
 
 from neuron_scheduler.cluster.tables.workloads import Workloads
-from neuron_scheduler.kube.codec import Malformed
+from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics

@@ -2,7 +2,7 @@
 
 from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
-from neuron_scheduler.kube.codec import Malformed
+from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue

@@ -9,8 +9,8 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
-from neuron_scheduler.kube.codec import Malformed
-from neuron_scheduler.kube.node_codec import NODE
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.objects.nodes import NODE
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.selectors import (
     Effect,

@@ -1,0 +1,138 @@
+"""
+What this process calls, and whether it may: the one list that `manifests/rbac.yaml` is held against.
+
+A missing right would show only when it is first needed, for a Binding perhaps hours after the start. So the API
+server is asked once, before anything else, with SelfSubjectAccessReviews, which every authenticated user may
+create.
+"""
+
+from typing import Final, Protocol
+
+import anyio
+import attrs
+import msgspec
+
+from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
+from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.http.status import confirms
+from neuron_scheduler.telemetry import logs
+
+_KIND: Final = "SelfSubjectAccessReview"
+_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_PAUSE: Final = 2.0
+_TRIES: Final = 3
+
+log = logs.logger(__name__)
+
+
+@attrs.frozen
+class Right:
+    """A verb on a resource; `namespace` and `name` are empty where the right is for all of them."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}{place}"
+
+
+_WRITING: Final = ("get", "list", "watch", "update")
+_STORAGE: Final = ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
+SCHEDULING: Final = (
+    *(Right(verb, "pods") for verb in ("get", "list", "watch", "delete")),
+    *(Right(verb, "poddisruptionbudgets", "policy") for verb in ("list", "watch")),
+    *(Right(verb, "nodes") for verb in ("list", "watch")),
+    *(Right(verb, "namespaces") for verb in ("list", "watch")),
+    *(Right(verb, resource) for resource in ("services", "replicationcontrollers") for verb in ("list", "watch")),
+    *(Right(verb, resource, "apps") for resource in ("replicasets", "statefulsets") for verb in ("list", "watch")),
+    *(Right(verb, volumes) for volumes in ("persistentvolumes", "persistentvolumeclaims") for verb in _WRITING),
+    *(Right(verb, storage, "storage.k8s.io") for storage in _STORAGE for verb in ("list", "watch")),
+    Right("create", "pods/binding"),
+    Right("patch", "pods/status"),
+    *(Right(verb, "events", "events.k8s.io") for verb in ("create", "patch")),
+)
+
+REVIEWING: Final = (
+    Right("create", "tokenreviews", "authentication.k8s.io"),
+    Right("create", "subjectaccessreviews", "authorization.k8s.io"),
+)
+"""What --authorize-metrics needs: manifests/components/secure-metrics binds `system:auth-delegator`, which has it."""
+
+
+def leading(namespace: str, name: str) -> tuple[Right, ...]:
+    """Return the rights that holding a Lease needs."""
+    group = "coordination.k8s.io"
+    return (
+        Right("create", "leases", group, namespace),
+        *(Right(verb, "leases", group, namespace, name) for verb in ("get", "update", "watch")),
+    )
+
+
+class _Status(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class Api(Protocol):
+    """What is asked of the client."""
+
+    async def request(self, method: str, path: str, *, body: bytes | None = ...) -> Response:
+        """Send one request."""
+
+
+async def require(client: Api, rights: tuple[Right, ...]) -> None:
+    """
+    Return once the API server has answered that this process has all the rights; waits for a server that is not
+    there.
+
+    Raises:
+        ConfigurationError: some are missing, or the server does not know who we are.
+    """
+    for _ in range(_TRIES):
+        missing = [str(right) for right in rights if not await _allowed(client, right)]
+        if not missing:
+            return
+        await anyio.sleep(_PAUSE)  # an API server that has just started knows of no rights for a moment
+    raise ConfigurationError(
+        f"the API server does not allow this process to {', '.join(missing)}; apply manifests/rbac.yaml"
+        " (for --authorize-metrics also manifests/components/secure-metrics) and run under its ServiceAccount"
+    )
+
+
+async def _allowed(client: Api, right: Right) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
+    attributes |= {"namespace": right.namespace, "name": right.name}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": _KIND,
+        "spec": {"resourceAttributes": attributes},
+    }
+    body = msgspec.json.encode(review)
+    while True:
+        try:
+            answer = await client.request("POST", _PATH, body=body)
+            if confirms(answer.body, _KIND):
+                return msgspec.json.decode(answer.body, type=_Review).status.allowed
+            log.warning("The answer is not from an API server; trying again", right=str(right))
+        except ApiError as error:
+            if error.status == 401 and error.is_status:
+                raise ConfigurationError(
+                    "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
+                ) from error
+            if error.status < 500 and error.status != 429:
+                log.warning("Rights cannot be asked for; going on without", exc=error)
+                return True
+            log.warning("API server is not ready; trying again", exc=error)
+        except UnreachableError as error:
+            log.warning("API server cannot be reached; trying again", exc=error)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            log.warning("The answer is not from an API server; trying again", exc=error)
+        await anyio.sleep(_PAUSE)

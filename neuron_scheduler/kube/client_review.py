@@ -1,0 +1,102 @@
+"""
+Ask the API server who holds a token, and what that user may do: TokenReview and SubjectAccessReview.
+
+Refuses to remember an answer and to decide what follows from it: that is for `endpoints.access`.
+"""
+
+from typing import Final, Protocol, TypeVar
+
+import attrs
+import msgspec
+
+from neuron_scheduler.errors import UnreachableError
+from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.http.status import confirms
+from neuron_scheduler.kube.objects import wire
+
+TIMEOUT: Final = 3.0  # seconds for each question; a client waits for two
+
+T = TypeVar("T")
+
+_TOKENS: Final = "authentication.k8s.io/v1"
+_ACCESS: Final = "authorization.k8s.io/v1"
+
+
+class User(wire.Wire):
+    """A user as the API server describes it; passed on unchanged."""
+
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _TokenStatus(wire.Wire):
+    authenticated: bool = False
+    user: User = msgspec.field(default_factory=User)
+
+
+class _TokenReview(wire.Wire):
+    status: _TokenStatus = msgspec.field(default_factory=_TokenStatus)
+
+
+class _AccessStatus(wire.Wire):
+    allowed: bool = False
+    denied: bool = False
+
+
+class _AccessReview(wire.Wire):
+    status: _AccessStatus = msgspec.field(default_factory=_AccessStatus)
+
+
+_TOKEN_REVIEW: Final = msgspec.json.Decoder(_TokenReview)
+_ACCESS_REVIEW: Final = msgspec.json.Decoder(_AccessReview)
+
+
+class Api(Protocol):
+    """What is asked of the client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+    ) -> Response:
+        """Send one request."""
+
+
+@attrs.frozen
+class Reviews:
+    """Both questions; each raises ApiError or UnreachableError where there is no answer to it."""
+
+    client: Api
+
+    async def user_of(self, token: str) -> User | None:
+        """Return who holds a bearer token; None if the API server does not accept it."""
+        status = (await self._post(_TOKENS, "TokenReview", {"token": token}, _TOKEN_REVIEW)).status
+        return status.user if status.authenticated and status.user.username else None
+
+    async def may_get(self, user: User, path: str) -> bool:
+        """Tell whether a user may GET a path that is not a resource, `/metrics` for one."""
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+            "nonResourceAttributes": {"path": path, "verb": "get"},
+        }
+        status = (await self._post(_ACCESS, "SubjectAccessReview", spec, _ACCESS_REVIEW)).status
+        return status.allowed and not status.denied
+
+    async def _post(self, group: str, kind: str, spec: object, decoder: msgspec.json.Decoder[T]) -> T:
+        body = msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
+        path = f"/apis/{group}/{kind.lower()}s"
+        answer = await self.client.request("POST", path, body=body, timeout=TIMEOUT)
+        if not confirms(answer.body, kind):
+            raise UnreachableError(f"the answer to POST {path} is not from an API server")
+        try:
+            return decoder.decode(answer.body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise UnreachableError(f"the answer to POST {path} cannot be read: {error}") from error

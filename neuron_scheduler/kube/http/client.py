@@ -1,0 +1,310 @@
+"""
+The one way to the API server: send bytes, check the status, return bytes.
+
+What a request means is known elsewhere (`wire`, `codec`, `binder`, ...). Refuses to retry writes: only their callers
+know whether a repeat is harmless.
+"""
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import lru_cache
+from typing import Final, Self, TypeVar
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+import aiohttp
+import anyio
+import attrs
+import msgspec
+import yarl
+
+from neuron_scheduler import __version__
+from neuron_scheduler.errors import ApiError, CredentialsError, NeuronSchedulerError, UnreachableError
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.http1 import Connections
+from neuron_scheduler.kube.http.pools import (
+    CONNECT_TIMEOUT,
+    MOST_BYTES,
+    Pool,
+    open_session,
+    open_socket,
+    translated,
+    unreachable,
+    whole,
+)
+from neuron_scheduler.kube.http.rate_limit import TokenBucket
+from neuron_scheduler.kube.http.status import LONGEST_PAUSE as LONGEST_PAUSE, api_error  # noqa: PLC0414 - writers import it from here
+from neuron_scheduler.kube.http.stream import Stream
+from neuron_scheduler.kube.http.tls import Tls
+
+USER_AGENT: Final = f"neuron-scheduler/{__version__}"
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+READ_TRIES: Final = 5  # of a read that is answered with 429
+OPEN_TIMEOUT: Final = 60.0  # seconds until a watch is answered; the API server may hold a request back for 15
+
+T = TypeVar("T")
+
+_TARGET: Final = re.compile(r"/[!-~]*")
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A status of success and the body."""
+
+    status: int
+    body: bytes
+
+
+def _nobody_counts(_code: str, _method: str) -> None:
+    """Count nothing."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Client:
+    """
+    Requests to one API server; an async context manager that owns its connections.
+
+    Attributes:
+        connection: from `auth.load`.
+        on_request: called with the status code (`<error>` without one) and the method of every request
+            (`rest_client_requests_total`).
+        qps, burst: limit on writes other than those to the Lease; 0 for none.
+        own_http: whether writes go over `http1`. Those to the Lease never do: a fault there must not cost the Lease.
+    """
+
+    connection: Connection
+    on_request: Callable[[str, str], None] = _nobody_counts
+    qps: float = 0.0
+    burst: int = 1
+    own_http: bool = True
+    user_agent: str = USER_AGENT
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    _sessions: dict[Pool, aiohttp.ClientSession] = attrs.field(factory=dict, init=False)
+    _kept: dict[Pool, Connections] = attrs.field(factory=dict, init=False)
+    _server: SplitResult = attrs.field(init=False)
+    _trust: Tls | None = attrs.field(init=False)
+    _bucket: TokenBucket = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._server = urlsplit(self.connection.server)
+        self._trust = self.connection.tls
+        proxy = self.connection.proxy
+        if self._trust is None and proxy is not None and proxy.url.startswith("https:"):
+            self._trust = Tls(clock=time.monotonic)  # it is the proxy whose certificate is verified
+        self._bucket = TokenBucket(time.monotonic, self.qps, self.burst)
+
+    async def __aenter__(self) -> Self:
+        self._sessions = {pool: open_session(pool, self.user_agent) for pool in Pool}
+        if self.own_http and self.connection.proxy is None:
+            self._kept = {
+                pool: Connections(server=self._server, limit=pool.value, open_socket=open_socket(pool))
+                for pool in Pool
+                if pool is not Pool.LEASE
+            }
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        for connections in self._kept.values():
+            connections.close()
+        with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+            for session in self._sessions.values():
+                await session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout: float = 30.0,  # noqa: ASYNC109 - each try has its own, and closes its connection
+        pool: Pool = Pool.API,
+        permit: Callable[[], bool] | None = None,
+        most_bytes: int = MOST_BYTES,
+    ) -> Response:
+        """
+        Send one request and return its answer.
+
+        A read that is answered with 429 waits as long as the server says and is sent again, a few times; not in
+        `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try. `timeout` is
+        in seconds, for each try. `permit`, in `Pool.BIND` only, is asked when the connection is there; if it is False,
+        nothing is sent. `most_bytes` limits the answer, by default to the size of one object: lists are streamed.
+
+        Raises:
+            ApiError: the status is not 2xx.
+            UnreachableError: no complete answer (ApiTimeoutError, CredentialsError, OversizedAnswerError); a write may
+                have happened.
+            FencedError: `permit` said no.
+        """
+        if method != "GET" and pool is not Pool.LEASE and (wait := self._bucket.take()):
+            await self.sleep(wait)
+        target = f"{path}?{urlencode(params)}" if params else path
+        if not _TARGET.fullmatch(target):
+            raise UnreachableError(f"nothing was sent, because this is no path of an API server: {target!r}")
+        is_read = method == "GET" and pool is not Pool.LEASE
+        asked = _Request(
+            method=method,
+            target=target,
+            body=body,
+            content_type=content_type,
+            timeout=timeout,
+            pool=pool,
+            permit=permit,
+            most_bytes=most_bytes,
+        )
+        if not is_read:
+            return await self._authorized(asked, self._short if pool in self._kept else self._whole)
+        for _ in range(READ_TRIES - 1):
+            try:
+                return await self._authorized(asked, self._whole)
+            except ApiError as error:
+                if error.status != 429:
+                    raise
+                await self.sleep(error.retry_after or 1.0)
+        return await self._authorized(asked, self._whole)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str], read_timeout: float, pool: Pool = Pool.API
+    ) -> AsyncIterator[Stream]:
+        """
+        Open a streamed answer; the status has been checked, `read_timeout` is the longest silence in seconds.
+
+        Raises:
+            ApiError, UnreachableError: as `request`, also while it is read.
+        """
+        asked = _Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
+        with translated(str(asked)):
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                answer = await self._authorized(asked, self._open)
+        async with answer:
+            yield Stream(answer.content, f"GET {path}")
+
+    async def _authorized(self, asked: "_Request", send: Callable[["_Request", str | None], Awaitable[T]]) -> T:
+        """Send, and once more with new credentials after a 401."""
+        credentials = self.connection.credentials
+        authorization = await credentials.authorization()
+        try:
+            return await send(asked, authorization)
+        except ApiError as error:
+            if error.status != 401 or (renewed := await credentials.renew(authorization)) is None:
+                raise
+        return await send(asked, renewed)
+
+    async def _short(self, asked: "_Request", authorization: str | None) -> Response:
+        """Send over a kept connection, which costs a sixth of what aiohttp takes: a pod needs two writes."""
+        tls, code = self.connection.tls, "<error>"
+        try:
+            answer = await self._kept[asked.pool].exchange(
+                self._encoded(asked, authorization),
+                context=None if tls is None else tls.context(),
+                server_name=None if tls is None else tls.server_name,
+                permit=asked.permit,
+                timeout=asked.timeout,
+                most_bytes=asked.most_bytes,
+            )
+            code = str(answer.status)
+        except NeuronSchedulerError:
+            raise
+        except Exception as error:  # as `translated`, which takes longer
+            raise unreachable(error, str(asked)) from error
+        finally:
+            self.on_request(code, asked.method)
+        if not 200 <= answer.status < 300:
+            raise api_error(answer.status, answer.headers, answer.body)
+        return Response(answer.status, answer.body)
+
+    def _encoded(self, asked: "_Request", authorization: str | None) -> bytes:
+        fields = _fields(
+            self._server.netloc, self.user_agent, asked.content_type, authorization, self.connection.headers
+        )
+        target, body = f"{self._server.path}{asked.target}", asked.body or b""
+        return f"{asked.method} {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+    async def _whole(self, asked: "_Request", authorization: str | None) -> Response:
+        async with await self._open(asked, authorization) as answer:
+            with translated(str(asked)):
+                return Response(answer.status, await whole(answer, asked.most_bytes))
+
+    async def _open(self, asked: "_Request", authorization: str | None) -> aiohttp.ClientResponse:
+        """Send through aiohttp, and return an answer of success that is yet to be read."""
+        tls, proxy, code = self.connection.tls, self.connection.proxy, "<error>"
+        headers = [*self.connection.headers]
+        if authorization is not None:
+            headers.append(("Authorization", _printable("Authorization", authorization)))
+        if asked.body is not None:
+            headers.append(("Content-Type", asked.content_type))
+        to_proxy = (
+            [] if proxy is None or proxy.authorization is None else [("Proxy-Authorization", proxy.authorization)]
+        )
+        try:
+            with translated(str(asked)):
+                answer = await self._sessions[asked.pool].request(
+                    asked.method,
+                    yarl.URL(f"{self.connection.server}{asked.target}", encoded=True),
+                    data=asked.body,
+                    headers=headers if tls is not None else headers + to_proxy,
+                    timeout=aiohttp.ClientTimeout(
+                        total=asked.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=asked.read_timeout
+                    ),
+                    proxy=None if proxy is None else proxy.url,
+                    proxy_headers=to_proxy if tls is not None and to_proxy else None,
+                    ssl=True if self._trust is None else self._trust.context(),
+                    server_hostname=None if tls is None else tls.server_name,
+                    allow_redirects=False,
+                    trace_request_ctx=asked.permit,
+                )
+            code = str(answer.status)
+        finally:
+            self.on_request(code, asked.method)
+        if 200 <= answer.status < 300:
+            return answer
+        async with answer:
+            with translated(str(asked)):
+                raise api_error(answer.status, answer.headers, await whole(answer, asked.most_bytes))
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for, apart from who asks; `timeout` (0 for none) and `read_timeout` in seconds."""
+
+    method: str
+    target: str
+    body: bytes | None = None
+    content_type: str = JSON
+    timeout: float = 0.0
+    pool: Pool = Pool.API
+    permit: Callable[[], bool] | None = None
+    read_timeout: float | None = None
+    most_bytes: int = MOST_BYTES
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.target.partition('?')[0]}"
+
+
+@lru_cache(maxsize=8)
+def _fields(
+    netloc: str, user_agent: str, content_type: str, authorization: str | None, others: tuple[tuple[str, str], ...]
+) -> str:
+    """Return the headers that many requests have in common; `others` have been looked at by `auth`."""
+    host = netloc.rpartition("@")[2]
+    fields = {
+        "Host": host,
+        "User-Agent": user_agent,
+        "Accept": JSON,
+        "Accept-Encoding": "identity",
+        "Content-Type": content_type,
+    }
+    if authorization is not None:
+        fields["Authorization"] = authorization
+    own = "".join(f"{name}: {_printable(name, value)}\r\n" for name, value in fields.items())
+    return own + "".join(f"{name}: {value}\r\n" for name, value in others)
+
+
+def _printable(name: str, value: str) -> str:
+    if not (value.isascii() and value.isprintable()):
+        raise CredentialsError(f"the header {name} cannot be sent: it has characters that are not printable ASCII")
+    return value

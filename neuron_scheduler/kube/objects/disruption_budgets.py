@@ -1,0 +1,63 @@
+"""PodDisruptionBudgets -> `model.DisruptionBudget`, and how they are listed and watched."""
+
+from operator import attrgetter, eq
+from typing import Final
+
+import msgspec
+
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import Codec, Decoded, interned
+from neuron_scheduler.kube.objects.constraints import label_selector
+from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.selectors import LabelSelector
+
+
+class _Spec(wire.Wire):
+    """`spec` of a budget."""
+
+    selector: wire.Selector | None = None
+
+
+class _Status(wire.Wire):
+    """`status` of a budget."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, msgspec.Raw] | None = None
+
+
+class _Budget(wire.Wire):
+    """A PodDisruptionBudget."""
+
+    metadata: wire.ObjectMeta
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+def _budget(found: _Budget) -> Decoded[DisruptionBudget]:
+    meta, status = found.metadata, found.status or _Status()
+    budget = DisruptionBudget(
+        uid=meta.uid,
+        namespace=interned(meta.namespace),
+        name=interned(meta.name),
+        selector=_selector(found.spec.selector if found.spec else None),
+        allowed=status.disruptions_allowed,
+        disrupted=frozenset(status.disrupted_pods or ()),
+    )
+    return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, budget)
+
+
+def _selector(found: wire.Selector | None) -> LabelSelector | None:
+    """Return the selector; one that cannot be read matches nothing, as upstream has it."""
+    try:
+        return label_selector(found)
+    except ValueError:
+        return None
+
+
+BUDGETS: Final[Resource[DisruptionBudget]] = Resource(
+    path="/apis/policy/v1/poddisruptionbudgets",
+    codec=Codec("PodDisruptionBudget", _Budget, _budget),
+    same=eq,
+    order=attrgetter("namespace", "name", "uid"),
+)

@@ -1,0 +1,77 @@
+"""
+Nodes as bytes -> `model.Node`.
+
+A node of which only the name can be read is a node that takes no new pods (`Node.refusal`).
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from neuron_scheduler.kube.objects import node_wire as wire
+from neuron_scheduler.kube.objects.base import Codec, Decoded, Malformed, amounts, interned, labels, shared
+from neuron_scheduler.kube.objects.constraints import effect
+from neuron_scheduler.kube.objects.remembered import remembered
+from neuron_scheduler.kube.objects.wire import ObjectMeta
+from neuron_scheduler.model.node import NEURON_HEALTH, Image, Node
+from neuron_scheduler.model.resources import NEURON_NAMES
+from neuron_scheduler.model.selectors import Taint
+
+
+def _decoded(found: wire.Node) -> Decoded[Node]:
+    meta = found.metadata
+    value = _node(meta, found.spec or wire.NodeSpec(), found.status or wire.NodeStatus())
+    return Decoded(meta.name, meta.uid, meta.resource_version, value)
+
+
+def _unread(found: Malformed) -> Node | Malformed:
+    """Return the node that takes no new pods (`Node.refusal`), if its name can be read."""
+    if not found.key:
+        return found
+    return Node(uid=found.uid, name=interned(found.key), refusal=f"node cannot be read: {found.reason}")
+
+
+NODE: Final = Codec("Node", wire.Node, _decoded, _unread)
+
+
+def _node(meta: ObjectMeta, spec: wire.NodeSpec, status: wire.NodeStatus) -> Node:
+    created = meta.creation_timestamp
+    neuron = {name: amount for name, amount in (status.capacity or {}).items() if name in NEURON_NAMES}
+    return Node(
+        uid=meta.uid,
+        name=interned(meta.name),
+        created=0.0 if created is None else created.timestamp(),
+        labels=labels(meta.labels),
+        taints=tuple(_taint((taint.key, taint.value or "", taint.effect)) for taint in spec.taints or ()),
+        unschedulable=bool(spec.unschedulable),
+        allocatable=shared(tuple(amounts(status.allocatable).items())),
+        capacity=shared(tuple(amounts(neuron).items())),
+        declared_features=tuple(map(interned, status.declared_features or ())),
+        images=_images(status.images or ()),
+        neuron_unhealthy=any(c.type == NEURON_HEALTH and c.status == "True" for c in status.conditions or ()),
+    )
+
+
+def _images(found: Iterable[wire.Image]) -> tuple[Image, ...]:
+    return _same_images(tuple(dict.fromkeys(_image((tuple(i.names or ()), i.size_bytes or 0)) for i in found)))
+
+
+@remembered(most=16 << 20)
+def _image(found: tuple[tuple[str, ...], int]) -> Image:
+    """Return one shared object for images with the same names and size: nodes have thousands in common."""
+    names, size = found
+    return Image(names, max(0, size))
+
+
+@remembered(most=16 << 20, longest=256 << 10)
+def _same_images(found: tuple[Image, ...]) -> tuple[Image, ...]:
+    """Return the one object for this list: nodes of a fleet that run the same are alike."""
+    return found
+
+
+@remembered()
+def _taint(told: tuple[str, str, str]) -> Taint:
+    key, value, name = told
+    found = effect(name)
+    if found is None:
+        raise ValueError(f"taint {key} has the unknown effect {name!r}")
+    return Taint(key=key, effect=found, value=value)

@@ -1,0 +1,169 @@
+"""
+How much one pod may ask for: beyond it the pod is refused, so that no pod holds up the others.
+
+The API server limits the bytes of an object, not the number of its parts: a pod of 1.5 MB can have 18,000 affinity
+terms, and each may have to be compared with every pod there is. The limits are far above what workloads need and far
+below what takes long. Of a pod beyond a limit, only what it uses (requests, ports, claims, disks) is kept, and not the
+terms that restrict where it, or others, may go.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from itertools import chain
+from typing import Final
+
+from msgspec.structs import replace
+
+from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects.wire import Expression, NodeTerm, Quantities, Selector
+from neuron_scheduler.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NEURON_NAMES
+
+_RESOURCES: Final = "different resources in requests"
+_ON_EVERY_NODE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, *NEURON_NAMES)
+
+MOST: Final = {
+    # Each is compared with every pod of its namespaces, in each domain of its key. Manifests have one to three.
+    "pod affinity and anti-affinity terms and topology spread constraints": 100,
+    # Each is compared with every pod that the others of its selector leave. Manifests have one to five a term.
+    "requirements in label selectors of pods and namespaces": 500,
+    # A pod's label is looked for among them, and a term is remembered under each of them.
+    "values and namespaces in pod affinity terms and topology spread constraints": 1000,
+    # Each asks an index of nodes. Manifests have a few.
+    "node selector entries, node affinity terms and expressions": 1000,
+    # Each asks an index of nodes for one value. A list of every node to be avoided in a large cluster still fits.
+    "values in node affinity expressions": 10_000,
+    # Each is compared with every taint. The API server's own admission adds two.
+    "tolerations": 500,
+    # A pod is posted under each of its labels. Labels of controllers and people together are some tens.
+    "labels": 500,
+    # Each has an image and requests. A kubelet starts them one after the other.
+    "containers and init containers": 500,
+    # Each resource that a node lacks is a reason in the message.
+    _RESOURCES: 100,
+    # Some list ranges of ports one by one.
+    "container ports": 5000,
+    # Each claim is looked up with its volume and its class. An instance attaches some tens of disks.
+    "volumes": 500,
+    # Each is a name that a controller takes away.
+    "scheduling gates": 500,
+}
+"""What is counted, with the most of it that a pod may have. The API server itself has no limit for any of them."""
+
+_FEW: Final = 50
+"""If the plain kinds have at most so many parts in all, none of them exceeds its limit."""
+
+
+def too_much(spec: wire.PodSpec, labels: Mapping[str, str]) -> str:
+    """Tell the owner which limit a pod exceeds, and what to do; empty if it exceeds none."""
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        parts = len(labels) + len(spec.node_selector or ()) + len(spec.tolerations or ()) + len(spec.volumes or ())
+        for one in spec.containers or ():
+            asked = one.resources
+            parts += 1 + len(one.ports or ())
+            parts += 0 if asked is None else len(asked.requests or ()) + len(asked.limits or ())
+        if parts <= _FEW and not (spec.init_containers or spec.scheduling_gates or spec.resources or spec.overhead):
+            return ""  # most pods
+    for (what, most), count in zip(MOST.items(), _counts(spec, labels), strict=True):
+        if count > most:
+            return f"pod has {count} {what}; this scheduler takes at most {most} in one pod, use fewer"
+    return ""
+
+
+def without_restrictions(spec: wire.PodSpec) -> wire.PodSpec:
+    """Return the spec of a refused pod with what the pod uses, and without terms that are costly to honour."""
+    containers, init_containers = spec.containers, spec.init_containers
+    if len(_resource_names(spec, [*(containers or ()), *(init_containers or ())])) > MOST[_RESOURCES]:
+        containers, init_containers = _accounted(containers), _accounted(init_containers)
+    return replace(
+        spec,
+        containers=containers,
+        init_containers=init_containers,
+        node_selector=None,
+        affinity=None,
+        tolerations=None,
+        topology_spread_constraints=None,
+        scheduling_gates=(spec.scheduling_gates or [])[:1] or None,
+        resource_claims=None,
+    )
+
+
+def _accounted(containers: list[wire.Container] | None) -> list[wire.Container]:
+    """Return the containers with requests only for Neuron and for the resources that every node has."""
+    return [
+        one
+        if one.resources is None
+        else replace(
+            one, resources=wire.Resources(_accountable(one.resources.requests), _accountable(one.resources.limits))
+        )
+        for one in containers or ()
+    ]
+
+
+def _accountable(amounts: Quantities | None) -> Quantities | None:
+    return {name: amounts[name] for name in _ON_EVERY_NODE if name in amounts} if amounts else None
+
+
+def fewer_labels(labels: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return the first labels by name of a refused pod, as many as a pod may have."""
+    if labels is None or len(labels) <= MOST["labels"]:
+        return labels
+    return {key: labels[key] for key in sorted(labels)[: MOST["labels"]]}
+
+
+def _counts(spec: wire.PodSpec, labels: Mapping[str, str]) -> Iterator[int]:
+    """Yield how much the pod has of each, in the order of `MOST`."""
+    affinity = spec.affinity or wire.Affinity()
+    spreads = spec.topology_spread_constraints or ()
+    pod_terms = [*_pod_terms(affinity.pod_affinity), *_pod_terms(affinity.pod_anti_affinity)]
+    selectors = [one.label_selector for one in (*pod_terms, *spreads)] + [one.namespace_selector for one in pod_terms]
+    read = [selector for selector in selectors if selector is not None]
+    yield len(pod_terms) + len(spreads)
+    yield sum(_requirements(read)) + _sum(one.match_label_keys for one in spreads)
+    yield _values(chain.from_iterable(one.match_expressions or () for one in read)) + _sum(
+        one.namespaces for one in pod_terms
+    )
+    node_terms = list(_node_terms(affinity.node_affinity or wire.NodeAffinity()))
+    expressions = [one for term in node_terms for one in (*(term.match_expressions or ()), *(term.match_fields or ()))]
+    yield len(spec.node_selector or ()) + len(node_terms) + len(expressions)
+    yield _values(expressions)
+    yield len(spec.tolerations or ())
+    yield len(labels)
+    containers = [*(spec.init_containers or ()), *(spec.containers or ())]
+    yield len(containers)
+    yield len(_resource_names(spec, containers))
+    yield _sum(one.ports for one in containers)
+    yield len(spec.volumes or ())
+    yield len(spec.scheduling_gates or ())
+
+
+def _pod_terms(affinity: wire.PodAffinity | None) -> Iterator[wire.PodTerm]:
+    if affinity is not None:
+        yield from affinity.required_during_scheduling_ignored_during_execution or ()
+        for preferred in affinity.preferred_during_scheduling_ignored_during_execution or ():
+            yield preferred.pod_affinity_term
+
+
+def _node_terms(affinity: wire.NodeAffinity) -> Iterator[NodeTerm]:
+    required = affinity.required_during_scheduling_ignored_during_execution
+    if required is not None:
+        yield from required.node_selector_terms or ()
+    for preferred in affinity.preferred_during_scheduling_ignored_during_execution or ():
+        yield preferred.preference
+
+
+def _requirements(selectors: Iterable[Selector]) -> Iterator[int]:
+    for selector in selectors:
+        yield len(selector.match_labels or ()) + len(selector.match_expressions or ())
+
+
+def _values(expressions: Iterable[Expression]) -> int:
+    return _sum(one.values for one in expressions)
+
+
+def _resource_names(spec: wire.PodSpec, containers: Iterable[wire.Container]) -> set[str]:
+    asked = [one.resources for one in containers] + [spec.resources]
+    names = {name for one in asked if one is not None for name in (*(one.requests or ()), *(one.limits or ()))}
+    return names | set(spec.overhead or ())
+
+
+def _sum(parts: Iterable[Sized | None]) -> int:
+    return sum(len(part) for part in parts if part)

@@ -1,0 +1,77 @@
+"""
+Services and the controllers of pods -> `model.Workload`, and how they are listed and watched.
+
+Of each only the selector is read. One that cannot be read is set aside: what hangs on it is a preference, no rule.
+"""
+
+from functools import partial
+from operator import attrgetter, eq
+from typing import Final
+
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import Codec, Decoded, interned
+from neuron_scheduler.kube.objects.constraints import label_selector
+from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.model.workload import Workload
+
+
+class _MapSpec(wire.Wire):
+    """`spec` of a Service or ReplicationController, whose selector is a plain map."""
+
+    selector: dict[str, str] | None = None
+
+
+class _Mapped(wire.Wire):
+    """A Service or ReplicationController."""
+
+    metadata: wire.ObjectMeta
+    spec: _MapSpec | None = None
+
+
+class _SetSpec(wire.Wire):
+    """`spec` of a ReplicaSet or StatefulSet."""
+
+    selector: wire.Selector | None = None
+
+
+class _Set(wire.Wire):
+    """A ReplicaSet or StatefulSet."""
+
+    metadata: wire.ObjectMeta
+    spec: _SetSpec | None = None
+
+
+def _selector(found: _Mapped | _Set) -> wire.Selector | None:
+    if isinstance(found, _Set):
+        return found.spec.selector if found.spec else None
+    return wire.Selector(match_labels=found.spec.selector) if found.spec else None
+
+
+def _workload(found: _Mapped | _Set, *, api_version: str, kind: str) -> Decoded[Workload]:
+    meta = found.metadata
+    workload = Workload(
+        uid=meta.uid,
+        api_version=api_version,
+        kind=kind,
+        namespace=interned(meta.namespace),
+        name=interned(meta.name),
+        selector=label_selector(_selector(found)),
+    )
+    return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, workload)
+
+
+def _resource(path: str, api_version: str, kind: str, shape: type[_Mapped | _Set]) -> Resource[Workload]:
+    return Resource(
+        path=path,
+        codec=Codec(kind, shape, partial(_workload, api_version=api_version, kind=kind)),
+        same=eq,
+        order=attrgetter("namespace", "name", "uid"),
+    )
+
+
+WORKLOADS: Final = (
+    _resource("/api/v1/services", "v1", "Service", _Mapped),
+    _resource("/api/v1/replicationcontrollers", "v1", "ReplicationController", _Mapped),
+    _resource("/apis/apps/v1/replicasets", "apps/v1", "ReplicaSet", _Set),
+    _resource("/apis/apps/v1/statefulsets", "apps/v1", "StatefulSet", _Set),
+)

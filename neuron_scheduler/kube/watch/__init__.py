@@ -1,0 +1,1 @@
+"""Lists and watches: objects of one kind, as they come and change."""

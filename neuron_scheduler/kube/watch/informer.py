@@ -1,0 +1,328 @@
+"""
+List and watch one resource for as long as the process lives, and tell a handler what changed.
+
+client-go's reflector (`tools/cache/reflector.go`) without its machinery: one task, plain synchronous callbacks, no
+queue in between. Survives closed, cut, silent and half-open connections, expired versions and tokens, overload (429),
+lines and objects that cannot be read, and a version from which every watch fails. Refuses to interpret objects:
+`codec` reads them, `pager` lists them, `reflection` compares them.
+"""
+
+import heapq
+import random as randomness
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, Generic
+
+import anyio
+import attrs
+from anyio.lowlevel import checkpoint
+
+from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
+from neuron_scheduler.kube.http.backoff import Backoff
+from neuron_scheduler.kube.http.client import LONGEST_PAUSE
+from neuron_scheduler.kube.http.stream import Stream
+from neuron_scheduler.kube.objects.base import Decoded, Malformed
+from neuron_scheduler.kube.objects.nodes import NODE
+from neuron_scheduler.kube.objects.pods import POD
+from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.kube.watch.object_store import Handler, Reflection, T, same_node, same_pod
+from neuron_scheduler.kube.watch.pager import Api, Pager
+from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, is_dead_end, look_at_beginning, look_closely
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry import logs
+
+BATCH: Final = 25  # objects handled before the event loop may turn to others
+LINE_BYTES: Final = 16 << 10  # of a line that count as one object
+WATCH_SECONDS: Final = 30  # and up to a third more, so that replicas do not reconnect together
+WATCH_SLACK: Final = 5.0  # for a server that closes a watch a little late
+HEALTHY: Final = 5.0  # a watch that lived so long may be opened again at once
+MOST_SILENT: Final = 10  # watches in a row without a bookmark, although the server's version moved on
+TRIES: Final = 3  # failures in a row from one version before the resource is listed
+SETTLED: Final = 120.0  # seconds after a list in which the next one waits, as client-go's backoff manager has it
+STALE: Final = 120.0  # seconds without a sign that our view is current, after which it counts as stale
+
+log = logs.logger(__name__)
+
+
+PODS: Final[Resource[Pod]] = Resource(
+    path="/api/v1/pods",
+    codec=POD,
+    same=same_pod,
+    order=attrgetter("created", "namespace", "name", "uid"),
+    params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+)
+NODES: Final[Resource[Node]] = Resource(
+    path="/api/v1/nodes", codec=NODE, same=same_node, order=attrgetter("created", "name", "uid")
+)
+
+
+def _nobody_counts(_resource: str) -> None:
+    """Count nothing."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Informer(Generic[T]):
+    """
+    Keeps a handler informed of one resource.
+
+    A watch lasts 30 to 40 s and is then opened again at the last version, which costs the server little. So a
+    connection that is silent and dead is replaced within a minute, whatever is between us and the server.
+
+    Attributes:
+        on_failure: called with the resource's name when a list or watch has failed.
+        on_unhandled: called with it when the handler has failed on an object.
+        synced: set when the first list has been handled.
+        lists, watches, events: counters of what was done.
+        version: of the event or list that is being handed over.
+    """
+
+    client: Api
+    resource: Resource[T]
+    handler: Handler[T]
+    on_failure: Callable[[str], None] = _nobody_counts
+    on_unhandled: Callable[[str], None] = _nobody_counts
+    clock: Callable[[], float] = time.monotonic
+    random: Callable[[], float] = randomness.random
+    backoff: Backoff = attrs.field(factory=lambda: Backoff(randomness.random))
+    synced: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    lists: int = attrs.field(default=0, init=False)
+    watches: int = attrs.field(default=0, init=False)
+    events: int = attrs.field(default=0, init=False)
+    version: str = attrs.field(default="", init=False)
+    _pager: Pager[T] = attrs.field(init=False)
+    _reflection: Reflection[T] = attrs.field(init=False)
+    _relisting: Backoff = attrs.field(init=False)
+    _resource_version: str = attrs.field(default="", init=False)
+    _opened_at: float | None = attrs.field(default=None, init=False)
+    _listed_at: float | None = attrs.field(default=None, init=False)
+    _current_at: float | None = attrs.field(default=None, init=False)
+    _opened_from: str = attrs.field(default="", init=False)
+    _heard: bool = attrs.field(default=False, init=False)
+    _silent: int = attrs.field(default=0, init=False)
+    _failures: int = attrs.field(default=0, init=False)
+    _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
+    _resyncs: int = attrs.field(default=0, init=False)
+    _resynced: int = attrs.field(default=0, init=False)  # how many of those requests a list has answered
+    _listed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._pager = Pager(self.client, self.resource)
+        self._relisting = attrs.evolve(self.backoff)
+        self._reflection = Reflection(
+            handler=self.handler,
+            same=self.resource.same,
+            failed=partial(self.on_unhandled, self.resource.name),
+        )
+
+    def __len__(self) -> int:
+        """Number of objects that are known and readable."""
+        return len(self._reflection)
+
+    @property
+    def stale(self) -> bool:
+        """Whether our view may be out of date: lists and watches have failed for minutes."""
+        return self._current_at is not None and self.clock() - self._current_at > STALE
+
+    async def run(self) -> None:
+        """List and watch until cancelled; nothing that the API server does ends it."""
+        while True:
+            with anyio.CancelScope() as self._scope:
+                await anyio.sleep(await self._cycle())
+
+    async def resync(self) -> None:
+        """
+        Return when a consistent list that began after this call has been handled (after a takeover).
+
+        An event or a list that is already on its way does not count.
+        """
+        self._resyncs += 1
+        asked = self._resyncs
+        if self._scope is not None:
+            self._scope.cancel()
+        while self._resynced < asked:
+            await self._listed.wait()
+
+    async def _cycle(self) -> float:
+        """List if need be, watch until that ends, and return how many seconds to wait before the next cycle."""
+        self._opened_at = None
+        self._heard = False
+        asked: float | None = None
+        self._opened_from = self._resource_version
+        try:
+            if not self._resource_version or self._resynced < self._resyncs:
+                await self._list()
+            self._opened_from = self._resource_version
+            await self._watch()
+        except (ApiError, UnreachableError) as error:
+            asked = self._failed(error)
+        else:
+            self._progressed()
+        if not self._resource_version:
+            return max(self._pause(asked), self._pause_before_list())
+        return self._pause(asked)
+
+    def _pause(self, asked: float | None) -> float:
+        """Return the seconds to wait: none after a watch that lived for a while, unless the server asks for more."""
+        if self._opened_at is not None and self.clock() - self._opened_at >= HEALTHY:
+            self.backoff.reset()
+            return asked or 0.0
+        return self.backoff.next(at_least=asked)
+
+    def _pause_before_list(self) -> float:
+        """Return the seconds to wait before the next list, so that a bad line does not cause list after list."""
+        if self._listed_at is None or self.clock() - self._listed_at >= SETTLED:
+            self._relisting.reset()
+            return 0.0
+        return self._relisting.next()
+
+    def _progressed(self) -> None:
+        """Note that our view is current."""
+        self._current_at = self.clock()
+        self._failures = 0
+        self.backoff.reset()
+
+    def _failed(self, error: ApiError | UnreachableError) -> float | None:
+        """Count a failure, give up the version if it may be at fault, and return the wait that the server asks for."""
+        if self._resource_version != self._opened_from:
+            self._progressed()
+        self._failures += 1
+        self.on_failure(self.resource.name)
+        if is_dead_end(error) or self._failures % TRIES == 0:
+            self._resource_version = ""
+        if isinstance(error, ApiError | DeadEndError) or self._failures >= TRIES:
+            log.warning("Watch failed", resource=self.resource.path, failures=self._failures, exc=error)
+        else:
+            log.v(2).info("Watch broke off", resource=self.resource.path, err=error)
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        return None if retry_after is None else min(retry_after, LONGEST_PAUSE)
+
+    async def _list(self) -> None:
+        """List, once more from the start when the continue token has expired, and hand over the differences."""
+        asked = self._resyncs  # later ones need a later list
+        try:
+            pages, version = await self._pages()
+        except ApiError as error:
+            if error.status != 410:
+                raise
+            pages, version = await self._pages()
+        self.version = version
+        await self._replace(pages)
+        self._resource_version = version
+        self.lists += 1
+        self._listed_at = self.clock()
+        self._silent = 0
+        self._progressed()
+        self._resynced = asked
+        self.synced.set()
+        self._listed.set()
+        self._listed = anyio.Event()
+
+    async def _pages(self) -> tuple[Sequence[Sequence[Decoded[T]]], str]:
+        """Return all objects, page by page, each in order, and the version of the list."""
+        pages, version = [], ""
+        async for page in self._pager.pages():
+            pages.append(sorted(page.objects, key=self._place))
+            version = page.version
+        return pages, version
+
+    async def _replace(self, pages: Sequence[Sequence[Decoded[T]]]) -> None:
+        """
+        Hand over what is new or different, then what is gone: nothing looks free in between.
+
+        The pages are each in order, and merged as they are handed over: sorting all of them would hold the event loop.
+        """
+        for number, decoded in enumerate(heapq.merge(*pages, key=self._place), start=1):
+            self._reflection.put(decoded)
+            if number % BATCH == 0:
+                await checkpoint()
+        for key in self._reflection.missing({decoded.key for page in pages for decoded in page}):
+            self._reflection.remove(key)
+
+    def _place(self, decoded: Decoded[T]) -> tuple[int, Any]:
+        value = decoded.value
+        return (1, ()) if value is None or isinstance(value, Malformed) else (0, self.resource.order(value))
+
+    async def _watch(self) -> None:
+        """Follow the changes since the last known version until the watch has had its time."""
+        seconds = WATCH_SECONDS + int(WATCH_SECONDS * self.random() / 3)
+        params = {
+            **self.resource.params,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._resource_version,
+            "timeoutSeconds": str(seconds),
+        }
+        most = seconds + WATCH_SLACK
+        self._opened_at = self.clock()  # before the request: some proxies send no header before the first event
+        with anyio.move_on_after(most) as scope:
+            async with self.client.stream(self.resource.path, params=params, read_timeout=most) as stream:
+                self.watches += 1
+                await self._follow(stream)
+        if self._heard:
+            self._silent = 0
+        elif scope.cancelled_caught:
+            raise DeadEndError(f"the watch was silent for {most:g} s, and not closed in time")
+        elif self.clock() - self._opened_at < HEALTHY:
+            raise UnreachableError("the watch was closed at once, without an event")
+        else:
+            self._silent += 1
+            await self._check_version()
+
+    async def _follow(self, stream: Stream) -> None:
+        """Take all lines until the server closes the watch."""
+        taken = 0
+        while True:
+            change = None
+            try:
+                line = await stream.next()
+                if not line:
+                    return
+                if not self._take(line):
+                    change = await look_closely(self.resource.codec, line)
+            except OversizedLineError as error:
+                line, change = error.beginning, await look_at_beginning(self.resource.codec, error)
+            if change is not None:
+                self._handle(*change)
+            self._heard = True
+            taken += 1 + len(line) // LINE_BYTES
+            if taken >= BATCH:
+                taken = 0
+                await checkpoint()
+
+    async def _check_version(self) -> None:
+        """
+        Find out whether silence means that nothing happened.
+
+        A version from the future is answered with silence too. Otherwise bookmarks tell that a watch works; but where a
+        resource did not change, servers before 1.31 have none to send for minutes.
+
+        Raises:
+            DeadEndError: silence means that the watch does not work.
+        """
+        now, known = await self._pager.version(), self._resource_version
+        if now.isdigit() and known.isdigit() and int(now) < int(known):
+            raise DeadEndError(f"version {known} is from the future: the server is at {now}")
+        if now != known and self._silent >= MOST_SILENT:
+            raise DeadEndError(f"{self._silent} watches in a row were silent, without a bookmark")
+
+    def _take(self, line: bytes) -> bool:
+        """Handle a line that can be decoded at once; False for any other."""
+        change = self.resource.codec.change(line)
+        if change is None:
+            return False
+        self._handle(*change)
+        return True
+
+    def _handle(self, kind: str, decoded: Decoded[T]) -> None:
+        """Hand over what happened."""
+        self.version = decoded.resource_version or self._resource_version
+        if kind == "DELETED":
+            self.events += 1
+            self._reflection.remove(decoded.key)
+        elif kind != BOOKMARK:
+            self.events += 1
+            self._reflection.put(decoded)
+        self._resource_version = self.version

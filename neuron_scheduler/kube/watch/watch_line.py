@@ -1,0 +1,96 @@
+"""
+Read the lines of a watch that cannot be decoded at once: bookmarks, errors, and objects that are hard to read.
+
+Reads in steps, and only as deep as necessary, so that a bad object affects no other. A line that cannot be read at all
+is a dead end: the next watch from the same version would bring it again.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
+from neuron_scheduler.kube.http.status import status_error
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import Codec, Decoded
+from neuron_scheduler.kube.objects.json_scanner import ScanError, at_leisure, members
+
+T = TypeVar("T")
+
+BOOKMARK: Final = "BOOKMARK"
+_ABOUT_OBJECTS: Final = ("ADDED", "MODIFIED", "DELETED")
+_EVENT: Final = msgspec.json.Decoder(wire.Event)
+_BOOKMARK: Final = msgspec.json.Decoder(wire.Versioned)
+_STATUS: Final = msgspec.json.Decoder(wire.Status)
+
+
+class DeadEndError(UnreachableError):
+    """A watch cannot go on from its version: only a list helps."""
+
+
+def is_dead_end(error: ApiError | UnreachableError) -> bool:
+    """
+    Tell whether only a list helps: the version is too old, from the future, or leads to an unreadable line.
+
+    client-go lists after any refusal but 429. A list is the most expensive request for an overloaded server, so
+    after other errors we list only when several watches in a row have failed.
+    """
+    if isinstance(error, UnreachableError):
+        return isinstance(error, DeadEndError)
+    if error.status == 504:
+        return "too large resource version" in error.message.lower()
+    return 400 <= error.status < 500 and error.status not in (401, 403, 429)
+
+
+async def look_closely(codec: Codec[T], line: bytes) -> tuple[str, Decoded[T]] | None:
+    """
+    Return what happened to which object, or a BOOKMARK with nothing but a version; None of a blank line.
+
+    Raises:
+        ApiError: the server asks for patience (429).
+        DeadEndError: the line is another error, or cannot be read.
+        UnreachableError: it was cut off.
+    """
+    if not line.endswith(b"\n"):
+        raise UnreachableError("the last line of the watch was cut off")
+    if not line.strip():
+        return None  # some proxies keep a connection alive with it
+    kind, obj = await _split(line)
+    if kind in _ABOUT_OBJECTS:
+        return kind, _named(await at_leisure(codec.salvage(obj)))
+    try:
+        if kind == BOOKMARK:
+            return kind, Decoded("", "", _BOOKMARK.decode(obj).metadata.resource_version, None)
+        error = status_error(_STATUS.decode(obj))
+    except Exception as cause:
+        raise DeadEndError(f"{kind[:20]} event cannot be read: {cause}") from cause
+    if error.status == 429:
+        raise error
+    raise DeadEndError(f"{kind[:20]} event: {error}")
+
+
+async def look_at_beginning(codec: Codec[T], error: OversizedLineError) -> tuple[str, Decoded[T]]:
+    """Return what happened to the object of a line of which only the beginning was kept: it is set aside."""
+    envelope, _, obj = error.beginning.partition(b'"object"')
+    decoded = _named(await at_leisure(codec.set_aside(obj, error)))
+    return "DELETED" if b'"DELETED"' in envelope else "MODIFIED", decoded
+
+
+def _named(decoded: Decoded[T]) -> Decoded[T]:
+    """Return the object if it is known which one it is; a list may know more."""
+    if not decoded.key:
+        raise DeadEndError("the object of an event cannot be read, not even its name")
+    return decoded
+
+
+async def _split(line: bytes) -> tuple[str, bytes | msgspec.Raw]:
+    """Return the type and the object of a line, also of an object that cannot even be skipped."""
+    try:
+        event = _EVENT.decode(line)
+    except Exception:  # noqa: BLE001 - RecursionError, or what is no JSON at all
+        try:
+            parts = {member.name: line[member.start : member.end] for member in await at_leisure(members(line))}
+            return msgspec.json.decode(parts[b'"type"'], type=str), parts[b'"object"']
+        except (ScanError, KeyError, ValueError) as error:
+            raise DeadEndError(f"line of the watch cannot be read: {error!r}") from error
+    return event.type, event.object

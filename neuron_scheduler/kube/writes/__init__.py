@@ -1,0 +1,1 @@
+"""Everything that is written: Bindings, Events, conditions, volumes, deletions, the Lease."""

@@ -1,0 +1,327 @@
+"""
+Commit a decision with one POST of a Binding, and find out for certain what became of it.
+
+The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. An answer
+that did not come (timeout, reset, 5xx), or that is not the API server's (a proxy's page), says nothing: a stopped API
+server has committed a Binding whose client had given up. So the identical Binding is sent again until the answer is
+definite, and what is still open when we must stop is counted, because a Lease may then only expire. Refuses to wait
+between two tries, and to decide how many run at once: that is the caller's.
+"""
+
+import random as randomness
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
+from typing import Final, Protocol
+
+import anyio
+import attrs
+import msgspec
+
+from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
+from neuron_scheduler.kube.http.backoff import Backoff
+from neuron_scheduler.kube.http.client import LONGEST_PAUSE, Response
+from neuron_scheduler.kube.http.pools import BIND_TIMEOUT, Pool
+from neuron_scheduler.kube.http.status import confirms
+from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects.pods import NEURON_ALLOCATED, annotations_size
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+MOST_ANNOTATIONS: Final = 256 << 10  # bytes; the server stores more on this path, and the pod can then never start
+NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start
+NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/admission_bindings.yaml
+READ_TIMEOUT: Final = 4.0
+TOO_LARGE: Final = (
+    "the pod is too large: etcd cannot store it with the annotations of its Binding; remove annotations or labels from "
+    "it, or create it again with less in its spec"
+)
+
+_KEY: Final = re.compile(
+    r"(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
+    r"(?=.{1,63}$)[a-z0-9](?:[-a-z0-9_.]*[a-z0-9])?",
+    re.ASCII,
+)
+_READ_BACK: Final = msgspec.json.Decoder(wire.PlacedPod)
+
+
+@attrs.frozen
+class Bound:
+    """The pod is on the node, with the annotations."""
+
+
+@attrs.frozen
+class Refused:
+    """
+    The server refused, and no earlier try can still succeed.
+
+    Attributes:
+        retryable: another attempt may be made later; otherwise the pod is someone else's, going, or not allowed.
+        until_changed: only a change of the pod can help.
+    """
+
+    status: int
+    message: str
+    retryable: bool
+    until_changed: bool = False
+
+
+@attrs.frozen
+class Gone:
+    """The pod does not exist any more, at least not with this uid."""
+
+
+@attrs.frozen
+class Fenced:
+    """Nothing was sent that can still succeed: this replica may not bind, or the decision is out of date."""
+
+
+BindOutcome = Bound | Refused | Gone | Fenced
+
+
+@attrs.define(eq=False, kw_only=True)
+class Binding:
+    """
+    One decision on its way.
+
+    Attributes:
+        unknown: whether a try was sent that may have succeeded, or may still do so.
+        tries: how often it has been tried.
+        problem: what the last try met instead of a definite answer.
+    """
+
+    pod: Pod
+    path: str
+    body: bytes
+    node_name: str
+    annotations: Mapping[str, str]
+    backoff: Backoff
+    unknown: bool = False
+    tries: int = 0
+    problem: str = ""
+
+
+@attrs.frozen
+class InDoubt:
+    """There is no definite outcome yet; `Binder.again` finds out more, after a pause in seconds."""
+
+    binding: Binding
+    pause: float
+
+
+class Api(Protocol):
+    """What the binder asks of the client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+        pool: Pool = ...,
+        permit: Callable[[], bool] | None = ...,
+    ) -> Response:
+        """Send one request."""
+
+
+async def _as_it_is(message: str) -> str:
+    """Explain nothing."""
+    return message
+
+
+@attrs.define(eq=False, kw_only=True)
+class Binder:
+    """
+    Binds pods.
+
+    Attributes:
+        may_send: whether this replica may write now; asked with the connection in hand, right before the first byte.
+        explained: called when the server says that we do not hold the Lease; returns the message for the pod's owner.
+        errors: reports unexpected exceptions.
+        timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
+    """
+
+    client: Api
+    may_send: Callable[[], bool]
+    explained: Callable[[str], Awaitable[str]] = _as_it_is
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    random: Callable[[], float] = randomness.random
+    timeout: float = BIND_TIMEOUT
+    first_pause: float = 0.2
+    most_pause: float = 5.0
+    _open: set[Binding] = attrs.field(factory=set, init=False)
+
+    @property
+    def in_flight(self) -> int:
+        """Bindings without a definite outcome, whether or not a request is under way."""
+        return len(self._open)
+
+    @property
+    def unknown(self) -> int:
+        """Bindings in doubt: they may have succeeded, or may still do so."""
+        return sum(binding.unknown for binding in self._open)
+
+    @property
+    def resolved(self) -> bool:
+        """Whether no Binding can succeed any more unless it is sent again, so that the Lease may be released."""
+        return not self.unknown
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
+        """
+        Try once to bind the pod.
+
+        Raises no exception once something may have been sent. Cancelling it is safe for the caller and leaves an
+        unknown outcome if a try was under way (`unknown`).
+        """
+        problem = unusable(annotations, already=pod.annotations_size)
+        if problem:
+            return Refused(422, problem, retryable=False, until_changed=True)
+        binding = Binding(
+            pod=pod,
+            path=f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",
+            body=encode_binding(pod, node_name, annotations),
+            node_name=node_name,
+            annotations=annotations,
+            backoff=Backoff(self.random, first=self.first_pause, most=self.most_pause),
+        )
+        self._open.add(binding)
+        return await self.again(binding)
+
+    async def again(self, binding: Binding) -> BindOutcome | InDoubt:
+        """Send the identical Binding once more; raises and is cancelled as `bind`."""
+        binding.tries += 1
+        try:
+            outcome = await self._try(binding)
+        except Exception as error:  # noqa: BLE001 - whatever it is, something may have been sent
+            outcome = self._surprised(binding, error)
+        if not isinstance(outcome, InDoubt):
+            binding.unknown = False
+            self._open.discard(binding)
+        return outcome
+
+    async def _try(self, binding: Binding) -> BindOutcome | InDoubt:
+        earlier = binding.unknown
+
+        def permit() -> bool:
+            allowed = self.may_send()
+            binding.unknown = earlier or allowed
+            return allowed
+
+        try:
+            if not self.may_send():
+                raise FencedError("this replica may not bind")  # noqa: TRY301 - as at the last moment
+            answer = await self.client.request(
+                "POST",
+                f"{binding.path}/binding",
+                body=binding.body,
+                timeout=self.timeout,
+                pool=Pool.BIND,
+                permit=permit,
+            )
+        except FencedError as error:
+            binding.unknown = earlier
+            return self._in_doubt(binding, error) if earlier else Fenced()
+        except UnreachableError as error:
+            return self._in_doubt(binding, error)
+        except ApiError as error:
+            binding.unknown = earlier or not (error.refused or error.too_large or error.status == 429)
+            return await self._refused(binding, error)
+        if confirms(answer.body, "Binding"):
+            return Bound()
+        return self._in_doubt(binding, UnreachableError(f"{answer.status}, and not from an API server"))
+
+    def _surprised(self, binding: Binding, error: Exception) -> Refused | InDoubt:
+        """Handle an unexpected exception: a Binding that was sent stays in doubt."""
+        problem = self.errors.report(error, task="binding", pod=binding.pod.key)
+        return self._in_doubt(binding, error) if binding.unknown else Refused(0, problem, retryable=True)
+
+    async def _refused(self, binding: Binding, error: ApiError) -> BindOutcome | InDoubt:
+        """
+        Judge an error. A refusal by the API server is definite for the try it answers; an earlier unanswered try is
+        settled only by what makes its success impossible (the pod is gone, bound or going), not by a refusal of our
+        rights or of the moment.
+        """
+        if error.gone("pods", binding.pod.name, binding.pod.uid):
+            return Gone()
+        if error.too_large and not binding.unknown:
+            return Refused(413, TOO_LARGE, retryable=False, until_changed=True)
+        if error.refused and error.status in (404, 409) and not error.too_large:
+            return await self._read_back(binding, error)
+        if binding.unknown or not error.refused:
+            return self._in_doubt(binding, error)
+        momentary = error.status == 401 or (error.status == 403 and NOT_READY in error.message)
+        message = await self.explained(error.message) if NOT_THE_HOLDER in error.message else error.message
+        return Refused(error.status, message, retryable=momentary)
+
+    async def _read_back(self, binding: Binding, conflict: ApiError) -> BindOutcome | InDoubt:
+        """
+        Find out by a consistent GET whether the conflict is with our own success.
+
+        If it does not tell, the Binding is sent again. It may still succeed: the API server also says 409 where etcd
+        did not answer in time. So the outcome is unknown meanwhile, too: a stop may come before the answer.
+        """
+        binding.unknown = True
+        outcome: BindOutcome | None = None
+        try:
+            with anyio.fail_after(READ_TIMEOUT):  # the client would wait longer after a 429
+                answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
+            outcome = _judge(_READ_BACK.decode(answer.body), binding, conflict)
+        except ApiError as error:
+            outcome = Gone() if error.gone("pods", binding.pod.name, binding.pod.uid) else None
+        except (UnreachableError, TimeoutError, msgspec.MsgspecError, ValueError, RecursionError):
+            pass
+        return outcome or self._in_doubt(binding, conflict)
+
+    def _in_doubt(self, binding: Binding, error: Exception) -> InDoubt:
+        binding.problem = str(error)
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        return InDoubt(binding, binding.backoff.next(at_least=min(asked or 0.0, LONGEST_PAUSE)))
+
+
+def _judge(found: wire.PlacedPod, binding: Binding, conflict: ApiError) -> BindOutcome | None:
+    """Return what the pod as it stands says about our Binding, None if it may still come or be repeated."""
+    if (found.kind, found.metadata.name) != ("Pod", binding.pod.name) or not found.metadata.uid:
+        return None  # not an API server's answer
+    if found.metadata.uid != binding.pod.uid:
+        return Gone()
+    if found.spec.node_name == binding.node_name and _carries(found.metadata.annotations or {}, binding.annotations):
+        return Bound()
+    if found.spec.node_name or found.metadata.deletion_timestamp or found.spec.scheduling_gates:
+        return Refused(409, conflict.message, retryable=False)
+    return None
+
+
+def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> bytes:
+    """
+    Return the Binding as the server wants it: always with the uid, so that a pod recreated under the same name is never
+    bound by a late repeat, and with `target.kind`, without which topology labels are not copied.
+    """
+    metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "annotations": annotations}
+    target = {"kind": "Node", "name": node_name}
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
+
+
+@lru_cache(maxsize=64)
+def _is_key(name: str) -> bool:
+    return _KEY.fullmatch(name.lower()) is not None
+
+
+def unusable(annotations: Mapping[str, str], *, already: int) -> str:
+    """
+    Return what is wrong with annotations to be added to `already` bytes of them; empty if nothing.
+
+    The server does not validate a Binding's annotations; invalid ones make every later update of the pod fail.
+    """
+    for key in annotations:
+        if not _is_key(key):
+            return f"annotation key {key!r} is invalid: it must be [prefix/]name"
+    size = already + annotations_size(annotations)
+    if size > MOST_ANNOTATIONS:
+        return f"the pod's annotations would take {size} bytes, and {MOST_ANNOTATIONS} are allowed; remove some"
+    return ""
+
+
+def _carries(found: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+    """Tell whether the pod has the annotations as sent, but for the one that the device plugin turns to `true`."""
+    return all(found.get(key) == value for key, value in sent.items() if key != NEURON_ALLOCATED)

@@ -1,0 +1,276 @@
+"""
+Keep the PodScheduled condition of waiting pods true, with as few writes as possible.
+
+Karpenter and Cluster Autoscaler read it; a thousand pending pods that write it at every attempt would drown etcd. So
+nothing is written when nothing changed, a message that differs only in numbers at most every 30 s, and of several
+messages for one pod only the newest. A pod whose condition cannot be written is tried again by time, and holds no
+writer.
+
+Refuses to write about a pod that is on its way to a node: the caller forgets it before it sends the Binding, and waits
+for nothing. A patch on its way then does no harm, because the pod's version is a precondition of it, and the Binding
+changes the version: the patch takes effect before the Binding, which sets the condition to True, or not at all. That
+also holds for a patch that a proxy or a stopped API server delivers late, for which no waiting would be long enough.
+"""
+
+import random as randomness
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import anyio
+import attrs
+import msgspec
+
+from neuron_scheduler.delaying_queue import DelayingQueue
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.http.backoff import Backoff
+from neuron_scheduler.kube.http.client import LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
+from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.writes.pod_condition import Wanted, encode_patch, told
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers only
+WRITERS: Final = 8
+SHARE: Final = 4  # of the writers, for the pods of one namespace
+TIMEOUT: Final = 10.0
+TOLD_AFTER: Final = 4  # tries before a log line; the next ones after 8, 16, ...
+
+_PLACED: Final = msgspec.json.Decoder(wire.PlacedPod)
+
+log = logs.logger(__name__)
+
+
+class Api(Protocol):
+    """What the writer asks of the client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = ...,
+        content_type: str = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+    ) -> Response:
+        """Send one request."""
+
+
+@attrs.define(eq=False)
+class _Entry:
+    """
+    One pod: the condition that is to be written, and the one that was written last and when.
+
+    Attributes:
+        due: time of its turn, None if none is queued; a queued turn with another time is stale.
+        version: the pod's version, if it was read back after `pod`; else empty.
+        outdated: the pod has changed since the version that we know.
+        too_large: etcd cannot store the pod with a condition until the pod changes.
+        backoff: while it cannot be written.
+    """
+
+    pod: Pod
+    backoff: Backoff
+    wanted: Wanted | None = None
+    said: Wanted | None = None
+    said_at: float = 0.0
+    due: float | None = None
+    sending: bool = False
+    tries: int = 0
+    not_before: float = 0.0
+    version: str = ""
+    outdated: bool = False
+    too_large: bool = False
+
+
+@attrs.frozen(eq=False)
+class _Turn:
+    """A moment at which a pod's condition is to be written."""
+
+    entry: _Entry
+    due: float
+
+
+def _nobody_counts(_write: str) -> None:
+    """Count nothing."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class ConditionWriter:
+    """
+    Writes conditions; `run` does the writing.
+
+    Attributes:
+        wall_clock: Unix time in seconds, for lastTransitionTime.
+        on_retry: called with `condition` for every patch that is sent again.
+        errors: reports unexpected exceptions.
+        written: counter of patches that succeeded.
+    """
+
+    client: Api
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    random: Callable[[], float] = randomness.random
+    on_retry: Callable[[str], None] = _nobody_counts
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    writers: int = WRITERS
+    written: int = attrs.field(default=0, init=False)
+    _entries: dict[str, _Entry] = attrs.field(factory=dict, init=False)
+    _turns: DelayingQueue[_Turn] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._turns = DelayingQueue(clock=self.clock, share=SHARE)
+
+    def __len__(self) -> int:
+        """Pods about which something waits to be written."""
+        return sum(entry.wanted is not None for entry in self._entries.values())
+
+    def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
+        """
+        Let the pod's condition say so, now or when it is due; never waits.
+
+        `nominated` None leaves `status.nominatedNodeName` as it is, or as it was last wanted.
+        """
+        entry = self._entries.get(pod.uid)
+        if entry is None:
+            entry = self._entries[pod.uid] = _Entry(pod, Backoff(self.random), said=told(pod, nominated))
+        last = entry.wanted or entry.said
+        wanted = Wanted(reason, message, last.nominated if nominated is None and last is not None else nominated)
+        if pod.resource_version != entry.pod.resource_version:
+            entry.version, entry.too_large = "", False
+        entry.pod = pod
+        if entry.too_large:
+            return
+        if wanted == entry.said:
+            entry.wanted = None
+            return
+        entry.wanted = wanted
+        only_numbers = entry.said is not None and entry.said.shape == wanted.shape
+        self._schedule(entry, entry.said_at + NUMBERS_PAUSE if only_numbers and entry.said_at else 0.0)
+
+    def denominate(self, pod: Pod) -> None:
+        """Let the pod's status name no node, and leave its condition as it is, or as it was last wanted."""
+        entry = self._entries.get(pod.uid)
+        last = (entry.wanted or entry.said) if entry is not None else told(pod, None)
+        if last is not None:
+            self.set(pod, reason=last.reason, message=last.message, nominated="")
+
+    def forget(self, uid: str) -> None:
+        """Write nothing more about a pod that is gone, or about to be bound."""
+        self._entries.pop(uid, None)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with anyio.create_task_group() as writers:
+            for _ in range(self.writers):
+                writers.start_soon(self._turns.serve, self._write)
+
+    def _schedule(self, entry: _Entry, due: float) -> None:
+        due = max(due, entry.not_before)
+        if entry.sending or (entry.due is not None and entry.due <= due):
+            return  # the one that writes looks again when it is done, or an earlier turn is queued
+        entry.due = due
+        self._turns.add(_Turn(entry, due), entry.pod.namespace, due)
+
+    async def _write(self, turn: _Turn) -> None:
+        """Patch the status once; what cannot be written now gets another turn."""
+        entry, wanted = turn.entry, turn.entry.wanted
+        if entry.due != turn.due or wanted is None or not self._is_current(entry):
+            return
+        entry.due, entry.sending = None, True
+        try:
+            again = await self._send(entry, wanted)
+        except Exception as error:  # noqa: BLE001 - one pod's
+            self.errors.report(error, task="condition", pod=entry.pod.key)
+            again = self._pause(entry, error)
+        finally:
+            entry.sending = False
+        if not self._is_current(entry):
+            return
+        if entry.wanted is wanted and again is None:
+            entry.wanted = None
+        elif entry.wanted is wanted and again is not None:
+            self._schedule(entry, again)
+        elif entry.wanted is not None:
+            newer = entry.wanted
+            self.set(entry.pod, reason=newer.reason, message=newer.message, nominated=newer.nominated)
+
+    def _is_current(self, entry: _Entry) -> bool:
+        return self._entries.get(entry.pod.uid) is entry
+
+    async def _send(self, entry: _Entry, wanted: Wanted) -> float | None:
+        """Send the patch; return when it is to be tried again, None if it is written or given up."""
+        pod = entry.pod
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        try:
+            if entry.outdated and not await self._read_back(entry, path):
+                return None
+            if not self._is_current(entry):
+                return None  # forgotten meanwhile
+            body = encode_patch(pod, wanted, now=self.wall_clock(), first=entry.said is None, version=entry.version)
+            answer = await self.client.request(
+                "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT
+            )
+            found = _decoded(answer.body)
+        except ApiError as error:
+            return self._refused(entry, error)
+        except UnreachableError as error:
+            return self._pause(entry, error)
+        entry.said, entry.said_at = wanted, self.clock()
+        entry.tries, entry.not_before, entry.version = 0, 0.0, found.metadata.resource_version if found else ""
+        entry.backoff.reset()
+        self.written += 1
+        return None
+
+    async def _read_back(self, entry: _Entry, path: str) -> bool:
+        """Take the version of the pod as it stands; False if it is bound, another of the same name, or unreadable."""
+        try:
+            with anyio.fail_after(TIMEOUT):  # the client would wait longer after a 429
+                found = _decoded((await self.client.request("GET", path, timeout=TIMEOUT)).body)
+        except TimeoutError as error:
+            raise UnreachableError("the pod could not be read back in time") from error
+        if found is None:
+            return False
+        entry.version, entry.outdated = found.metadata.resource_version, False
+        return found.metadata.uid == entry.pod.uid and not found.spec.node_name
+
+    def _refused(self, entry: _Entry, error: ApiError) -> float | None:
+        pod = entry.pod
+        if error.gone("pods", pod.name):
+            return None
+        if error.refused and error.status == 409:
+            first, entry.outdated = not entry.tries, True
+            again = self._pause(entry, error)
+            if first:
+                again = entry.not_before = self.clock()
+            return again
+        if error.too_large or (error.refused and error.status != 401):
+            entry.too_large = error.too_large
+            log.warning("PodScheduled condition was refused", pod=pod.key, exc=error)
+            return None
+        return self._pause(entry, error)
+
+    def _pause(self, entry: _Entry, error: Exception) -> float:
+        """Return when a pod that could not be written about is tried again."""
+        entry.tries += 1
+        self.on_retry("condition")
+        if entry.tries >= TOLD_AFTER and not entry.tries & (entry.tries - 1):
+            log.warning("PodScheduled condition cannot be written, trying again", pod=entry.pod.key,
+                        tries=entry.tries, waiting=len(self), exc=error)  # fmt: skip
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        entry.not_before = self.clock() + entry.backoff.next(at_least=min(asked or 0.0, LONGEST_PAUSE))
+        return entry.not_before
+
+
+def _decoded(body: bytes) -> wire.PlacedPod | None:
+    """Return the pod that the API server answered with, None if it is nested too deeply; all else is no answer."""
+    try:
+        found = _PLACED.decode(body)
+    except RecursionError:
+        return None
+    except (msgspec.MsgspecError, ValueError) as error:  # ValueError: not UTF-8
+        raise UnreachableError(f"the answer cannot be read: {error}") from error
+    if found.kind != "Pod":
+        raise UnreachableError("the answer is not from an API server")
+    return found

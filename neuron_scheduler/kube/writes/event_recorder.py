@@ -1,0 +1,323 @@
+"""
+Tell the owners of pods what happened, through `events.k8s.io/v1`.
+
+Upstream: `client-go/tools/events`. An event is advice, so recording never waits and never fails: what cannot be queued
+or written is dropped and counted. Events that say the same again within six minutes become a series of one object. One
+that cannot be written now is tried again by time, and holds no writer.
+"""
+
+import math
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final, Protocol
+
+import anyio
+import attrs
+import msgspec
+
+from neuron_scheduler.delaying_queue import DelayingQueue
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.http.client import LONGEST_PAUSE, MERGE_PATCH, Response
+from neuron_scheduler.kube.http.status import confirms
+from neuron_scheduler.kube.objects.wire import Wire
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+from neuron_scheduler.work_queue import Worklist
+
+CAPACITY: Final = 50_000
+WRITERS: Final = 4
+NOTE_BYTES: Final = 1024
+SERIES_SECONDS: Final = 360.0
+MOST_SERIES: Final = 20_000
+TRIES: Final = 12
+PAUSE: Final = 10.0
+TIMEOUT: Final = 10.0
+SHARE: Final = 2  # of the workers for retries, for the events of one namespace
+
+log = logs.logger(__name__)
+
+Key = tuple[str, ...]
+
+
+class Api(Protocol):
+    """What the recorder asks of the client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = ...,
+        content_type: str = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+    ) -> Response:
+        """Send one request."""
+
+
+class _Reference(Wire, tag_field="kind", tag="Pod"):
+    """A pod as an ObjectReference; what is empty is left out."""
+
+    api_version: str
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Metadata(Wire):
+    """Of an Event."""
+
+    namespace: str
+    name: str
+
+
+class _Repeated(Wire):
+    """How often an Event happened, and when it did last."""
+
+    count: int
+    last_observed_time: str
+
+
+class _Event(Wire, kw_only=True, tag_field="kind", tag="Event"):
+    """What is written."""
+
+    api_version: str
+    metadata: _Metadata
+    event_time: str
+    reporting_controller: str
+    reporting_instance: str
+    type: str
+    reason: str
+    action: str
+    note: str
+    regarding: _Reference
+    related: _Reference | None = None
+    series: _Repeated | None = None
+
+
+@attrs.define(eq=False)
+class _Series:
+    """One event object: how often it happened, and how much of that has been written."""
+
+    event: _Event
+    count: int = 1
+    seen: float = 0.0
+    queued: bool = False
+    written: int = 0
+    tries: int = 0
+
+
+def _nobody_counts(*_: str) -> None:
+    """Count nothing."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class EventRecorder:
+    """
+    Records events; `run` writes them.
+
+    Attributes:
+        controllers: the scheduler names that are served; an Event's `reportingController` is the pod's own, or the
+            first if the pod has another scheduler.
+        wall_clock: Unix time in nanoseconds.
+        clock: seconds that never jump.
+        on_dropped: called for every event that is lost.
+        on_retry: called with `event` for every write that is sent again.
+        errors: reports unexpected exceptions.
+    """
+
+    client: Api
+    controllers: Sequence[str] = ("my-scheduler",)
+    hostname: str = attrs.field(factory=socket.gethostname)
+    wall_clock: Callable[[], int] = time.time_ns
+    clock: Callable[[], float] = time.monotonic
+    on_dropped: Callable[[], None] = _nobody_counts
+    on_retry: Callable[[str], None] = _nobody_counts
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    capacity: int = CAPACITY
+    writers: int = WRITERS
+    pause: float = PAUSE
+    _worklist: Worklist[_Series] = attrs.field(init=False)
+    _retries: DelayingQueue[_Series] = attrs.field(init=False)
+    _instances: dict[str, str] = attrs.field(init=False)
+    _series: OrderedDict[Key, _Series] = attrs.field(factory=OrderedDict, init=False)
+    _last_name: int = attrs.field(default=0, init=False)
+    _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
+    _ended: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._worklist = Worklist(self.capacity)
+        self._retries = DelayingQueue(clock=self.clock, share=SHARE)
+        self._instances = {name: f"{name}-{self.hostname}"[:128] for name in self.controllers}
+
+    def __len__(self) -> int:
+        """Events that wait to be written."""
+        return len(self._worklist) + len(self._retries)
+
+    def record(
+        self,
+        pod: Pod,
+        *,
+        type: str,  # noqa: A002 - the field's name in the API
+        reason: str,
+        action: str,
+        note: str,
+        related: Pod | None = None,
+    ) -> None:
+        """Queue an event about a pod, or count it into its series; never waits."""
+        now = self.wall_clock()
+        key = (pod.uid, pod.resource_version, related.uid if related else "", reason, action, type)
+        series = self._series.pop(key, None)
+        if series is not None and now / 1e9 - series.seen < SERIES_SECONDS:
+            series.count += 1
+        else:
+            event = self._event(pod, related, now, type=type, reason=reason, action=action, note=cut(note))
+            series = _Series(event)
+        series.seen = now / 1e9
+        self._series[key] = series
+        self._forget_old(now / 1e9)
+        if not series.queued:
+            series.queued = self._worklist.put(series)
+            if not series.queued:
+                self.on_dropped()
+
+    async def run(self) -> None:
+        """Write until drained or cancelled."""
+        try:
+            with anyio.CancelScope() as self._scope:
+                async with anyio.create_task_group() as retries:
+                    for _ in range(self.writers):
+                        retries.start_soon(self._retries.serve, self._write)
+                    async with anyio.create_task_group() as writers:
+                        for _ in range(self.writers):
+                            writers.start_soon(self._write_all)
+                    self._retries.close()
+        finally:
+            self._ended.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more events, wait that long for the queued ones to be written, then end `run`."""
+        self._worklist.close()
+        with anyio.move_on_after(seconds):
+            await self._ended.wait()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _event(self, pod: Pod, related: Pod | None, now: int, **told: str) -> _Event:
+        self._last_name = max(now, self._last_name + 1)
+        controller = pod.scheduler_name if pod.scheduler_name in self._instances else self.controllers[0]
+        return _Event(
+            api_version="events.k8s.io/v1",
+            metadata=_Metadata(pod.namespace, f"{pod.name}.{self._last_name:x}"),
+            event_time=micro_time(now),
+            reporting_controller=controller,
+            reporting_instance=self._instances[controller],
+            regarding=_reference(pod),
+            related=None if related is None else _reference(related),
+            series=None,
+            **told,
+        )
+
+    def _forget_old(self, now: float) -> None:
+        while self._series:
+            oldest = next(iter(self._series.values()))
+            if now - oldest.seen < SERIES_SECONDS and len(self._series) <= MOST_SERIES:
+                return
+            self._series.popitem(last=False)
+
+    async def _write_all(self) -> None:
+        while (series := await self._worklist.next()) is not None:
+            await self._write(series)
+
+    async def _write(self, series: _Series) -> None:
+        """Write the new part of a series; after a failure it is put back, and given up after some tries."""
+        while series.written < series.count:  # more may be counted while it is on its way
+            pause = await self._try(series)
+            if pause is None:
+                series.tries = 0
+                continue
+            series.tries += 1
+            if pause < math.inf and series.tries < TRIES and len(self._retries) < self.capacity:
+                self.on_retry("event")
+                self._retries.add(series, series.event.metadata.namespace, self.clock() + pause)
+                return
+            series.tries = 0
+            self.on_dropped()
+            break
+        series.queued = False
+
+    async def _try(self, series: _Series) -> float | None:
+        """Write once; return None if it is written, else the seconds to wait, infinity if it was refused."""
+        try:
+            await self._send(series)
+        except ApiError as error:
+            if error.refused and error.status != 401:
+                log.v(2).info("Event was refused", event=series.event.metadata.name, err=str(error))
+                return math.inf
+            return max(self.pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
+        except UnreachableError:
+            return self.pause
+        except Exception as error:  # noqa: BLE001 - one event's
+            regarding = series.event.regarding
+            self.errors.report(error, task="event", pod=f"{regarding.namespace}/{regarding.name}")
+            return self.pause
+        return None
+
+    async def _send(self, series: _Series) -> None:
+        meta, count = series.event.metadata, series.count
+        path = f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events"
+        repeated = _Repeated(count, micro_time(int(series.seen * 1e9))) if count > 1 else None
+        if series.written:
+            body = msgspec.json.encode({"series": repeated})
+            try:
+                answer = await self.client.request(
+                    "PATCH", f"{path}/{meta.name}", body=body, content_type=MERGE_PATCH, timeout=TIMEOUT
+                )
+                _check(answer)
+            except ApiError as error:
+                if not error.gone("events", meta.name):
+                    raise
+                series.written = 0  # it has expired: write it again
+        if not series.written:
+            event = series.event if repeated is None else msgspec.structs.replace(series.event, series=repeated)
+            try:
+                answer = await self.client.request("POST", path, body=msgspec.json.encode(event), timeout=TIMEOUT)
+                _check(answer)
+            except ApiError as error:
+                if not (error.refused and error.reason == "AlreadyExists"):
+                    raise
+                count = 1  # an earlier try was written without an answer; what has been counted since is still new
+        series.written = count
+
+
+def _check(answer: Response) -> None:
+    if not confirms(answer.body, "Event"):
+        raise UnreachableError(f"{answer.status}, and not from an API server")
+
+
+def _reference(pod: Pod) -> _Reference:
+    return _Reference("v1", pod.namespace, pod.name, pod.uid, pod.resource_version)
+
+
+def cut(note: str) -> str:
+    """Return the note in at most 1024 bytes, with ` ...` at its end where something is missing."""
+    encoded = note.encode()
+    if len(encoded) <= NOTE_BYTES:
+        return note
+    suffix = " ..."
+    return encoded[: NOTE_BYTES - len(suffix)].decode(errors="ignore") + suffix
+
+
+def micro_time(nanoseconds: int) -> str:
+    """Return Unix nanoseconds as a MicroTime: RFC 3339 in UTC, always with six digits of fraction."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{_second(seconds)}.{rest // 1000:06d}Z"
+
+
+@lru_cache(maxsize=8)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

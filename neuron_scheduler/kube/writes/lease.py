@@ -1,0 +1,213 @@
+"""
+Read and write the Lease by which replicas exclude each other.
+
+Records and their times, and four calls under deadlines of the caller. Who may hold the Lease, and for how long, is for
+`leader`.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
+
+import attrs
+import msgspec
+
+from neuron_scheduler.errors import UnreachableError
+from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.http.pools import Pool
+from neuron_scheduler.kube.http.stream import Stream
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.base import Codec, Decoded, key_of
+from neuron_scheduler.kube.watch.watch_line import BOOKMARK, look_closely
+
+MOST_SECONDS: Final = (1 << 31) - 1
+
+
+class _Spec(wire.Wire):
+    """`spec` of a Lease."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(wire.Wire):
+    """A Lease."""
+
+    metadata: wire.ObjectMeta
+    spec: _Spec | None = None
+
+
+@attrs.frozen
+class Record:
+    """
+    A Lease as it was read, or as it is to be.
+
+    Attributes:
+        holder: empty if nobody holds it.
+        duration: seconds after its last change that it stays held.
+        acquired, renewed: UTC; None where absent or unreadable, which no decision depends on.
+        resource_version: of the object read; a write of this record fails if the object has changed since.
+    """
+
+    holder: str
+    duration: int
+    acquired: dt.datetime | None = None
+    renewed: dt.datetime | None = None
+    transitions: int = 0
+    resource_version: str = ""
+
+
+class Api(Protocol):
+    """What the Lease asks of the client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+        pool: Pool = ...,
+    ) -> Response:
+        """Send one request."""
+
+    def stream(
+        self, path: str, *, params: Mapping[str, str], read_timeout: float, pool: Pool = ...
+    ) -> AbstractAsyncContextManager[Stream]:
+        """Open a watch."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class LeaseClient:
+    """
+    One Lease of one namespace, over connections of its own.
+
+    Every call raises ApiError or UnreachableError; `within` is its limit in seconds.
+    """
+
+    client: Api
+    namespace: str = "kube-system"
+    name: str = "my-scheduler"
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def _collection(self) -> str:
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+    async def get(self, *, within: float) -> Record:
+        """Return the Lease as it is now (a consistent read)."""
+        answer = await self.client.request("GET", f"{self._collection}/{self.name}", timeout=within, pool=Pool.LEASE)
+        return self._read(answer.body)
+
+    async def create(self, record: Record, *, within: float) -> Record:
+        """Create the Lease; 409 if it exists."""
+        return await self._write("POST", self._collection, record, within)
+
+    async def update(self, record: Record, *, within: float) -> Record:
+        """Replace the Lease; 409 if it has changed since the record's version was read."""
+        return await self._write("PUT", f"{self._collection}/{self.name}", record, within)
+
+    async def watch(self, resource_version: str, seen: Callable[[Record | None], bool], *, seconds: int) -> None:
+        """Call `seen` with every change (None: deleted) until it returns True, or the server closes after `seconds`."""
+        params = {
+            "watch": "1",
+            "fieldSelector": f"metadata.name={self.name}",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(seconds),
+        }
+        stream = self.client.stream(self._collection, params=params, read_timeout=seconds + 5.0, pool=Pool.LEASE)
+        async with stream as lines:
+            while line := await lines.next():
+                change = _CODEC.change(line) or await look_closely(_CODEC, line)
+                if change is not None and change[0] != BOOKMARK:
+                    kind, found = change
+                    if seen(None if kind == "DELETED" else _record(found)):
+                        return
+
+    async def _write(self, method: str, path: str, record: Record, within: float) -> Record:
+        """Return the Lease as the server has it now: a proxy that answers with an older one has written nothing."""
+        body = encode(record, namespace=self.namespace, name=self.name)
+        answer = await self.client.request(method, path, body=body, timeout=within, pool=Pool.LEASE)
+        written = self._read(answer.body)
+        if (written.holder, written.renewed) != (record.holder, record.renewed):
+            raise UnreachableError(f"the answer to {method} is not the Lease as it was written; is it a proxy's?")
+        return written
+
+    def _read(self, body: bytes) -> Record:
+        found = _CODEC.decode(body)
+        record = _record(found)
+        if found.key != self.key:
+            raise UnreachableError(f"the answer is about Lease {found.key}, not {self.key}; is it a proxy's?")
+        return record
+
+
+def encode(record: Record, *, namespace: str, name: str) -> bytes:
+    """Return the Lease on the wire; `strategy` and `preferredHolder` are left alone."""
+    metadata = {"namespace": namespace, "name": name}
+    if record.resource_version:
+        metadata["resourceVersion"] = record.resource_version
+    spec: dict[str, object] = {
+        "holderIdentity": record.holder,
+        "leaseDurationSeconds": record.duration,
+        "leaseTransitions": record.transitions,
+    }
+    if record.acquired is not None:
+        spec["acquireTime"] = format_micro_time(record.acquired)
+    if record.renewed is not None:
+        spec["renewTime"] = format_micro_time(record.renewed)
+    return msgspec.json.encode(
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+    )
+
+
+def _decoded(found: _Lease) -> Decoded[Record]:
+    """
+    Return the record; without a version it is not an API server's.
+
+    A proxy's answer must not be taken for a free Lease: a write without a version replaces any holder's.
+    """
+    meta, spec = found.metadata, found.spec or _Spec()
+    if not meta.resource_version:
+        raise ValueError("the answer has no resourceVersion; is it a proxy's?")
+    record = Record(
+        holder=spec.holder_identity or "",
+        duration=min(max(spec.lease_duration_seconds or 0, 0), MOST_SECONDS),
+        acquired=parse_micro_time(spec.acquire_time),
+        renewed=parse_micro_time(spec.renew_time),
+        transitions=spec.lease_transitions or 0,
+        resource_version=meta.resource_version,
+    )
+    return Decoded(key_of(meta.namespace, meta.name), meta.uid, meta.resource_version, record)
+
+
+_CODEC: Final = Codec("Lease", _Lease, _decoded)
+
+
+def _record(found: Decoded[Record]) -> Record:
+    if not isinstance(found.value, Record):
+        raise UnreachableError(f"the Lease cannot be read: {found.value.reason if found.value else 'it is gone'}")
+    return found.value
+
+
+def format_micro_time(moment: dt.datetime) -> str:
+    """Return a MicroTime in UTC with six digits of fraction."""
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_micro_time(text: str | None) -> dt.datetime | None:
+    """Return the time of any RFC 3339 text, with or without a fraction; None if it is none."""
+    if not text:
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

@@ -1,0 +1,161 @@
+"""
+Two writes that volumes need before a pod can be bound: a volume is kept for a claim, a node is selected for a claim.
+
+Each reads the object, looks whether what was decided upon still stands, and replaces it under the version just read, so
+that nobody else's change is lost. A repeat finds the work done. Few are sent at once: they share the connections of
+Bindings. Refuses to wait for what controllers make of it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import anyio
+import attrs
+import msgspec
+
+from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
+from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.http.pools import BIND_TIMEOUT, Pool
+from neuron_scheduler.kube.http.status import confirms
+from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.storage import CLAIM, VOLUME
+from neuron_scheduler.model.volumes import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+READ_TIMEOUT: Final = 10.0
+WRITES_AT_ONCE: Final = 8
+
+_ANSWER: Final = msgspec.json.Decoder(wire.Versioned)
+
+
+@attrs.frozen
+class Written:
+    """The object is as decided, since this version at the latest."""
+
+    resource_version: str
+
+
+@attrs.frozen
+class Failed:
+    """The object is not as decided, or may not be; the pod needs another decision."""
+
+    message: str
+
+
+@attrs.frozen
+class HeldBack:
+    """Nothing was sent: this replica may not write."""
+
+
+WriteOutcome = Written | Failed | HeldBack
+
+
+class Api(Protocol):
+    """What is asked of the client."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = ...,
+        timeout: float = ...,  # noqa: ASYNC109 - as in the client
+        pool: Pool = ...,
+        permit: Callable[[], bool] | None = ...,
+    ) -> Response:
+        """Send one request."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class VolumeWriter:
+    """
+    Writes volumes and claims.
+
+    Attributes:
+        may_send: whether this replica may write now; asked right before the first byte of a write.
+    """
+
+    client: Api
+    may_send: Callable[[], bool]
+    _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(WRITES_AT_ONCE), init=False)
+
+    async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
+        """Let a volume be kept for a claim, which its controller then binds to it."""
+
+        def change(body: bytes) -> dict[str, Any] | Written | Failed:
+            found = VOLUME.decode(body).value
+            if not isinstance(found, PersistentVolume) or found.uid != volume.uid or not found.may_serve(claim):
+                return Failed(f"persistentvolume {volume.name!r} no longer serves claim {claim.key!r}")
+            if found.claim is not None and found.claim.uid:
+                return Written(found.resource_version)
+            item: dict[str, Any] = msgspec.json.decode(body)
+            if found.claim is None:
+                annotations = item["metadata"].get("annotations") or {}
+                item["metadata"]["annotations"] = {**annotations, BOUND_BY_CONTROLLER: "yes"}
+            item["spec"]["claimRef"] = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": claim.namespace,
+                "name": claim.name,
+                "uid": claim.uid,
+                "resourceVersion": claim.resource_version,
+            }
+            return item
+
+        return await self._replace(f"/api/v1/persistentvolumes/{volume.name}", "PersistentVolume", change)
+
+    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
+        """Ask the claim's provisioner for a volume on a node."""
+
+        def change(body: bytes) -> dict[str, Any] | Written | Failed:
+            found = CLAIM.decode(body).value
+            if (
+                not isinstance(found, PersistentVolumeClaim)
+                or found.uid != claim.uid
+                or found.selected_node not in (None, node_name)
+                or (found.volume_name and found.selected_node is None)
+            ):
+                return Failed(f"persistentvolumeclaim {claim.key!r} has changed since its node was selected")
+            if found.selected_node == node_name:
+                return Written(found.resource_version)
+            item: dict[str, Any] = msgspec.json.decode(body)
+            annotations = item["metadata"].get("annotations") or {}
+            item["metadata"]["annotations"] = {**annotations, SELECTED_NODE: node_name}
+            return item
+
+        path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
+        return await self._replace(path, "PersistentVolumeClaim", change)
+
+    async def _replace(
+        self, path: str, kind: str, change: Callable[[bytes], dict[str, Any] | Written | Failed]
+    ) -> WriteOutcome:
+        """Read an object and write it back changed, under the version that was read."""
+        try:
+            answer = await self.client.request("GET", path, timeout=READ_TIMEOUT)
+            changed = change(answer.body)
+            if isinstance(changed, Written | Failed):
+                return changed
+            async with self._limit:
+                answer = await self.client.request(
+                    "PUT",
+                    path,
+                    body=msgspec.json.encode(changed),
+                    timeout=BIND_TIMEOUT,
+                    pool=Pool.BIND,
+                    permit=self.may_send,
+                )
+            return _written(answer.body, kind)
+        except FencedError:
+            return HeldBack()
+        except ApiError as error:
+            return Failed(error.message or str(error))
+        except (UnreachableError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return Failed(str(error))
+
+
+def _written(body: bytes, kind: str) -> Written | Failed:
+    """Return the version in the API server's answer; after any other, a repeat finds out what happened."""
+    version = _ANSWER.decode(body).metadata.resource_version
+    if not (version and confirms(body, kind)):
+        return Failed("the answer to the write is not from an API server")
+    return Written(version)

@@ -1,0 +1,427 @@
+"""One request goes out, one answer or one error of ours comes back."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+import trustme
+from aiohttp import web
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.errors import ApiError, ApiTimeoutError, CredentialsError, FencedError, UnreachableError
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.credentials import ExecPlugin, Fixed
+from neuron_scheduler.kube.http.exec_plugin import Ticket
+from neuron_scheduler.kube.http.pools import Pool
+from neuron_scheduler.kube.http.status import LONGEST_PAUSE, api_error
+from neuron_scheduler.kube.http.tls import Tls
+from tests.kube.scripted import answer, hang, refuse, reset, scripted, watching
+
+WAYS = pytest.mark.parametrize(
+    "way", [{}, {"own_http": False}, {"proxied": True}], ids=["our own HTTP", "aiohttp", "through a proxy"]
+)
+Way = dict[str, Any]
+
+
+async def no_sleep(_seconds: float) -> None:
+    """Take no time."""
+
+
+@WAYS
+async def test_a_request_arrives_as_it_was_meant(way: Way) -> None:
+    """Method, path, query, body, content type, user agent and token are sent; status and body come back."""
+    async with scripted(answer("made", status=201), credentials=Fixed("Bearer secret"), **way) as (
+        server,
+        client,
+    ):
+        found = await client.request("POST", "/api/v1/x", params={"a": "b c"}, body=b"{}", content_type="text/x")
+
+    assert (found.status, found.body) == (201, b"made")
+    (seen,) = server.seen
+    assert (seen.method, seen.path, seen.query, seen.body) == ("POST", "/api/v1/x", {"a": "b c"}, b"{}")
+    assert seen.headers["Authorization"] == "Bearer secret"
+    assert seen.headers["Content-Type"] == "text/x"
+    assert seen.headers["Accept"] == "application/json"
+    assert seen.headers["User-Agent"].startswith("neuron-scheduler/")
+
+
+@WAYS
+async def test_a_refusal_is_an_api_error(way: Way) -> None:
+    """The status is always checked, and the Status is taken apart."""
+    headers = {"Retry-After": "7"}
+    async with scripted(refuse(409, "Conflict", "already bound", kind="pods/binding", headers=headers), **way) as (
+        _,
+        client,
+    ):
+        with pytest.raises(ApiError) as caught:
+            await client.request("POST", "/x", body=b"{}")
+
+    error = caught.value
+    assert (
+        error.status,
+        error.reason,
+        error.message,
+        error.kind,
+        error.retry_after,
+    ) == (409, "Conflict", "already bound", "pods/binding", 7.0)
+    assert str(error) == "409 Conflict: already bound"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>bad gateway",
+        b"",
+        b'{"code": "x"}',
+        b"\xff",
+        b'{"message": "\xff"}',
+        b'{"message": "\xed\xa0\x80"}',
+        b'{"x": ' + b"[" * 100_000,
+        b'{"details": {"retryAfterSeconds": ' + b"9" * 5_000 + b"}}",
+    ],
+)
+def test_a_refusal_without_a_status(body: bytes) -> None:
+    """Whatever a proxy says, it is a refusal with that status."""
+    assert api_error(502, {}, body).status == 502
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("3", 3.0),
+        (" 3 ", 3.0),
+        ("9" * 5_000, LONGEST_PAUSE),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_PAUSE),
+        ("Mon, 01 Jan 0001 00:00:00 -0000", 0.0),
+        ("Thu, 01 Jan 1970 00:00:00 +9999999", None),
+        ("1 Jan " + "9" * 30 + " 00:00", None),
+        ("\xb2", None),
+        ("-1", None),
+        ("nan", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_retry_after(text: str | None, want: float | None) -> None:
+    """Seconds and dates are read, up to a limit; anything else is as if absent."""
+    assert want == api_error(429, {} if text is None else {"retry-after": text}, b"{}").retry_after
+
+
+@given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,3} Jan [0-9]{1,5} [0-9:]{1,9} [-+]?[A-Z0-9]{1,6}"))
+def test_any_retry_after_is_read(text: str) -> None:
+    """No proxy can write one that raises, or that holds us up for long."""
+    assert 0 <= (api_error(503, {"retry-after": text}, b"").retry_after or 0.0) <= LONGEST_PAUSE
+
+
+@pytest.mark.parametrize(("seconds", "want"), [(3, 3.0), (10**30, LONGEST_PAUSE), (-5, 0.0), (0, None)])
+def test_a_status_may_ask_to_wait(seconds: int, want: float | None) -> None:
+    """`details.retryAfterSeconds` has the same limit."""
+    assert want == api_error(429, {}, b'{"details": {"retryAfterSeconds": %d}}' % seconds).retry_after
+
+
+@WAYS
+async def test_a_redirect_is_not_followed(way: Way) -> None:
+    """A token is never carried to another host."""
+    async with scripted(answer(status=302, headers={"Location": "/elsewhere"}), **way) as (server, client):
+        with pytest.raises(ApiError, match="302"):
+            await client.request("GET", "/x")
+
+    assert len(server.seen) == 1
+
+
+async def test_reads_wait_out_429() -> None:
+    """A read is sent again after as long as the server says, within reason; a write is not."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    busy = refuse(429, headers={"Retry-After": "2"})
+    overloaded = refuse(429, headers={"Retry-After": "9999"})
+    async with scripted(busy, overloaded, answer("ok"), busy, sleep=sleep) as (server, client):
+        assert (await client.request("GET", "/x")).body == b"ok"
+        with pytest.raises(ApiError):
+            await client.request("POST", "/x", body=b"")
+
+    assert waits == [2.0, 30.0]
+    assert len(server.seen) == 4
+
+
+async def test_reads_give_up_on_endless_429() -> None:
+    """A server that is always busy is an error in the end."""
+    async with scripted(*[refuse(429)] * 9, sleep=no_sleep) as (server, client):
+        with pytest.raises(ApiError):
+            await client.request("GET", "/x")
+
+    assert len(server.seen) == 5
+
+
+async def test_a_hanging_server_is_a_timeout() -> None:
+    """Every call has a time limit."""
+    async with scripted(hang) as (_, client):
+        with pytest.raises(ApiTimeoutError, match="GET /x"):
+            await client.request("GET", "/x", timeout=0.05)
+
+
+@WAYS
+async def test_a_reset_is_unreachable(way: Way) -> None:
+    """A cut connection is not an answer; a write is not repeated by anyone below."""
+    async with scripted(reset, **way) as (server, client):
+        with pytest.raises(UnreachableError):
+            await client.request("POST", "/x", body=b"{}")
+
+    assert len(server.seen) == 1
+
+
+async def test_nobody_there_is_unreachable(free_tcp_port: int) -> None:
+    """A refused connection says where it was going."""
+    async with Client(connection=Connection(f"http://127.0.0.1:{free_tcp_port}", "a test")) as client:
+        with pytest.raises(UnreachableError, match=str(free_tcp_port)):
+            await client.request("GET", "/x")
+
+
+@WAYS
+async def test_requests_are_counted(way: Way) -> None:
+    """Each request is counted by code and method, also one without an answer."""
+    counted: list[tuple[str, str]] = []
+
+    def count(code: str, method: str) -> None:
+        counted.append((code, method))
+
+    async with scripted(answer(), refuse(404), reset, on_request=count, **way) as (_, client):
+        await client.request("GET", "/x")
+        with pytest.raises(ApiError):
+            await client.request("PUT", "/x", body=b"")
+        with pytest.raises(UnreachableError):
+            await client.request("POST", "/x", body=b"")
+
+    assert counted == [("200", "GET"), ("404", "PUT"), ("<error>", "POST")]
+
+
+async def test_writes_are_limited_reads_and_the_lease_are_not() -> None:
+    """The client-side limit delays what it is meant for."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async with scripted(*[answer()] * 4, qps=0.001, burst=1, sleep=sleep) as (_, client):
+        await client.request("POST", "/x", body=b"")
+        await client.request("GET", "/x")
+        await client.request("PUT", "/lease", body=b"", pool=Pool.LEASE)
+        assert waits == []
+        await client.request("PATCH", "/x", body=b"")
+
+    assert len(waits) == 1
+    assert 900 < waits[0] <= 1000
+
+
+def plugin(*tokens: str) -> tuple[ExecPlugin, list[str]]:
+    """A credential plugin that gives these tokens in turn."""
+    left = list(tokens)
+
+    async def run() -> Ticket:
+        return Ticket(left.pop(0), expires=1e12)
+
+    return ExecPlugin(run, lambda: 0.0), left
+
+
+@WAYS
+async def test_a_401_forces_one_refresh(way: Way) -> None:
+    """A rejected token is replaced once, and the request sent again with the new one."""
+    credentials, left = plugin("old", "new")
+    async with scripted(refuse(401), answer("ok"), credentials=credentials, **way) as (server, client):
+        assert (await client.request("GET", "/x")).body == b"ok"
+
+    assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer old", "Bearer new"]
+    assert not left
+
+
+@WAYS
+async def test_a_second_401_is_an_error(way: Way) -> None:
+    """Credentials that are really wrong do not loop."""
+    credentials, _ = plugin("old", "new", "newer")
+    async with scripted(refuse(401), refuse(401), credentials=credentials, **way) as (server, client):
+        with pytest.raises(ApiError, match="401"):
+            await client.request("GET", "/x")
+
+    assert len(server.seen) == 2
+
+
+@WAYS
+async def test_a_fence_holds_a_bind_back(way: Way) -> None:
+    """Permission is asked with the connection in hand; refused, nothing arrives, and the pool goes on."""
+    asked: list[Callable[[], bool]] = []
+
+    def no() -> bool:
+        asked.append(no)
+        return False
+
+    async with scripted(answer(status=201), answer(status=201), **way) as (server, client):
+        await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, permit=lambda: True)
+        with pytest.raises(FencedError):
+            await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, permit=no)
+        await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, permit=lambda: True)
+
+    assert len(asked) == 1
+    assert len(server.seen) == 2
+
+
+@WAYS
+async def test_an_abandoned_bind_is_cut_off(way: Way) -> None:
+    """The server notices at once that a bind's client has given up."""
+    noticed = anyio.Event()
+
+    async def stall(_request: web.Request) -> web.StreamResponse:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            noticed.set()
+        raise AssertionError
+
+    async with scripted(stall, **way) as (_, client):
+        with pytest.raises(ApiTimeoutError):
+            await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, timeout=0.05)
+        with anyio.fail_after(5):
+            await noticed.wait()
+
+
+@pytest.mark.parametrize("own_http", [True, False])
+async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls(own_http: bool) -> None:
+    """No goodbye of TLS keeps the connection, and with it the request, alive at the server."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    ended: list[BaseException | None] = []
+    lost = anyio.Event()
+
+    class Silent(asyncio.Protocol):
+        """Reads and never answers."""
+
+        def connection_lost(self, exc: BaseException | None) -> None:
+            """Remember how it ended."""
+            ended.append(exc)
+            lost.set()
+
+    server = await asyncio.get_running_loop().create_server(Silent, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    with authority.cert_pem.tempfile() as ca_file:
+        tls = Tls(clock=lambda: 0.0, ca_file=ca_file)
+        connection = Connection(f"https://127.0.0.1:{port}", "a test", tls=tls)
+        async with Client(connection=connection, own_http=own_http) as client:
+            with pytest.raises(ApiTimeoutError):
+                await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, timeout=0.2)
+            with anyio.fail_after(5):
+                await lost.wait()
+    server.close()
+
+    assert isinstance(ended[0], ConnectionResetError)
+
+
+async def test_an_untrusted_server_is_told_as_such() -> None:
+    """The message names the certificate, not a socket."""
+    authority, other = trustme.CA(), trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    with other.cert_pem.tempfile() as ca_file:
+        tls = Tls(clock=lambda: 0.0, ca_file=ca_file)
+        async with Client(connection=Connection(f"https://{host}:{port}", "a test", tls=tls)) as client:
+            with pytest.raises(UnreachableError, match="not trusted"):
+                await client.request("GET", "/x")
+    await runner.cleanup()
+
+
+async def test_a_silent_stream_times_out() -> None:
+    """A half-open connection is noticed."""
+    async with (
+        scripted(watching(b"1\n", then="silent")) as (_, client),
+        client.stream("/x", params={}, read_timeout=0.05) as lines,
+    ):
+        assert await lines.next() == b"1\n"
+        with pytest.raises(ApiTimeoutError):
+            await lines.next()
+
+
+async def test_a_refused_stream_is_an_api_error() -> None:
+    """A watch's status is checked before its first line."""
+    async with scripted(refuse(410, "Expired")) as (_, client):
+        with pytest.raises(ApiError, match="410"):
+            async with client.stream("/x", params={}, read_timeout=5):
+                raise AssertionError
+
+
+@pytest.mark.parametrize("path", ["/x y", "/x\r\nHost: elsewhere", "x", "/\xe4"])
+@WAYS
+async def test_a_path_that_would_be_another_request_is_not_sent(path: str, way: Way) -> None:
+    """A name that the API server would never give out does not reach the wire, nor does it end the process."""
+    async with scripted(**way) as (server, client):
+        with pytest.raises(UnreachableError, match="no path"):
+            await client.request("POST", path, body=b"")
+
+    assert not server.seen
+
+
+@WAYS
+async def test_a_token_that_would_be_another_header_is_not_sent(way: Way) -> None:
+    """What a plugin or a file holds is not trusted to be one line."""
+    async with scripted(credentials=Fixed("Bearer a\r\nX-Remote-User: admin"), **way) as (server, client):
+        with pytest.raises(CredentialsError, match="Authorization"):
+            await client.request("POST", "/x", body=b"")
+
+    assert not server.seen
+
+
+async def test_headers_of_a_connection_are_sent_with_every_request() -> None:
+    """Read, write and watch alike act as somebody else; a name that is there twice is sent twice."""
+    headers = (("Impersonate-User", "J\xfcrgen"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
+    async with (
+        scripted(answer(), answer(), watching()) as (server, _),
+        Client(connection=Connection(server.url, "a test", headers=headers)) as client,
+    ):
+        await client.request("GET", "/x")
+        await client.request("POST", "/x", body=b"")
+        async with client.stream("/x", params={}, read_timeout=5):
+            pass
+
+    for seen in server.seen:
+        assert seen.headers["Impersonate-User"] == "J\xfcrgen"
+        assert seen.headers.getall("Impersonate-Group") == ["a", "b"]
+
+
+@WAYS
+async def test_a_certificate_that_is_rejected_asks_for_another(way: Way) -> None:
+    """A plugin that gives certificates runs again after a 401; the next connection has the new one."""
+    left = [Ticket(certificate=("c", "k")), Ticket(certificate=("a", "b"))]
+
+    async def run() -> Ticket:
+        return left.pop()
+
+    credentials = ExecPlugin(run, lambda: 0.0)
+    async with scripted(refuse(401), credentials=credentials, **way) as (server, client):
+        with pytest.raises(ApiError, match="401"):
+            await client.request("GET", "/x")
+
+    assert len(server.seen) == 1
+    assert credentials.certificate() == ("c", "k")
+
+
+async def test_a_server_below_a_path() -> None:
+    """A management plane that serves many clusters has each below a path of its own."""
+    async with scripted(answer(), answer()) as (server, _):
+        connection = Connection(f"{server.url}/k8s/clusters/c-1", "a test")
+        async with Client(connection=connection) as client:
+            await client.request("POST", "/x", body=b"")
+            await client.request("GET", "/x")
+
+    assert [seen.path for seen in server.seen] == ["/k8s/clusters/c-1/x"] * 2

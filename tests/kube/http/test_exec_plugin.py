@@ -1,0 +1,195 @@
+"""A plugin is a foreign program: whatever it does, it ends in time and its secrets stay unseen."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+
+from neuron_scheduler.errors import CredentialsError
+from neuron_scheduler.kube.http import exec_plugin as plugin_page
+from neuron_scheduler.kube.http.exec_plugin import API_VERSIONS, Plugin, Ticket, read_ticket
+
+V1 = API_VERSIONS[0]
+GOOD = f"""print('{{"apiVersion": "{V1}", "status": {{"token": "secret"}}}}', flush=True)"""
+
+
+def credential(**status: Any) -> bytes:
+    """What a plugin prints."""
+    return json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": status}).encode()
+
+
+def test_reading_tickets() -> None:
+    """Tokens with and without expiry, and certificates, are granted."""
+    timed = credential(token="t", expirationTimestamp="1970-01-01T00:16:40Z")
+    pair = credential(clientCertificateData="c", clientKeyData="k")
+    fine = credential(token="t", expirationTimestamp="1970-01-01T02:16:40.000000000+02:00", clientKeyData=None)
+
+    assert Ticket("t") == read_ticket(credential(token="t"), V1)
+    assert Ticket("t", expires=1000.0) == read_ticket(timed, V1)
+    assert Ticket("t", expires=1000.0) == read_ticket(fine, V1)
+    assert Ticket(certificate=("c", "k")) == read_ticket(pair, V1)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"status": null}',
+        credential(),
+        credential(clientCertificateData="c"),
+        credential(token="t", clientKeyData="k"),
+        credential(token=17),
+        credential(token="two\nlines"),
+        credential(token="t", expirationTimestamp="soon"),
+        credential(token="t", expirationTimestamp="2030-01-01T00:00:00"),
+        credential(token="t", expirationTimestamp="10000-01-01T00:00:00Z"),
+        credential(token="t", expirationTimestamp=1e300),
+        credential(token="t").replace(b"/v1", b"/v1beta1"),
+    ],
+)
+def test_reading_anything_else(output: bytes) -> None:
+    """What is no credential of the version that was asked for grants nothing."""
+    with pytest.raises(CredentialsError, match="credential plugin"):
+        read_ticket(output, V1)
+
+
+def python(script: str, **fields: Any) -> Plugin:
+    """A plugin that is this Python program."""
+    return Plugin(sys.executable, ("-c", script), dict(os.environ), **fields)
+
+
+@pytest.mark.parametrize("cluster", [None, {"server": "https://api", "certificate-authority-data": b"pem"}])
+async def test_what_a_plugin_is_told(cluster: dict[str, Any] | None) -> None:
+    """There is no terminal, its answer has a version, and its cluster is named where it asks for that."""
+    script = "import json, os; i = json.loads(os.environ['KUBERNETES_EXEC_INFO']); print(json.dumps({'apiVersion': "
+    script += "i['apiVersion'], 'status': {'token': json.dumps(i['spec'])}}))"
+    told = json.loads((await python(script, cluster=cluster).run()).token)
+
+    assert told.pop("interactive") is False
+    assert told == ({} if cluster is None else {"cluster": {**cluster, "certificate-authority-data": "cGVt"}})
+
+
+FAILING = {
+    "import sys; sys.exit('expired\\n\\x1b[1msession')": "ended with 1: expired [1msession",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "ended with -9",
+    "print('token: secret')": "did not print an ExecCredential",
+    "while True: print('secret' * 1000)": "wrote 1048576 bytes or more",
+    "import sys; sys.stdout.buffer.write(bytes(range(256)))": "did not print an ExecCredential",
+    "print('[' * 100_000)": "did not print an ExecCredential",
+}
+
+
+@pytest.mark.parametrize("script", FAILING)
+async def test_plugins_that_fail(script: str) -> None:
+    """The error repeats what the plugin says on stderr, and not what it prints."""
+    with pytest.raises(CredentialsError) as caught:
+        await python(script).run()
+
+    assert FAILING[script] in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_plugin_that_is_not_installed() -> None:
+    """The kubeconfig's hint is repeated, without what could garble a terminal."""
+    plugin = Plugin("/no/such/plugin", install_hint="Get it from\n\x1b[1mexample.com")
+    with pytest.raises(CredentialsError, match=r"/no/such/plugin cannot be found; Get it from \[1mexample.com$"):
+        await plugin.run()
+
+
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        (".", {}),
+        (sys.executable, {"A=B": "c"}),
+        (sys.executable, {"A": "b\0"}),
+        (sys.executable, {"A": "b" * (1 << 20)}),
+    ],
+    ids=["a folder", "a name that is none", "a value that is none", "a value that is too long"],
+)
+async def test_plugins_that_cannot_be_run(command: str, environment: dict[str, str]) -> None:
+    """Whatever the system says becomes one of our errors."""
+    with pytest.raises(CredentialsError, match="credential plugin"):
+        await Plugin(command, ("-c", GOOD), environment).run()
+
+
+async def test_much_on_stderr() -> None:
+    """Its end is kept for the error, and it does not block the plugin."""
+    script = "import sys; [sys.stderr.write('x' * 10_000) for _ in range(500)]; sys.exit('the end')"
+    with pytest.raises(CredentialsError, match="the end") as caught:
+        await python(script).run()
+
+    assert len(str(caught.value)) < 1000
+
+
+@attrs.define(eq=False)
+class Family:
+    """Hears of a plugin that leaves a child holding its stdout, and when both have ended."""
+
+    child: int = 0
+    begun: anyio.Event = attrs.field(factory=anyio.Event)
+    ended: anyio.Event = attrs.field(factory=anyio.Event)
+
+    async def listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read the child's pid, and then to the end of the connection that both hold."""
+        self.child = int(await reader.readline())
+        self.begun.set()
+        await reader.read()
+        self.ended.set()
+        writer.close()
+
+
+@asynccontextmanager
+async def family() -> AsyncIterator[tuple[Family, str]]:
+    """Give what hears of them, and the beginning of the plugin's script."""
+    found = Family()
+    server = await asyncio.start_server(found.listen, "127.0.0.1", 0)
+    script = f"""
+import os, socket, subprocess, sys, time
+line = socket.create_connection({server.sockets[0].getsockname()[:2]})
+line.set_inheritable(True)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
+line.sendall(b"%d\\n" % child.pid)
+"""
+    yield found, script
+    server.close()
+    with anyio.fail_after(20):
+        await found.ended.wait()
+
+
+async def test_a_plugin_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended after a while."""
+    monkeypatch.setattr(plugin_page, "TIMEOUT", 0.2)
+    with pytest.raises(CredentialsError, match="no answer within"):
+        await python("import time; time.sleep(60)").run()
+
+
+async def test_a_plugin_that_is_given_up() -> None:
+    """Cancelled, it is ended, and its children with it."""
+    async with family() as (found, script), anyio.create_task_group() as tasks:
+        tasks.start_soon(python(script + "time.sleep(60)").run)
+        await found.begun.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_child_that_holds_stdout() -> None:
+    """The plugin's end is what counts; what it leaves running, as a cache or an agent, is left alone."""
+    async with family() as (found, script):
+        assert await python(script + GOOD).run() == Ticket("secret")
+        assert not found.ended.is_set()
+        os.kill(found.child, signal.SIGKILL)
+
+
+async def test_a_plugin_that_closes_stdout_and_goes_on() -> None:
+    """Its exit code is waited for."""
+    with pytest.raises(CredentialsError, match="ended with 7"):
+        await python(f"import os, sys, time; {GOOD}; os.close(1); os.close(2); time.sleep(0.1); os._exit(7)").run()

@@ -1,0 +1,233 @@
+"""A connection is used again only when nothing of the last answer can be left on it."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+import trustme
+
+from neuron_scheduler.errors import FencedError
+from neuron_scheduler.kube.http.http1 import Connections
+from neuron_scheduler.kube.http.pools import KEEPALIVE, MOST_BYTES, Pool, open_socket
+from tests.kube.answers import OK
+
+
+@attrs.define(eq=False)
+class Server:
+    """Says `say` to every request, and counts connections and requests."""
+
+    say: bytes = OK
+    afterwards: Callable[[asyncio.StreamWriter], None] = lambda _: None
+    connections: int = 0
+    requests: int = 0
+    ended: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        self.connections += 1
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                self.requests += 1
+                writer.write(self.say)
+                self.afterwards(writer)
+        except (asyncio.IncompleteReadError, OSError):
+            self.ended.set()
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(server: Server, *, limit: int = 4) -> AsyncIterator[Connections]:
+    """Serve on a free port, and give the connections to it."""
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    connections = Connections(
+        server=urlsplit(f"http://127.0.0.1:{port}"), limit=limit, open_socket=open_socket(Pool.BIND)
+    )
+    try:
+        yield connections
+    finally:
+        connections.close()
+        listening.close()
+
+
+async def ask(
+    connections: Connections,
+    permit: Callable[[], bool] | None = None,
+    timeout: float = 5,  # noqa: ASYNC109 - what is tested
+) -> bytes:
+    """Send a request."""
+    request = b"POST /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+    answer = await connections.exchange(
+        request, context=None, server_name=None, permit=permit, timeout=timeout, most_bytes=MOST_BYTES
+    )
+    return answer.body
+
+
+async def test_one_connection_carries_many_requests() -> None:
+    """What was answered in full leaves the connection to the next."""
+    server = Server()
+    async with serving(server) as connections:
+        assert [await ask(connections) for _ in range(3)] == [b"hi"] * 3
+
+    assert (server.connections, server.requests) == (1, 3)
+
+
+async def test_no_more_connections_than_the_limit() -> None:
+    """Others wait for one to be free."""
+    server = Server()
+    async with serving(server, limit=2) as connections, anyio.create_task_group() as tasks:
+        for _ in range(9):
+            tasks.start_soon(ask, connections)
+
+    assert (server.connections, server.requests) == (2, 9)
+
+
+async def test_a_connection_with_something_left_over_is_not_used_again() -> None:
+    """The next answer would be somebody else's."""
+    server = Server(say=OK + b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad")
+    async with serving(server) as connections:
+        assert [await ask(connections) for _ in range(2)] == [b"hi"] * 2
+
+    assert server.connections == 2
+
+
+async def test_a_connection_on_which_nobody_asked_is_cut() -> None:
+    """What comes between two requests belongs to none of them."""
+    server = Server()
+    writers: list[asyncio.StreamWriter] = []
+    server.afterwards = writers.append
+    async with serving(server) as connections:
+        await ask(connections)
+        writers[0].write(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+        with anyio.fail_after(5):
+            await server.ended.wait()
+        assert await ask(connections) == b"hi"
+
+    assert server.connections == 2
+
+
+async def test_a_connection_that_the_server_closed_is_not_used() -> None:
+    """A server that has had enough of a connection has not refused the next request."""
+    server = Server(afterwards=asyncio.StreamWriter.close)
+    async with serving(server) as connections:
+        for _ in range(3):
+            assert await ask(connections) == b"hi"
+            with anyio.fail_after(5):
+                while connections._idle[0].usable:
+                    await anyio.lowlevel.checkpoint()
+
+    assert server.connections == 3
+
+
+async def test_a_connection_that_has_waited_long_is_not_used() -> None:
+    """The server may be about to close it."""
+    server = Server()
+    async with serving(server) as connections:
+        await ask(connections)
+        connections._idle[0].idle_since -= KEEPALIVE + 1
+        await ask(connections)
+
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("say", [b"", OK[:-1], b"HTTP/1.1 201 Created\r\n\r\n", b"noise\r\n\r\n"])
+async def test_a_cut_answer_is_none(say: bytes) -> None:
+    """A status is not believed before the end of the answer has come."""
+    async with serving(Server(say=say, afterwards=asyncio.StreamWriter.close)) as connections:
+        with pytest.raises((OSError, ValueError), match=r"."):
+            await ask(connections)
+        assert not connections._idle
+
+
+async def test_a_fence_keeps_the_connection() -> None:
+    """Nothing is sent without permission, which is asked when the connection is there."""
+    server = Server()
+    async with serving(server) as connections:
+        asked: list[int] = []
+        await ask(connections, lambda: not asked.append(server.connections))  # type: ignore[func-returns-value]
+        with pytest.raises(FencedError):
+            await ask(connections, lambda: False)
+        await ask(connections)
+
+    assert (server.connections, server.requests) == (1, 2)
+
+
+async def test_what_is_given_up_is_cut_off() -> None:
+    """The answer of a request that nobody waits for any more cannot come to the next one."""
+    server = Server(say=b"")
+    async with serving(server) as connections:
+        with anyio.move_on_after(0.05):
+            await ask(connections)
+        with anyio.fail_after(5):
+            await server.ended.wait()
+        assert not connections._idle
+
+
+async def test_a_request_has_its_own_deadline() -> None:
+    """Neither an earlier one's alarm cuts it off, nor does a later alarm keep it waiting."""
+    server = Server()
+    async with serving(server) as connections:
+        await ask(connections, timeout=0.02)
+        server.say = b""
+        with anyio.move_on_after(0.05) as patience:
+            await ask(connections)
+        assert patience.cancelled_caught
+
+        server.say = OK
+        await ask(connections)
+        server.say = b""
+        with anyio.fail_after(5), pytest.raises(TimeoutError):
+            await ask(connections, timeout=0.02)
+        await server.ended.wait()
+
+    assert (server.connections, server.requests) == (2, 4)
+
+
+async def test_a_connection_is_waited_for_no_longer_than_for_an_answer() -> None:
+    """All connections may be taken by requests that are never answered."""
+    server = Server(say=b"")
+    async with serving(server, limit=1) as connections, anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, connections)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(5), pytest.raises(TimeoutError):
+            await ask(connections, timeout=0.02)
+        tasks.cancel_scope.cancel()
+
+
+async def test_new_certificates_need_new_connections() -> None:
+    """A rotated CA is trusted from the next request on, and the old one no longer."""
+    authority, server = trustme.CA(), Server()
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("api.test").configure_cert(theirs)
+    ours = [trusting(authority) for _ in range(2)]
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=theirs)
+    port = listening.sockets[0].getsockname()[1]
+    url = urlsplit(f"https://127.0.0.1:{port}")
+    connections = Connections(server=url, limit=4, open_socket=open_socket(Pool.API))
+    exchange = partial(connections.exchange, b"POST /x HTTP/1.1\r\n\r\n", permit=None, timeout=5, most_bytes=9)
+
+    for context in (ours[0], ours[0], ours[1]):
+        await exchange(context=context, server_name="api.test")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await exchange(context=ssl.create_default_context(), server_name="api.test")
+    with pytest.raises(ssl.SSLCertVerificationError):  # the URL's own host is checked where no other name is given
+        await exchange(context=trusting(authority), server_name=None)
+    connections.close()
+    listening.close()
+
+    assert server.connections == 2
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    """A context that trusts the authority, and has no connection yet."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context

@@ -1,0 +1,214 @@
+"""A proxy is used as client-go uses it, or refused with a sentence; its password is never shown."""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+import trustme
+from aiohttp import web
+
+from neuron_scheduler.errors import ConfigurationError, UnreachableError
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.credentials import Fixed
+from neuron_scheduler.kube.http.proxy import Proxy, proxy_for, read_proxy, without_password
+from neuron_scheduler.kube.http.tls import Tls
+from tests.kube.scripted import answer, scripted
+
+USERINFO = "us%40er:p%C3%A4ss%2Fword"
+HEADER = f"Basic {base64.b64encode('us@er:päss/word'.encode()).decode()}"
+
+
+PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
+PROXIES: dict[str, tuple[str, dict[str, str], str | None]] = {
+    "none set": ("https://api:6443", {}, None),
+    "set": ("https://api:6443", PROXY, "http://proxy:3128"),
+    "in lower case": ("https://api", {"https_proxy": "http://proxy"}, "http://proxy"),
+    "without a scheme": ("https://api", {"HTTPS_PROXY": "proxy:3128"}, "http://proxy:3128"),
+    "for another scheme": ("http://api", PROXY, None),
+    "loopback": ("https://127.0.0.1:6443", PROXY, None),
+    "loopback, IPv6": ("https://[::1]:6443", PROXY, None),
+    "localhost": ("https://localhost:6443", PROXY, None),
+    "an excepted network": ("https://10.100.0.1", {**PROXY, "NO_PROXY": "x, 10.0.0.0/8"}, None),
+    "another network": ("https://10.100.0.1", {**PROXY, "NO_PROXY": "192.168.0.0/16"}, "http://proxy:3128"),
+    "an excepted address": ("https://10.100.0.1", {**PROXY, "no_proxy": "10.100.0.1"}, None),
+    "an excepted domain": ("https://a.eks.amazonaws.com", {**PROXY, "NO_PROXY": ".amazonaws.com"}, None),
+    "an excepted domain without a dot": ("https://a.x.com", {**PROXY, "NO_PROXY": "x.com"}, None),
+    "a wildcard domain": ("https://a.x.com", {**PROXY, "NO_PROXY": "*.x.com"}, None),
+    "a name that only ends alike": ("https://ax.com", {**PROXY, "NO_PROXY": "x.com"}, "http://proxy:3128"),
+    "an excepted port": ("https://x.com:6443", {**PROXY, "NO_PROXY": "x.com:6443"}, None),
+    "another port": ("https://x.com:443", {**PROXY, "NO_PROXY": "x.com:6443"}, "http://proxy:3128"),
+    "everything": ("https://x.com", {**PROXY, "NO_PROXY": "*"}, None),
+}
+
+
+@pytest.mark.parametrize("sentence", PROXIES)
+def test_proxies(sentence: str) -> None:
+    """The environment decides, once."""
+    url, environment, want = PROXIES[sentence]
+
+    assert proxy_for(url, environment) == (Proxy(want) if want else None)
+
+
+def test_a_password_is_taken_out_of_the_url() -> None:
+    """What is shown of a proxy holds no secret; the header holds what the URL's escapes stand for."""
+    proxy = read_proxy(f"http://{USERINFO}@proxy:3128", "a test")
+
+    assert proxy.url == "http://proxy:3128"
+    assert proxy.authorization == HEADER
+    assert HEADER not in repr(proxy)
+    assert proxy_for("https://api", {"HTTPS_PROXY": f"{USERINFO}@proxy:3128"}) == proxy
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://me:secret@h:1", "me:secret@h:1", "socks5://me:se/cr@secret@h", "http://me:secret\n@h", "x://@secret@h"],
+)
+def test_urls_in_messages(url: str) -> None:
+    """Whatever was meant as a URL, nothing before its last @ is shown."""
+    assert "secret" not in without_password(url)
+    assert without_password(url).partition("@")[2] == url.rpartition("@")[2]
+
+
+UNUSABLE = {
+    "socks5://me:secret@h:1080": "SOCKS",
+    "socks5h://h": "SOCKS",
+    "SOCKS5://h": "SOCKS",
+    "ftp://me:secret@h": "not the URL of an HTTP proxy",
+    "proxy:3128": "write http://HOST:PORT",
+    "http://": "'http://'",
+    "http://me:secret@h:port": "h:port",
+    "http://me:secret@h:0": "h:0",
+    "http://[::1": "HTTP proxy",
+    "http://ho st": "ho st",
+    "http://a..b": "a..b",
+    "http://h\n": "HTTP proxy",
+}
+
+
+@pytest.mark.parametrize("url", UNUSABLE)
+def test_proxies_that_cannot_be_used(url: str) -> None:
+    """One sentence says what is wrong, where, and what to write; without the password."""
+    with pytest.raises(ConfigurationError, match=UNUSABLE[url]) as caught:
+        read_proxy(url, "kubeconfig x: proxy-url")
+
+    assert str(caught.value).startswith("kubeconfig x: proxy-url: ")
+    assert "secret" not in str(caught.value)
+    if "://" in url:
+        with pytest.raises(ConfigurationError, match="HTTPS_PROXY"):
+            proxy_for("https://api", {"HTTPS_PROXY": url})
+
+
+@attrs.define(eq=False)
+class Tunnel:
+    """A proxy that knows CONNECT, and remembers the heads of the requests it got."""
+
+    status: bytes = b"200 OK"
+    heads: list[str] = attrs.field(factory=list)
+    connections: list[asyncio.StreamWriter] = attrs.field(factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Open a tunnel, or refuse it."""
+        self.connections.append(writer)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.heads.append(head)
+        writer.write(b"HTTP/1.1 " + self.status + b"\r\n\r\n")
+        if self.status.startswith(b"200"):
+            host, _, port = head.split(" ")[1].rpartition(":")
+            back, forth = await asyncio.open_connection(host, int(port))
+            self.connections.append(forth)
+            await asyncio.wait({asyncio.create_task(pipe(reader, forth)), asyncio.create_task(pipe(back, writer))})
+        writer.close()
+
+
+async def pipe(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    """Copy until the end."""
+    try:
+        while data := await source.read(1 << 16):
+            to.write(data)
+    except ConnectionError:
+        pass
+    to.close()
+
+
+@asynccontextmanager
+async def tunnelled(tunnel: Tunnel, scheme: str) -> AsyncIterator[Client]:
+    """Give a client for an API server with TLS behind a proxy that asks for a password."""
+    authority = trustme.CA()
+    server, at_proxy = (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(2))
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.issue_cert("127.0.0.1").configure_cert(at_proxy)
+
+    async def respond(request: web.Request) -> web.Response:
+        return web.json_response(dict(request.headers))
+
+    app = web.Application()
+    app.router.add_route("*", "/x", respond)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server).start()
+    proxy = await asyncio.start_server(tunnel.serve, "127.0.0.1", 0, ssl=at_proxy if scheme == "https" else None)
+    port = proxy.sockets[0].getsockname()[1]
+    try:
+        with authority.cert_pem.tempfile() as ca_file:
+            connection = Connection(
+                f"https://127.0.0.1:{runner.addresses[0][1]}",
+                "a test",
+                Fixed("Bearer for-the-server"),
+                Tls(clock=lambda: 0.0, ca_file=ca_file),
+                read_proxy(f"{scheme}://{USERINFO}@127.0.0.1:{port}", "a test"),
+                (("Impersonate-User", "me"),),
+            )
+            async with Client(connection=connection) as client:
+                yield client
+    finally:
+        proxy.close()
+        for writer in tunnel.connections:
+            writer.transport.abort()
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_with_a_password(scheme: str) -> None:
+    """The proxy gets its password and nothing of ours, the server gets ours and nothing of the proxy's."""
+    tunnel = Tunnel()
+    async with tunnelled(tunnel, scheme) as client:
+        seen = [(await client.request(method, "/x", body=body)).body.decode() for method, body in WAYS]
+
+    (head,) = tunnel.heads  # the tunnel is kept for the second request
+    assert f"Proxy-Authorization: {HEADER}" in head
+    assert "for-the-server" not in head
+    assert "Impersonate" not in head
+    for headers in seen:
+        assert "Bearer for-the-server" in headers
+        assert "Impersonate-User" in headers
+        assert "Proxy-Authorization" not in headers
+
+
+WAYS: list[tuple[str, bytes | None]] = [("GET", None), ("POST", b"{}")]
+
+
+async def test_a_proxy_that_refuses() -> None:
+    """The error names the proxy and not its password."""
+    async with tunnelled(Tunnel(b"407 Proxy Authentication Required"), "http") as client:
+        with pytest.raises(UnreachableError, match="407") as caught:
+            await client.request("GET", "/x")
+
+    assert HEADER.removeprefix("Basic ") not in str(caught.value)
+    assert "ss%2Fword" not in str(caught.value)
+
+
+async def test_a_proxy_in_front_of_a_plain_server() -> None:
+    """Without TLS the request itself goes to the proxy, and its password with it."""
+    async with scripted(answer()) as (server, _):
+        proxy = attrs.evolve(Proxy(server.url), authorization=HEADER)
+        async with Client(connection=Connection("http://api", "a test", proxy=proxy)) as client:
+            await client.request("GET", "/x")
+
+    (seen,) = server.seen
+    assert seen.headers["Proxy-Authorization"] == HEADER
+    assert seen.headers["Host"] == "api"

@@ -1,0 +1,92 @@
+"""What the API server says is told from what anything on the way to it says."""
+
+import json
+
+import pytest
+
+from neuron_scheduler.kube.http.status import api_error, confirms
+
+GONE = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Failure",
+    "message": 'pods "p" not found',
+    "reason": "NotFound",
+    "details": {"name": "p", "kind": "pods"},
+    "code": 404,
+}
+
+
+def test_gone() -> None:
+    """Reason, kind, name and, where it is given, uid must be the object's."""
+    error = api_error(404, {}, json.dumps(GONE).encode())
+    assert error.refused
+    assert error.gone("pods", "p")
+    assert not error.gone("pods", "q")
+    assert not error.gone("nodes", "p")
+    with_uid = api_error(404, {}, json.dumps(GONE | {"details": {"name": "p", "kind": "pods", "uid": "u"}}).encode())
+    assert with_uid.gone("pods", "p", "u")
+    assert not with_uid.gone("pods", "p", "v")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"kind": "Error"},
+        {"apiVersion": "v2"},
+        {"status": "Success"},
+        {"status": None},
+        {"code": 200},
+        {"reason": "Gone"},
+        {"details": None},
+    ],
+    ids=str,
+)
+def test_what_is_not_gone(changed: dict[str, object]) -> None:
+    """Each part of the answer is needed."""
+    assert not api_error(404, {}, json.dumps(GONE | changed).encode()).gone("pods", "p")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html/>",
+        b'{"kind":"Pod","apiVersion":"v1\xff"}',
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"kind": 1}',
+        b'{"a":' * 3000 + b"1" + b"}" * 3000,
+    ],
+)
+def test_a_foreign_answer_is_no_refusal(body: bytes) -> None:
+    """Whatever is in it."""
+    error = api_error(404, {}, body)
+    assert not error.refused
+    assert not error.is_status
+    assert not confirms(body, "Pod") or body.startswith(b'{"a"')
+
+
+def test_too_large() -> None:
+    """The words are etcd's, in a Status of whatever code."""
+    for code in (409, 500):
+        said = GONE | {"code": code, "reason": "", "message": "x: etcdserver: request is too large"}
+        assert api_error(code, {}, json.dumps(said).encode()).too_large
+    assert not api_error(500, {}, b"etcdserver: request is too large").too_large
+
+
+def test_success() -> None:
+    """A Status of success, or the object: its kind, with a version."""
+    assert confirms(b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}', "Binding")
+    assert confirms(b'{"kind":"Pod","apiVersion":"v1","metadata":{},"status":{"phase":"Pending"}}', "Pod")
+    assert not confirms(b'{"kind":"Status","apiVersion":"v1","status":"Failure"}', "Pod")
+    assert not confirms(b'{"kind":"Node","apiVersion":"v1"}', "Pod")
+    assert not confirms(b'{"kind":"Pod"}', "Pod")
+
+
+def test_an_object_nested_too_deeply_is_an_object() -> None:
+    """A tenant who writes such a field does not make the answer to our write none."""
+    deep = b'{"kind":"Pod","apiVersion":"v1","metadata":' + b'{"f":' * 3000 + b"{}" + b"}" * 3000 + b"}"
+    assert confirms(deep, "Pod")

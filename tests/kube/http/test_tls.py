@@ -1,0 +1,97 @@
+"""Certificates are reloaded when they change, and a proxy is chosen as Go chooses it."""
+
+import ssl
+from pathlib import Path
+
+import attrs
+import pytest
+import trustme
+
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.kube.http.tls import Tls
+
+
+@attrs.define(eq=False)
+class Clock:
+    """Seconds that pass when told to."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def issued(tls: Tls) -> set[str]:
+    """The serial numbers of what is trusted."""
+    return {str(found["serialNumber"]) for found in tls.context().get_ca_certs()}
+
+
+def test_a_changed_ca_is_trusted(tmp_path: Path) -> None:
+    """The context is the same while the file is, looked at every few seconds, and new when it is replaced."""
+    path, clock = tmp_path / "ca.crt", Clock()
+    trustme.CA().cert_pem.write_to_path(path)
+    tls = Tls(clock=clock, ca_file=str(path))
+    before, context = issued(tls), tls.context()
+    clock.now += 10
+    assert context is tls.context()
+
+    trustme.CA().cert_pem.write_to_path(path)
+    assert context is tls.context()
+    clock.now += 10
+    assert before != issued(tls)
+
+
+def test_a_broken_ca_keeps_the_last(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A half-written file does no harm, and one that stays so is logged once."""
+    path, clock = tmp_path / "ca.crt", Clock()
+    trustme.CA().cert_pem.write_to_path(path)
+    tls = Tls(clock=clock, ca_file=str(path))
+    context = tls.context()
+    path.write_text("-----BEGIN")
+    for _ in range(3):
+        clock.now += 10
+        assert context is tls.context()
+    assert len(caplog.records) == 1
+    path.unlink()
+    clock.now += 10
+    assert context is tls.context()
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("content", [None, "", "no certificate"])
+def test_no_ca_from_the_start(tmp_path: Path, content: str | None) -> None:
+    """The error names the file."""
+    path = tmp_path / "ca.crt"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigurationError, match=r"ca\.crt:"):
+        Tls(clock=Clock(), ca_file=str(path)).context()
+
+
+def test_verification_can_be_turned_off() -> None:
+    """`insecure-skip-tls-verify` is honoured."""
+    context = Tls(clock=Clock(), verify=False).context()
+
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
+    assert Tls(clock=Clock()).context().verify_mode == ssl.CERT_REQUIRED
+
+
+def test_client_certificates(tmp_path: Path) -> None:
+    """From files, or from a plugin, whose new certificate gives a new context."""
+    found = trustme.CA().issue_cert("me@example.com")
+    cert, key = found.cert_chain_pems[0], found.private_key_pem
+    found.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
+    Tls(clock=Clock(), cert_file=str(tmp_path / "both.pem")).context()
+
+    clock = Clock()
+    pairs = [(cert.bytes().decode(), key.bytes().decode())]
+    tls = Tls(clock=clock, certificate=lambda: pairs[-1])
+    context = tls.context()
+    other = trustme.CA().issue_cert("me@example.com")
+    pairs.append((other.cert_chain_pems[0].bytes().decode(), other.private_key_pem.bytes().decode()))
+    clock.now += 10
+    assert context is not tls.context()
+
+    with pytest.raises(ConfigurationError, match="in kubeconfig x:"):
+        Tls(clock=Clock(), certificate=lambda: ("x", "y"), origin="kubeconfig x").context()

@@ -1,0 +1,234 @@
+"""
+No bytes make a codec raise, of any kind, and none take long: real objects, mutated in their structure and as text.
+
+What cannot be read keeps what can be read of its identity.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.kube.objects.base import Codec, Decoded, Malformed
+from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
+from neuron_scheduler.kube.objects.json_scanner import finish
+from neuron_scheduler.kube.objects.namespaces import NAMESPACES
+from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.kube.objects.storage import STORAGE
+from neuron_scheduler.kube.objects.workloads import WORKLOADS
+from neuron_scheduler.kube.watch.informer import NODES, PODS
+from neuron_scheduler.kube.writes.lease import _CODEC as LEASE
+from neuron_scheduler.model.pod import Pod
+
+META = {
+    "name": "o",
+    "namespace": "d",
+    "uid": "u",
+    "resourceVersion": "7",
+    "generation": 2,
+    "creationTimestamp": "2026-11-21T08:00:00Z",
+    "deletionTimestamp": None,
+    "labels": {"app": "train"},
+    "annotations": {"AWS_NEURON_IDS": "0,1"},
+    "ownerReferences": [{"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "x", "controller": True}],
+    "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:containers": {'k:{"name":"c"}': {}}}}}],
+}
+EXPRESSION = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+SELECTOR = {"matchLabels": {"app": "train"}, "matchExpressions": [EXPRESSION]}
+TERMS = {"nodeSelectorTerms": [{"matchExpressions": [EXPRESSION], "matchFields": [EXPRESSION]}]}
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+POD_TERM = {"topologyKey": "zone", "labelSelector": SELECTOR, "namespaces": ["d"], "namespaceSelector": SELECTOR}
+RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi", "aws.amazon.com/neuron": "2"}, "limits": {"cpu": 2}}
+CONTAINER = {
+    "name": "c",
+    "image": "i",
+    "resources": RESOURCES,
+    "ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP", "hostIP": "::"}],
+    "restartPolicy": "Always",
+}
+POD: dict[str, Any] = {
+    "metadata": META,
+    "spec": {
+        "nodeName": "n1",
+        "schedulerName": "my-scheduler",
+        "priority": 5,
+        "containers": [CONTAINER],
+        "initContainers": [CONTAINER],
+        "resources": RESOURCES,
+        "overhead": {"cpu": "250m"},
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {
+            "nodeAffinity": {REQUIRED: TERMS, PREFERRED: [{"weight": 1, "preference": TERMS["nodeSelectorTerms"][0]}]},
+            "podAffinity": {REQUIRED: [POD_TERM], PREFERRED: [{"weight": 1, "podAffinityTerm": POD_TERM}]},
+            "podAntiAffinity": {REQUIRED: [POD_TERM]},
+        },
+        "topologySpreadConstraints": [
+            {"topologyKey": "zone", "maxSkew": 1, "labelSelector": SELECTOR, "matchLabelKeys": ["app"]}
+        ],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "e", "ephemeral": {}}],
+        "schedulingGates": [{"name": "g"}],
+    },
+    "status": {
+        "phase": "Running",
+        "startTime": "2026-11-21T08:00:00Z",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}],
+        "containerStatuses": [{"name": "c", "resources": RESOURCES, "allocatedResources": {"cpu": "1"}}],
+    },
+}
+NODE = {
+    "metadata": META,
+    "spec": {"unschedulable": True, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+    "status": {
+        "allocatable": {"cpu": "8", "aws.amazon.com/neuron": "16"},
+        "capacity": {"cpu": "8", "aws.amazon.com/neuron": "16"},
+        "conditions": [{"type": "NeuronHealth", "status": "True"}],
+        "images": [{"names": ["i:1"], "sizeBytes": 5}],
+    },
+}
+OTHER = {
+    "metadata": META,
+    "provisioner": "ebs.csi.aws.com",
+    "volumeBindingMode": "WaitForFirstConsumer",
+    "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}],
+    "storageClassName": "gp3",
+    "nodeTopology": SELECTOR,
+    "capacity": "1Gi",
+    "spec": {
+        "selector": SELECTOR,
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "claimRef": {"namespace": "d", "name": "c", "uid": "x"},
+        "nodeAffinity": {"required": TERMS},
+        "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+        "drivers": [{"name": "ebs.csi.aws.com", "allocatable": {"count": 25}}],
+        "attacher": "ebs.csi.aws.com",
+        "nodeName": "n1",
+        "source": {"persistentVolumeName": "v"},
+        "holderIdentity": "h",
+        "leaseDurationSeconds": 15,
+        "renewTime": "2026-11-21T08:00:00.000000Z",
+    },
+    "status": {"phase": "Available", "disruptionsAllowed": 1, "disruptedPods": {"p": "2026-11-21T08:00:00Z"}},
+}
+OTHERS: tuple[Resource[Any], ...] = (BUDGETS, NAMESPACES, *WORKLOADS, *STORAGE)
+CODECS: dict[str, tuple[Codec[Any], dict[str, Any]]] = {
+    "pods": (PODS.codec, POD),
+    "nodes": (NODES.codec, NODE),
+    "leases": (LEASE, OTHER),
+    **{one.name: (one.codec, OTHER) for one in OTHERS},
+}
+DEEP = 20_000  # levels; the decoder follows 1,000 in Python 3.11, and 10,000 in 3.13
+ABSURD: dict[str, str] = {
+    "deep lists": "[" * DEEP + "]" * DEEP,
+    "deep objects": '{"a":' * DEEP + "{}" + "}" * DEEP,
+    "no end": '{"a":' * DEEP,
+    "a large float": "1e400",
+    "a large int": "9" * 20_000,
+    "a large negative int": "-" + "9" * 30,
+    "a large quantity": '"' + "9" * 20_000 + '"',
+    "a large exponent": '"1e999999999"',
+    "a date before time": '"0000-01-01T00:00:00Z"',
+    "a date after time": '"99999-01-01T00:00:00Z"',
+    "a date without a zone": '"0001-01-01T00:00:00"',
+    "null": "null",
+    "a list": "[]",
+    "a list of nulls": "[null, null]",
+    "an object": "{}",
+    "an object of nulls": '{"a": null}',
+    "a number": "-1",
+    "a flag": "true",
+    "text": '"\\u0000\\ud83d\\ude00"',
+    "half a pair": '"\\ud800"',
+    "invalid UTF-8": '"\udcff"',
+    "a key twice": '{"name": "x", "name": 3}',
+    "many members": "{" + ",".join(f'"k{number}": "v"' for number in range(5000)) + "}",
+}
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the way to each value in an object, but to the object itself."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, part in inner for found in ((*path, key), *paths(part, (*path, key)))]
+
+
+def with_text(value: Any, path: tuple[Any, ...], text: str) -> bytes:
+    """Return the object on the wire with some text in the place of one value."""
+    value = json.loads(json.dumps(value))
+    inner = value
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = "HERE"
+    return json.dumps(value).replace('"HERE"', text, 1).encode(errors="surrogateescape")
+
+
+@st.composite
+def hostile(draw: st.DrawFn, found: dict[str, Any]) -> bytes:
+    """Return an object with something absurd in it, and perhaps cut off, or with other bytes in it."""
+    text = with_text(found, draw(st.sampled_from(paths(found))), ABSURD[draw(st.sampled_from(sorted(ABSURD)))])
+    mutate: Callable[[bytes], bytes] = draw(
+        st.sampled_from([bytes, lambda text: text[: len(text) * 2 // 3], lambda text: text.replace(b"a", b"\xff", 3)])
+    )
+    return mutate(text)
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@given(st.data())
+def test_no_bytes_make_it_raise(kind: str, data: st.DataObject) -> None:
+    """By themselves, or in a line of a watch."""
+    codec, found = CODECS[kind]
+    text = data.draw(hostile(found) | st.binary())
+    for decoded in (codec.decode(text), finish(codec.salvage(text))):
+        assert isinstance(decoded, Decoded)
+    codec.change(b'{"type": "ADDED", "object": ' + text + b"}\n")
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_managed_fields_of_any_depth_are_passed_over(kind: str) -> None:
+    """They are not ours to read, and all else can be read."""
+    codec, found = CODECS[kind]
+    plain = codec.decode(json.dumps(found).encode())
+    deep = with_text(found, ("metadata", "managedFields"), ABSURD["deep objects"])
+
+    assert codec.glance(deep) is None
+    assert codec.decode(deep) == plain
+    assert codec.decode(with_text(found, ("metadata", "managedFields"), '"\udcff"')) == plain
+
+
+@pytest.mark.parametrize("absurd", ABSURD)
+@pytest.mark.parametrize("path", [("spec", "containers"), ("metadata", "labels"), ("spec", "priority")], ids=str)
+def test_what_can_be_read_of_a_malformed_pod(path: tuple[str, ...], absurd: str) -> None:
+    """Its name, uid and version are kept, and its node, where it is an unknown holder."""
+    decoded = PODS.codec.decode(with_text(POD, path, ABSURD[absurd]))
+    if absurd == "no end":
+        assert (decoded.key, decoded.uid) == ("d/o", "u")
+        return
+
+    assert (decoded.key, decoded.uid, decoded.resource_version) == ("d/o", "u", "7")
+    assert isinstance(decoded.value, Pod | Malformed)
+    assert decoded.value.node_name == "n1"
+
+
+def test_an_error_of_ours_is_told_with_its_type() -> None:
+    """An exception that nobody expected is a bug, and reads like one."""
+
+    def fail(_: Any) -> Decoded[Any]:
+        raise LookupError("this")
+
+    codec = Codec[Any]("Pod", PODS.codec.shape, fail)
+
+    assert codec.decode(json.dumps(POD).encode()).value == Malformed("Pod", "d/o", "LookupError: this", "u", "n1")
+
+
+def test_a_reason_is_short() -> None:
+    """It goes into the log with every malformed object."""
+    decoded = PODS.codec.decode(with_text(POD, ("spec", "overhead", "cpu"), '"' + "x" * 100_000 + '"'))
+
+    assert isinstance(decoded.value, Malformed)
+    assert len(decoded.value.reason) <= 300

@@ -1,0 +1,80 @@
+"""The scanner against the decoder, on any JSON, on text that is cut off, and on text that is deep or long."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.kube.objects.json_scanner import ScanError, at_leisure, finish, members, strings, without
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+SPACED = st.sampled_from([None, 1])
+
+
+@given(JSON, SPACED, st.booleans())
+def test_members_are_what_the_decoder_finds(value: Any, indent: int | None, ascii_only: bool) -> None:
+    """Names in their order and values with all that is in them, whatever the spelling."""
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode()
+    if not isinstance(value, list | dict):
+        with pytest.raises(ScanError):
+            finish(members(text))
+        return
+    found = [(json.loads(one.name or b"null"), json.loads(text[one.start : one.end])) for one in finish(members(text))]
+
+    assert found == (list(value.items()) if isinstance(value, dict) else [(None, item) for item in value])
+
+
+@given(st.dictionaries(st.sampled_from(["a", "metadata"]), st.dictionaries(st.sampled_from(["b", "x"]), JSON)), SPACED)
+def test_without_one_member(value: dict[str, Any], indent: int | None) -> None:
+    """It is null, and all else is as it was."""
+    text = json.dumps(value, indent=indent).encode()
+    if "x" in value.get("metadata", {}):
+        value["metadata"]["x"] = None
+
+    assert json.loads(finish(without(text, b'"metadata"', b'"x"'))) == value
+
+
+@given(st.binary(), st.integers(0, 60))
+def test_any_bytes(noise: bytes, cut: int) -> None:
+    """Nothing but ScanError is raised, and what was cut off tells its first strings."""
+    whole = b'{"metadata": {"name": "p", "uid": "u", "labels": {"a": "b"}}, "x": "' + noise
+    for text in (noise, whole, whole[:cut]):
+        for read in (members(text), without(text, b'"metadata"', b'"labels"')):
+            with contextlib.suppress(ScanError):
+                finish(read)
+        finish(strings(text, b'"metadata"'))
+    known = finish(strings(whole[:45], b'"metadata"'))
+
+    assert known == {b'"name"': "p", b'"uid"': "u"}
+
+
+def test_deep_and_cut_off() -> None:
+    """No level costs a level of the stack, with an end or without one."""
+    deep = b'{"a": ' + b'{"f:b": [' * 100_000
+    with pytest.raises(ScanError):
+        finish(members(deep))
+    (found,) = finish(members(deep + b"]}" * 100_000 + b"}"))
+
+    assert found.name == b'"a"'
+
+
+async def test_megabytes_are_scanned_in_steps() -> None:
+    """Others run in between, however the text is made."""
+    text = b'{"a": [' + b",".join([b'{"":{"":[]}}'] * 200_000) + b"]}"
+    steps = members(text)
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration:
+            break
+        pauses += 1
+
+    assert pauses >= len(text) // 200_000
+    assert len(await at_leisure(members(text))) == 1

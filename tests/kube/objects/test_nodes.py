@@ -1,0 +1,89 @@
+"""Nodes from the API server become values; one that cannot be read takes no pods."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.objects.nodes import NODE
+from neuron_scheduler.model.node import Image, Node
+from neuron_scheduler.model.selectors import Effect, Taint
+from tests.support.wire_objects import encoded, node
+
+DEVICE, CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
+
+
+def test_a_node() -> None:
+    """Labels, taints, amounts and the health condition are read; heartbeats are not."""
+    status = {
+        "allocatable": {"cpu": "8", DEVICE: "16", "pods": "110"},
+        "capacity": {"cpu": "8", DEVICE: "16", CORE: "32"},
+        "conditions": [{"type": "NeuronHealth", "status": "True"}, {"type": "Ready", "status": "True"}],
+        "images": [
+            {"names": ["web@sha256:0", "web:1"], "sizeBytes": 70},
+            {"names": ["web@sha256:0", "web:1"], "sizeBytes": 70},
+            {"names": None},
+        ],
+        "declaredFeatures": ["GuaranteedQoSPodCPUResize"],
+    }
+    spec = {
+        "unschedulable": True,
+        "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-11-21T08:00:00Z"}],
+    }
+    found = NODE.decode(encoded(node(metadata={"labels": {"a": "b"}}, spec=spec, status=status))).value
+
+    assert (
+        Node(
+            uid="uid-n",
+            name="n",
+            labels={"a": "b"},
+            taints=(Taint("k", Effect.NO_SCHEDULE),),
+            declared_features=("GuaranteedQoSPodCPUResize",),
+            unschedulable=True,
+            allocatable={"cpu": 8000, DEVICE: 16, "pods": 110},
+            capacity={DEVICE: 16, CORE: 32},
+            neuron_unhealthy=True,
+            images=(Image(("web@sha256:0", "web:1"), 70), Image((), 0)),
+        )
+        == found
+    )
+
+
+def test_nodes_with_the_same_images_share_them() -> None:
+    """An image is one object wherever it is, and a list too."""
+    status = {"images": [{"names": ["web:1"], "sizeBytes": 7}, {"names": ["db:1"], "sizeBytes": 5}]}
+    one, two = (NODE.decode(encoded(node(name, status=status))).value for name in "ab")
+    other = NODE.decode(encoded(node("c", status={"images": status["images"][:1]}))).value
+    assert isinstance(one, Node)
+    assert isinstance(two, Node)
+    assert isinstance(other, Node)
+    assert one.images is two.images
+    assert other.images[0] is one.images[0]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"allocatable": {"cpu": "many"}}, {"allocatable": {"cpu": "-1"}}, {"allocatable": 3}, "down"],
+)
+def test_a_malformed_node_takes_no_pods(status: Any) -> None:
+    """A node whose name can be read stays on the books, refused."""
+    decoded = NODE.decode(encoded(node(status=status)))
+
+    assert isinstance(decoded.value, Node)
+    assert decoded.value.refusal
+    assert (decoded.key, decoded.uid, decoded.resource_version) == ("n", "uid-n", "7")
+
+
+def test_an_unknown_taint_effect_refuses_the_node() -> None:
+    """A taint that nobody understands is not one that everybody tolerates."""
+    found = NODE.decode(encoded(node(spec={"taints": [{"key": "k", "effect": "Maybe"}]}))).value
+
+    assert isinstance(found, Node)
+    assert "unknown effect" in found.refusal
+
+
+@given(st.binary())
+def test_noise_never_raises(noise: bytes) -> None:
+    """Whatever the bytes are, the answer is a value."""
+    assert isinstance(NODE.decode(noise).value, Malformed)

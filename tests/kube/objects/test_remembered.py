@@ -1,0 +1,70 @@
+"""What is remembered of a function, in bytes."""
+
+import attrs
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.kube.objects.remembered import OBJECT, remembered, weight_of
+
+
+@attrs.frozen
+class Pair:
+    """A value with parts."""
+
+    names: tuple[str, ...]
+    number: int
+
+
+def test_it_is_computed_once() -> None:
+    """The very object is given again."""
+    calls: list[str] = []
+
+    @remembered()
+    def doubled(text: str) -> str:
+        calls.append(text)
+        return text * 2
+
+    assert doubled("ab") is doubled("ab")
+    assert calls == ["ab"]
+
+
+def test_what_is_large_is_not_kept() -> None:
+    """One specification of a megabyte is read each time."""
+    calls: list[int] = []
+
+    @remembered(most=10_000, longest=1000)
+    def counted(text: str) -> None:
+        calls.append(len(text))
+
+    for _ in range(3):
+        counted("x" * 1000)
+
+    assert calls == [1000] * 3
+
+
+@given(st.lists(st.text(max_size=300)))
+def test_all_together_are_bounded(texts: list[str]) -> None:
+    """Whatever is asked for in whatever order."""
+    most = 2000
+    results = remembered(most=most, longest=400)(str.lower)
+    for text in texts:
+        assert results(text) == text.lower()
+    kept = results.__self__  # type: ignore[attr-defined]  # the cache behind it
+
+    assert sum(OBJECT + len(text) for text in {*kept, *kept._old}) <= most
+
+
+def test_what_is_used_stays() -> None:
+    """A new generation takes over what is asked for."""
+    calls: list[str] = []
+    counted = remembered(most=20 * OBJECT)(calls.append)
+    for number in range(100):
+        counted("used")
+        counted(str(number))
+
+    assert calls.count("used") == 1
+
+
+def test_the_weight_of_a_value() -> None:
+    """Texts count with their length, at any depth, and no more is looked at than is needed."""
+    assert weight_of(Pair(("a" * 100, "b" * 50), 7), 10_000) >= 150 + 5 * OBJECT
+    assert weight_of(("x" * 1000, "y" * 1000), 500) < 2000

@@ -1,0 +1,82 @@
+"""TokenReview and SubjectAccessReview on the wire."""
+
+import pytest
+
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.client_review import Reviews, User
+from tests.kube.scripted import Answer, answer, refuse, scripted
+
+WHO = User(username="jane", uid="1", groups=["a", "b"], extra={"scopes": ["x"]})
+
+
+def reviewed(kind: str, status: object) -> Answer:
+    """The answer to a review."""
+    return answer({"apiVersion": "v1", "kind": kind, "status": status}, status=201)
+
+
+async def test_who_holds_a_token() -> None:
+    """The token is sent, and the user comes back with all that is known of them."""
+    user = {"username": "jane", "uid": "1", "groups": ["a", "b"], "extra": {"scopes": ["x"]}}
+    async with scripted(reviewed("TokenReview", {"authenticated": True, "user": user})) as (server, client):
+        assert await Reviews(client).user_of("a token") == WHO
+    assert [(seen.method, seen.path) for seen in server.seen] == [
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews")
+    ]
+    assert server.seen[0].json == {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": {"token": "a token"},
+    }
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"authenticated": False, "error": "invalid bearer token", "user": {"username": "jane"}},
+        {"authenticated": True, "user": {}},
+        {"authenticated": True},
+    ],
+    ids=repr,
+)
+async def test_nobody(status: object) -> None:
+    """A token that is not accepted, or has no user, gives no user."""
+    async with scripted(reviewed("TokenReview", status)) as (_, client):
+        assert await Reviews(client).user_of("a token") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        ({"allowed": True}, True),
+        ({"allowed": False}, False),
+        ({"allowed": True, "denied": True}, False),
+        ({}, False),
+    ],
+    ids=repr,
+)
+async def test_what_a_user_may_get(status: object, *, want: bool) -> None:
+    """All that is known of the user is passed on."""
+    async with scripted(reviewed("SubjectAccessReview", status)) as (server, client):
+        assert await Reviews(client).may_get(WHO, "/metrics") is want
+    assert server.seen[0].path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    assert server.seen[0].json["spec"] == {
+        "user": "jane",
+        "uid": "1",
+        "groups": ["a", "b"],
+        "extra": {"scopes": ["x"]},
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    }
+
+
+async def test_no_answer() -> None:
+    """A refusal, garbage, and what a proxy says in place of the API server are errors, never a yes or a no."""
+    foreign = answer({}), answer("[]"), answer("cut"), answer({"status": {"authenticated": True, "user": {}}})
+    deep = answer('{"apiVersion": "v1", "kind": "TokenReview", "status": ' + "[" * 5000 + "]" * 5000 + "}")
+    async with scripted(refuse(403), *foreign, deep) as (_, client):
+        reviews = Reviews(client)
+        with pytest.raises(ApiError):
+            await reviews.user_of("a token")
+        for _ in (*foreign, deep):
+            with pytest.raises(UnreachableError, match=r"cannot be read|not from an API server"):
+                await reviews.user_of("a token")

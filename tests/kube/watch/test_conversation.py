@@ -1,0 +1,323 @@
+"""The whole conversation, once with the embedded API server and once, word for word, with a real one."""
+
+import datetime as dt
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+import attrs
+import msgspec
+import pytest
+
+from neuron_scheduler.controllers.leader_elector import Leader
+from neuron_scheduler.errors import ApiError
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.credentials import Fixed
+from neuron_scheduler.kube.http.tls import Tls
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.watch.informer import NODES, PODS, Informer
+from neuron_scheduler.kube.writes.binder import Binder, Bound, Gone, Refused
+from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
+from neuron_scheduler.kube.writes.event_recorder import EventRecorder
+from neuron_scheduler.kube.writes.lease import LeaseClient, Record
+from neuron_scheduler.kube.writes.pod_condition import UNSCHEDULABLE
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.sandbox.server import ApiServer
+from tests.control_plane.rest import RestClient
+from tests.control_plane.server import ADMIN, ControlPlane
+
+
+@attrs.define(eq=False)
+class Mirror:
+    """A handler that keeps what is there by name, and counts changes."""
+
+    known: dict[str, Any] = attrs.field(factory=dict)
+    changes: int = 0
+    news: anyio.Event = attrs.field(factory=anyio.Event)
+
+    def added(self, new: Pod | Node) -> None:
+        """Take it in."""
+        self.known[new.name] = new
+        self._tell()
+
+    def updated(self, old: Pod | Node, new: Pod | Node) -> None:
+        """Take it in."""
+        assert self.known[new.name] == old
+        self.known[new.name] = new
+        self.changes += 1
+        self._tell()
+
+    def deleted(self, old: Pod | Node) -> None:
+        """Let it go."""
+        assert self.known.pop(old.name) == old
+        self._tell()
+
+    def malformed(self, found: Malformed) -> None:
+        """Nothing here is malformed."""
+        raise AssertionError(found)
+
+    def mended(self, found: Malformed) -> None:
+        """Nothing here was malformed."""
+        raise AssertionError(found)
+
+    async def until(self, reached: Callable[[dict[str, Any]], bool]) -> None:
+        """Return when what is there is as it should be."""
+        with anyio.fail_after(20):
+            while not reached(self.known):
+                await self.news.wait()
+
+    def _tell(self) -> None:
+        self.news.set()
+        self.news = anyio.Event()
+
+
+@attrs.define(eq=False)
+class World:
+    """A client of an empty cluster and mirrors of its pods and nodes."""
+
+    client: Client
+    pods: Mirror = attrs.field(factory=Mirror)
+    nodes: Mirror = attrs.field(factory=Mirror)
+
+    async def create(self, path: str, body: Any) -> Any:
+        """POST an object."""
+        return msgspec.json.decode((await self.client.request("POST", path, body=msgspec.json.encode(body))).body)
+
+    async def pod(self, name: str, **spec: Any) -> Pod:
+        """Create a pod and return it as the informer sees it."""
+        container = {"name": "c", "image": "i", "resources": {"limits": {"aws.amazon.com/neuron": "2"}}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": {"mine": "x"}},
+            "spec": {"schedulerName": "my-scheduler", "containers": [container], **spec},
+        }
+        await self.create("/api/v1/namespaces/default/pods", body)
+        await self.pods.until(lambda pods: name in pods)
+        found = self.pods.known[name]
+        assert isinstance(found, Pod)
+        return found
+
+
+Scene = Callable[[World], Awaitable[None]]
+
+
+async def nodes_come_and_go(world: World) -> None:
+    """A node is seen, changed and gone; its heartbeats are not news."""
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1", "labels": {"node.kubernetes.io/instance-type": "ml.trn1.32xlarge"}},
+        "spec": {"taints": [{"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}]},
+        "status": {"allocatable": {"cpu": "128", "aws.amazon.com/neuron": "16"}},
+    }
+    await world.create("/api/v1/nodes", node)
+    await world.nodes.until(lambda nodes: "n1" in nodes)
+    status = {"status": {"allocatable": {"cpu": "128", "memory": "1Gi", "aws.amazon.com/neuron": "16"}}}
+    await patch(world, "/api/v1/nodes/n1/status", status)
+    await world.nodes.until(lambda nodes: nodes["n1"].allocatable.get("memory") == 1 << 30)
+    found = world.nodes.known["n1"]
+    assert found.instance_type == "trn1.32xlarge"
+    assert found.allocatable["aws.amazon.com/neuron"] == 16
+    before = world.nodes.changes
+    beat = {
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T08:00:00Z"}]}
+    }
+    await patch(world, "/api/v1/nodes/n1/status", beat)
+    await world.client.request("DELETE", "/api/v1/nodes/n1")
+    await world.nodes.until(lambda nodes: "n1" not in nodes)
+    assert world.nodes.changes == before
+
+
+async def a_pod_is_bound_once(world: World) -> None:
+    """One Binding writes node and annotations; repeated it is our own success, against another it is a refusal."""
+    pod = await world.pod("bound")
+    binder = Binder(client=world.client, may_send=lambda: True)
+    annotations = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false"}
+    assert await binder.bind(pod, "n1", annotations) == Bound()
+    await world.pods.until(lambda pods: pods["bound"].node_name == "n1")
+    bound = world.pods.known["bound"]
+    assert bound.allocation == annotations
+    assert bound.annotations_size > pod.annotations_size
+    assert bound.scheduled is not None
+    assert bound.scheduled.status == "True"
+
+    assert await binder.bind(pod, "n1", annotations) == Bound()
+    other = await binder.bind(pod, "n1", {"AWS_NEURON_IDS": "4,5"})
+    assert isinstance(other, Refused)
+    assert (other.status, other.retryable) == (409, False)
+    elsewhere = await binder.bind(pod, "n2", annotations)
+    assert isinstance(elsewhere, Refused)
+    assert binder.resolved
+
+
+async def what_is_gone_is_not_bound(world: World) -> None:
+    """Another uid, and no pod at all, are told apart from refusals."""
+    pod = await world.pod("again")
+    binder = Binder(client=world.client, may_send=lambda: True)
+    assert await binder.bind(attrs.evolve(pod, uid="11111111-2222-3333-4444-555555555555"), "n1", {}) == Gone()
+    await world.client.request("DELETE", "/api/v1/namespaces/default/pods/again")
+    await world.pods.until(lambda pods: "again" not in pods)
+    assert await binder.bind(pod, "n1", {}) == Gone()
+
+
+async def a_gated_pod_is_refused(world: World) -> None:
+    """The server does not bind what is gated, and says so for good."""
+    pod = await world.pod("gated", schedulingGates=[{"name": "wait"}])
+    assert pod.gates == ("wait",)
+    outcome = await Binder(client=world.client, may_send=lambda: True).bind(pod, "n1", {})
+    assert isinstance(outcome, Refused)
+    assert outcome.status == 409
+
+
+async def an_ended_pod_is_gone(world: World) -> None:
+    """A terminal phase arrives as a deletion."""
+    await world.pod("ended")
+    await patch(world, "/api/v1/namespaces/default/pods/ended/status", {"status": {"phase": "Succeeded"}})
+    await world.pods.until(lambda pods: "ended" not in pods)
+
+
+async def the_condition_is_written(world: World) -> None:
+    """The condition comes back as it was written, over the one before."""
+    pod = await world.pod("waits")
+    writer = ConditionWriter(client=world.client)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        writer.set(pod, reason=UNSCHEDULABLE, message="0/1 nodes are available: 1 Insufficient cpu.")
+        await world.pods.until(lambda pods: pods["waits"].scheduled is not None)
+        writer.set(pod, reason="SchedulerError", message="another", nominated="n1")
+        await world.pods.until(lambda pods: pods["waits"].nominated_node_name == "n1")
+        tasks.cancel_scope.cancel()
+    found = world.pods.known["waits"]
+    assert (found.scheduled.reason, found.scheduled.message) == ("SchedulerError", "another")
+
+
+async def events_are_accepted(world: World) -> None:
+    """The strict validation of events.k8s.io lets ours pass, series included."""
+    pod = await world.pod("told")
+    dropped: list[str] = []
+    recorder = EventRecorder(client=world.client, on_dropped=lambda: dropped.append("x"), writers=1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(recorder.run)
+        recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note="ä" * 2000)
+        with anyio.fail_after(10):
+            while not await events_of(world, "told"):
+                pass
+        recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note="again")
+        await recorder.drain(10)
+    events = await events_of(world, "told")
+    assert not dropped
+    assert [event["series"]["count"] for event in events] == [2]
+    assert events[0]["reportingController"] == "my-scheduler"
+
+
+async def the_lease_changes_hands(world: World) -> None:
+    """Created, renewed, watched, released and taken over at once; a stale write is a conflict."""
+    lease = LeaseClient(client=world.client, namespace="default", name="test-lease")
+    now = dt.datetime.now(dt.UTC)
+    one = Leader(leases=lease, identity="one")
+    two = Leader(leases=lease, identity="two")
+    await one.acquire()
+    held = await lease.get(within=5)
+    assert (held.holder, held.duration, held.transitions) == ("one", 15, 0)
+    assert held.renewed is not None
+    assert abs((held.renewed - now).total_seconds()) < 60
+    with pytest.raises(ApiError, match="409"):
+        await lease.update(Record("three", 15, resource_version="1"), within=5)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(two.acquire)
+        while two.holder != "one":
+            await anyio.lowlevel.checkpoint()
+        assert not two.leading
+        assert await one.release()
+        with anyio.fail_after(10):
+            while not two.leading:
+                await anyio.lowlevel.checkpoint()
+    taken = await lease.get(within=5)
+    assert (taken.holder, taken.transitions) == ("two", 1)
+    assert one.may_bind() is False
+    assert two.may_bind() is True
+
+
+async def a_cluster_of_many_pods_is_listed_in_pages(world: World) -> None:
+    """More pods than a page holds are all seen by a second informer."""
+    async with anyio.create_task_group() as tasks:
+        for number in range(520):
+            tasks.start_soon(world.pod, f"many-{number:03}")
+    fresh = Mirror()
+    informer = Informer(client=world.client, resource=PODS, handler=fresh)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(informer.run)
+        with anyio.fail_after(20):
+            await informer.synced.wait()
+            await informer.resync()
+        tasks.cancel_scope.cancel()
+    assert len(informer) == 520
+    assert fresh.known == world.pods.known
+
+
+async def patch(world: World, path: str, body: Any) -> None:
+    """A strategic merge patch."""
+    media = "application/strategic-merge-patch+json"
+    await world.client.request("PATCH", path, body=msgspec.json.encode(body), content_type=media)
+
+
+async def events_of(world: World, pod: str) -> list[dict[str, Any]]:
+    """The events of a pod."""
+    answer = await world.client.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events")
+    items = msgspec.json.decode(answer.body)["items"]
+    return [item for item in items if item["regarding"]["name"] == pod]
+
+
+SCENES: Final[dict[str, Scene]] = {
+    scene.__name__: scene
+    for scene in (
+        nodes_come_and_go,
+        a_pod_is_bound_once,
+        what_is_gone_is_not_bound,
+        a_gated_pod_is_refused,
+        an_ended_pod_is_gone,
+        the_condition_is_written,
+        events_are_accepted,
+        the_lease_changes_hands,
+        a_cluster_of_many_pods_is_listed_in_pages,
+    )
+}
+
+
+async def played(scene: str, connection: Connection) -> None:
+    """Play a scene in a world whose mirrors are kept by informers."""
+    async with Client(connection=connection) as client, anyio.create_task_group() as tasks:
+        world = World(client)
+        pods = Informer(client=client, resource=PODS, handler=world.pods)
+        nodes = Informer(client=client, resource=NODES, handler=world.nodes)
+        tasks.start_soon(pods.run)
+        tasks.start_soon(nodes.run)
+        await pods.synced.wait()
+        await nodes.synced.wait()
+        await SCENES[scene](world)
+        tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Connection]:
+    """The embedded API server without its kubelet."""
+    async with ApiServer(kubelet=False).serving() as server:
+        yield Connection(server.url, "the sandbox")
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_with_the_sandbox(scene: str, sandbox: Connection) -> None:
+    """The embedded server understands us."""
+    await played(scene, sandbox)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_with_a_real_api_server(scene: str, control_plane: ControlPlane, cluster_api: RestClient) -> None:
+    """The real one understands us in the same words."""
+    tls = Tls(clock=lambda: 0.0, ca_file=str(control_plane.ca_file))
+    credentials = Fixed(f"Bearer {ADMIN.token}")
+    await played(scene, Connection(control_plane.server, "a control plane", credentials, tls))

@@ -1,0 +1,108 @@
+"""
+What an informer holds at most while pods of a megabyte are listed and watched, of which JSON's escapes make six.
+
+Measured in a process of its own, by the high-water mark that Linux keeps of its memory.
+"""
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import pytest
+from aiohttp import web
+
+from tests.support.wire_objects import pod
+
+PODS: Final = 60
+MOST: Final = 300  # MiB; the Deployment has 1024
+ESCAPED: Final = b"\\u003c" * (1 << 20)
+
+INFORMER: Final = """
+import sys
+from pathlib import Path
+import anyio
+from neuron_scheduler.kube.http.auth import Connection, NOBODY
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.watch.informer import PODS, Informer
+
+class Counting:
+    kept = {}
+    def added(self, new): self.kept[new.key] = new
+    def updated(self, old, new): self.kept[new.key] = new
+    def deleted(self, old): del self.kept[old.key]
+    def malformed(self, found): raise AssertionError(found)
+    def mended(self, found): pass
+
+async def main():
+    async with Client(connection=Connection(sys.argv[1], "test", NOBODY)) as client:
+        informer = Informer(client=client, resource=PODS, handler=Counting())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            while informer.events < int(sys.argv[2]):
+                await anyio.sleep(0.05)
+            tasks.cancel_scope.cancel()
+    assert len(Counting.kept) == informer.events and informer.lists == 1
+    status = Path("/proc/self/status").read_text().split()
+    print(int(status[status.index("VmHWM:") + 1]) // 1024)
+
+anyio.run(main)
+"""
+
+
+def large(number: int, version: int) -> tuple[bytes, bytes, bytes]:
+    """A pod in three parts, of which the second is long: environment, image, labels or an annotation of it."""
+    plain = pod(f"p{number}", metadata={"resourceVersion": str(version), "labels": {"version": str(version)}})
+    container = plain["spec"]["containers"][0]
+    if number % 2:
+        container["env"] = [{"name": "E", "value": "HERE"}]
+    else:
+        container["image"] = f"{number}HERE"
+    before, after = json.dumps(plain).encode().split(b"HERE")
+    return before, ESCAPED, after
+
+
+@asynccontextmanager
+async def serving(pods: int) -> AsyncIterator[str]:
+    """Serve as many pods as are asked for, and then a change of each; nothing is held but one at a time."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if "watch" in request.query:
+            for number in range(pods):
+                for part in (b'{"type":"MODIFIED","object":', *large(number, 20 + number), b"}\n"):
+                    await response.write(part)
+            await anyio.sleep_forever()
+        start, limit = int(request.query.get("continue", 0)), int(request.query["limit"])
+        token = str(start + limit) if start + limit < pods else ""
+        metadata = json.dumps({"resourceVersion": "10", "continue": token}).encode()
+        await response.write(b'{"metadata":' + metadata + b',"items":[')
+        for number in range(start, min(pods, start + limit)):
+            for part in (b"," * (number > start), *large(number, 5)):
+                await response.write(part)
+        await response.write(b"]}\n")
+        return response
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's high-water mark")
+async def test_large_pods_are_listed_and_watched_in_little_memory() -> None:
+    """Neither the bytes of a page nor those of what was read before stay."""
+    async with serving(PODS) as url:
+        done = await anyio.run_process([sys.executable, "-c", INFORMER, url, str(PODS)], stderr=None)
+
+    assert int(done.stdout) < MOST

@@ -1,0 +1,350 @@
+"""A Binding is committed once, and its outcome is known or said to be unknown."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+from aiohttp import web
+
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.client import LONGEST_PAUSE, Client
+from neuron_scheduler.kube.writes.binder import (
+    TOO_LARGE,
+    Binder,
+    BindOutcome,
+    Bound,
+    Fenced,
+    Gone,
+    InDoubt,
+    Refused,
+    encode_binding,
+    unusable,
+)
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
+
+POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)
+SENT = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false", "neuron-scheduler/leader": "me"}
+CREATED = answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
+GONE = refuse(404, "NotFound", kind="pods", name="p")
+TAKEN = refuse(409, "Conflict", 'pod p is already assigned to node "n1"', kind="pods/binding")
+
+
+def stands(
+    *, uid: str = "u1", node: str = "", annotations: Any = None, terminating: bool = False, gates: Any = None
+) -> Answer:
+    """The pod as a GET returns it."""
+    metadata = {"name": "p", "uid": uid, "annotations": annotations}
+    if terminating:
+        metadata["deletionTimestamp"] = "2026-11-21T08:00:00Z"
+    return answer(
+        {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"nodeName": node, "schedulingGates": gates}}
+    )
+
+
+OURS = stands(node="n1", annotations={**SENT, "NEURON_ALLOCATED": "true", "other": "x"})
+
+
+async def bound(
+    *script: Answer, may_send: Callable[[], bool] = lambda: True
+) -> tuple[BindOutcome | InDoubt, Binder, Scripted]:
+    """Bind the pod against the script, as often as there is an answer left."""
+    async with scripted(*script) as (server, client):
+        binder = Binder(
+            client=client, may_send=may_send, random=lambda: 0.0, timeout=0.1, first_pause=0.001, most_pause=0.002
+        )
+        with anyio.fail_after(10):
+            tried = await binder.bind(POD, "n1", SENT)
+            while isinstance(tried, InDoubt) and server.script:
+                assert binder.in_flight == 1
+                tried = await binder.again(tried.binding)
+    assert not server.script
+    return tried, binder, server
+
+
+async def test_one_post() -> None:
+    """The Binding carries uid, kind of target and annotations, and one request does it."""
+    outcome, binder, server = await bound(CREATED)
+
+    assert Bound() == outcome
+    assert binder.resolved
+    (seen,) = server.seen
+    assert (seen.method, seen.path) == ("POST", "/api/v1/namespaces/d/pods/p/binding")
+    assert seen.json == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": "d", "name": "p", "uid": "u1", "annotations": SENT},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    assert seen.body == encode_binding(POD, "n1", SENT)
+
+
+OUTCOMES: dict[str, tuple[list[Answer], BindOutcome]] = {
+    "the pod is gone": ([GONE], Gone()),
+    "a pod of another uid": ([refuse(409, "Conflict", "Precondition failed: UID"), stands(uid="u2")], Gone()),
+    "bound by someone else": (
+        [TAKEN, stands(node="n2")],
+        Refused(409, 'pod p is already assigned to node "n1"', retryable=False),
+    ),
+    "bound there by someone else, with other devices": (
+        [TAKEN, stands(node="n1", annotations={"AWS_NEURON_IDS": "4"})],
+        Refused(409, 'pod p is already assigned to node "n1"', retryable=False),
+    ),
+    "being deleted": (
+        [refuse(409, "Conflict", "is being deleted"), stands(terminating=True)],
+        Refused(409, "is being deleted", retryable=False),
+    ),
+    "still gated": (
+        [refuse(409, "Conflict", "gates"), stands(gates=[{"name": "g"}])],
+        Refused(409, "gates", retryable=False),
+    ),
+    "forbidden": ([refuse(403, "Forbidden", "no")], Refused(403, "no", retryable=False)),
+    "the server's admission is not ready": (
+        [refuse(403, "Forbidden", "not yet ready to handle request")],
+        Refused(403, "not yet ready to handle request", retryable=True),
+    ),
+    "bad": ([refuse(400, "BadRequest", "name")], Refused(400, "name", retryable=False)),
+    "too many requests, then room": ([refuse(429), CREATED], Bound()),
+    "timeout, and it had not arrived": ([hang, CREATED], Bound()),
+    "reset, and it had arrived": ([reset, TAKEN, OURS], Bound()),
+    "500, and it had arrived": ([refuse(500), TAKEN, OURS], Bound()),
+    "503 in text, twice": ([answer("x", status=503), answer("x", status=503), CREATED], Bound()),
+    "reset, and the pod is gone since": ([reset, GONE], Gone()),
+    "reset, then bound by someone else": (
+        [reset, TAKEN, stands(node="n2")],
+        Refused(409, 'pod p is already assigned to node "n1"', retryable=False),
+    ),
+    "reset, a refusal settles nothing, then the first one shows": ([reset, refuse(403), TAKEN, OURS], Bound()),
+    "a conflict that is over when it is looked at": ([TAKEN, stands(), CREATED], Bound()),
+    "a conflict that cannot be looked at": ([TAKEN, refuse(500), TAKEN, OURS], Bound()),
+    "a conflict, and the pod is gone when it is looked at": ([TAKEN, GONE], Gone()),
+}
+
+
+@pytest.mark.parametrize("sentence", OUTCOMES)
+async def test_outcomes(sentence: str) -> None:
+    """Every answer, and every lack of one, leads to the one definite outcome."""
+    script, want = OUTCOMES[sentence]
+    outcome, binder, server = await bound(*script)
+
+    assert want == outcome
+    assert (binder.in_flight, binder.unknown, binder.resolved) == (0, 0, True)
+    posts = [seen.body for seen in server.seen if seen.method == "POST"]
+    assert len(set(posts)) == 1
+
+
+async def test_an_empty_read_back_releases_nothing() -> None:
+    """A pod that is not bound yet may still be bound by the try that went unanswered."""
+    outcome, _, server = await bound(hang, TAKEN, stands(), hang, TAKEN, OURS)
+
+    assert Bound() == outcome
+    assert [seen.method for seen in server.seen] == ["POST", "POST", "GET", "POST", "POST", "GET"]
+
+
+async def test_fenced_before_the_first_try() -> None:
+    """Nothing is sent by a replica that may not bind."""
+    outcome, binder, server = await bound(may_send=lambda: False)
+
+    assert Fenced() == outcome
+    assert not server.seen
+    assert binder.resolved
+
+
+async def test_fenced_at_the_last_moment() -> None:
+    """Permission that ends while the connection is being made is respected."""
+    answers = iter([True, False])
+    outcome, _, server = await bound(may_send=lambda: next(answers))
+
+    assert Fenced() == outcome
+    assert not server.seen
+
+
+async def test_fenced_with_an_unknown_outcome() -> None:
+    """What was sent stays in doubt, so the Lease must not be released."""
+    answers = iter([True, True, False])
+    async with scripted(reset) as (_, client):
+        binder = Binder(client=client, may_send=lambda: next(answers))
+        tried = await binder.bind(POD, "n1", SENT)
+        assert isinstance(tried, InDoubt)
+        assert isinstance(await binder.again(tried.binding), InDoubt)
+
+    assert (binder.in_flight, binder.unknown, binder.resolved) == (1, 1, False)
+
+
+async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
+    """A refused connection has committed nothing."""
+    async with Client(connection=Connection(f"http://127.0.0.1:{free_tcp_port}", "a test")) as client:
+        answers = iter([True, False])
+        binder = Binder(client=client, may_send=lambda: next(answers))
+        tried = await binder.bind(POD, "n1", SENT)
+        assert isinstance(tried, InDoubt)
+        assert binder.resolved
+        assert await binder.again(tried.binding) == Fenced()
+
+
+@pytest.mark.parametrize("script", [[hang], [TAKEN, hang]], ids=["in mid-bind", "while it is read back"])
+async def test_cancelled_on_the_way(script: list[Answer]) -> None:
+    """A stop leaves an unknown outcome, which is counted: a conflict may be one with a write that is yet to succeed."""
+    async with scripted(*script) as (server, client), anyio.create_task_group() as tasks:
+        binder = Binder(client=client, may_send=lambda: True)
+        tasks.start_soon(binder.bind, POD, "n1", SENT)
+        with anyio.fail_after(10):
+            while len(server.seen) < len(script):
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+
+    assert (binder.unknown, binder.resolved) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [{"": "x"}, {"a b": "x"}, {"/a": "x"}, {"a/b/c": "x"}, {"x" * 64: "x"}, {"-a": "x"}, {"a..b/c": "x"}, {"ä": "x"}],
+    ids=repr,
+)
+async def test_invalid_keys_are_never_sent(annotations: dict[str, str]) -> None:
+    """The server would store them, and the pod could never start."""
+    async with scripted() as (server, client):
+        outcome = await Binder(client=client, may_send=lambda: True).bind(POD, "n1", annotations)
+
+    assert isinstance(outcome, Refused)
+    assert (outcome.status, outcome.retryable, outcome.until_changed) == (422, False, True)
+    assert not server.seen
+
+
+@pytest.mark.parametrize("key", ["AWS_NEURON_IDS", "neuron-scheduler/allocation", "a.b-c/D_e.f", "x" * 63])
+def test_valid_keys(key: str) -> None:
+    """Ours, and what the API server accepts."""
+    assert not unusable({key: "x"}, already=0)
+
+
+def test_too_many_annotations() -> None:
+    """Those that the pod has already count."""
+    assert not unusable({"a": "x" * ((256 << 10) - 11)}, already=10)
+    assert "are allowed" in unusable({"a": "x" * ((256 << 10) - 10)}, already=10)
+
+
+async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
+    """Without a limit of our own, 429 with Retry-After is what slows us down; within reason."""
+    busy = [refuse(429, headers={"Retry-After": seconds}) for seconds in ("3", "9999")]
+    async with scripted(*busy) as (_, client):
+        binder = Binder(client=client, may_send=lambda: True, first_pause=0.001)
+        first = await binder.bind(POD, "n1", SENT)
+        assert isinstance(first, InDoubt)
+        second = await binder.again(first.binding)
+
+    assert isinstance(second, InDoubt)
+    assert (first.pause, second.pause) == (3.0, LONGEST_PAUSE)
+    assert binder.resolved
+
+
+async def test_a_refusal_for_want_of_the_lease_is_explained() -> None:
+    """Only this refusal is explained; every other keeps the server's own message."""
+    asked: list[str] = []
+
+    async def explained(message: str) -> str:
+        asked.append(message)
+        return "explained"
+
+    policy = "denied request: this scheduler does not hold the Lease kube-system/my-scheduler"
+    async with scripted(refuse(422, "Invalid", policy), refuse(422, "Invalid", "other")) as (_, client):
+        binder = Binder(client=client, may_send=lambda: True, explained=explained)
+        assert await binder.bind(POD, "n1", SENT) == Refused(422, "explained", retryable=False)
+        assert await binder.bind(POD, "n1", SENT) == Refused(422, "other", retryable=False)
+    assert asked == [policy]
+
+
+HTML = "<html><title>404</title></html>"
+
+
+async def not_utf8(_: web.Request) -> web.StreamResponse:
+    """Answer with bytes that are no text."""
+    return web.Response(body=b'{"kind":"Pod","metadata":{"name":"p\xff"}}')
+
+
+FOREIGN: dict[str, list[Answer]] = {
+    **{f"a page with {status}": [answer(HTML, status=status)] for status in (200, 201, 400, 401, 403, 404, 409, 413)},
+    "JSON that is no Status": [answer({"error": "not found"}, status=404)],
+    "a Status without a version": [answer({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)],
+    "a Status of another code": [
+        answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 200}, status=404)
+    ],
+    "success in a Status of failure": [
+        answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 201}, status=201)
+    ],
+    "no path for pods": [refuse(404, "NotFound", "the server could not find the requested resource"), stands()],
+    "another pod is gone": [refuse(404, "NotFound", kind="pods", name="q"), stands()],
+    "another object is gone": [refuse(404, "NotFound", kind="nodes", name="p"), stands()],
+    "a conflict, and a page when it is looked at": [TAKEN, answer(HTML)],
+    "a conflict, and a page with 404 when it is looked at": [TAKEN, answer(HTML, status=404)],
+    "a conflict, and no text when it is looked at": [TAKEN, not_utf8],
+    "no text": [not_utf8],
+    "a conflict, and another object when it is looked at": [TAKEN, answer({"kind": "Node", "metadata": {"name": "p"}})],
+    "a conflict, and a pod without a uid when it is looked at": [TAKEN, stands(uid="")],
+}
+
+
+@pytest.mark.parametrize("sentence", FOREIGN)
+async def test_what_is_not_the_api_servers_answer_leaves_the_outcome_in_doubt(sentence: str) -> None:
+    """A page of a proxy or of a captive portal settles nothing, whatever its status: the Binding is sent again."""
+    outcome, binder, _ = await bound(*FOREIGN[sentence])
+    assert isinstance(outcome, InDoubt)
+    assert (binder.in_flight, binder.resolved) == (1, False)
+    outcome, _, _ = await bound(*FOREIGN[sentence], TAKEN, OURS)
+    assert Bound() == outcome
+
+
+async def test_a_namespace_that_is_gone_is_read_back() -> None:
+    """The server looks for the namespace first; that the pod does not exist is known from a GET of it."""
+    outcome, _, _ = await bound(refuse(404, "NotFound", kind="namespaces", name="d"), GONE)
+    assert Gone() == outcome
+
+
+TOO_BIG = refuse(
+    409, "Conflict", 'Operation cannot be fulfilled on pods/binding "p": etcdserver: request is too large',
+    kind="pods/binding", name="p",
+)  # fmt: skip
+
+
+async def test_a_pod_that_cannot_take_annotations_is_refused_until_it_changes() -> None:
+    """Etcd refuses it before it does anything, so that no try can have had an effect."""
+    outcome, binder, server = await bound(TOO_BIG)
+    assert outcome == Refused(413, TOO_LARGE, retryable=False, until_changed=True)
+    assert (len(server.seen), binder.resolved) == (1, True)
+
+
+async def test_a_pod_that_is_too_large_now_may_be_bound_by_an_earlier_try() -> None:
+    """What became of a try without an answer does not follow from a later refusal."""
+    outcome, binder, _ = await bound(reset, TOO_BIG)
+    assert isinstance(outcome, InDoubt)
+    assert "request is too large" in outcome.binding.problem
+    assert not binder.resolved
+
+
+async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_sent() -> None:
+    """Before that it is an error of the pod; in both cases it is reported, and never raised."""
+    told: list[str] = []
+
+    @attrs.define
+    class Breaking:
+        """A client with a defect."""
+
+        sends: bool
+
+        async def request(self, _method: str, _path: str, *, permit: Callable[[], bool], **_: Any) -> Any:
+            """Fail, after the first byte or before."""
+            assert not self.sends or permit()
+            raise RuntimeError("no idea")
+
+    for sends in (True, False):
+        binder = Binder(client=Breaking(sends), may_send=lambda: True, errors=UnexpectedErrors(told.append))  # type: ignore[arg-type]  # asked for a Binding only
+        outcome = await binder.bind(POD, "n1", SENT)
+        assert binder.resolved is not sends
+        if sends:
+            assert isinstance(outcome, InDoubt)
+        else:
+            assert outcome == Refused(0, "unexpected error in binding: RuntimeError: no idea", retryable=True)
+    assert told == ["binding", "binding"]

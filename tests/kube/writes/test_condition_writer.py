@@ -1,0 +1,334 @@
+"""PodScheduled is written when it changes, by the newest message, and not over a Binding."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.kube.http.backoff import Backoff
+from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
+from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
+from neuron_scheduler.model.pod import Pod, PodCondition
+from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
+
+POD = Pod(uid="u1", namespace="d", name="p", observed_generation=4, resource_version="7")
+
+
+def stands(*, uid: str = "u1", version: str = "8", node: str = "") -> Answer:
+    """The pod as a GET or a PATCH returns it."""
+    metadata = {"name": "p", "uid": uid, "resourceVersion": version}
+    return answer({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"nodeName": node}})
+
+
+PATCHED = stands()
+MODIFIED = refuse(409, "Conflict", "the object has been modified", kind="pods", name="p")
+TOO_BIG = refuse(500, "", "etcdserver: request is too large")
+
+
+@attrs.define(eq=False)
+class Clock:
+    """Seconds that pass when told to."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+@asynccontextmanager
+async def writing(*script: Answer, clock: Clock | None = None) -> AsyncIterator[tuple[Scripted, ConditionWriter]]:
+    """Run a writer against the script."""
+    async with scripted(*script) as (server, client):
+        writer = ConditionWriter(
+            client=client, clock=clock or Clock(), wall_clock=lambda: 1_795_248_000.5, random=lambda: 0.0
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.run)
+            yield server, writer
+            tasks.cancel_scope.cancel()
+
+
+async def settled(server: Scripted, requests: int, writer: ConditionWriter | None = None) -> None:
+    """Return when so many requests have been answered and, with a writer, so many patches have succeeded."""
+    with anyio.fail_after(5):
+        while len(server.seen) < requests or (writer is not None and writer.written < requests):
+            await anyio.lowlevel.checkpoint()
+
+
+async def written(writer: ConditionWriter, patches: int) -> None:
+    """Return when so many patches have succeeded."""
+    with anyio.fail_after(5):
+        while writer.written < patches:
+            await anyio.lowlevel.checkpoint()
+
+
+async def quiet() -> None:
+    """Let everything that could happen happen."""
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_the_patch() -> None:
+    """Status, reason, full message, generation; the uid is a precondition."""
+    async with writing(PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="0/1 nodes")
+        await settled(server, 1, writer)
+
+    (seen,) = server.seen
+    assert (seen.method, seen.path) == ("PATCH", "/api/v1/namespaces/d/pods/p/status")
+    assert seen.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert seen.json == {
+        "metadata": {"uid": "u1", "resourceVersion": "7"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/1 nodes",
+                    "observedGeneration": 4,
+                    "lastTransitionTime": "2026-11-21T08:00:00Z",
+                }
+            ]
+        },
+    }
+
+
+async def test_nothing_changed_nothing_written() -> None:
+    """What the pod says already, or what was just written, is not written again."""
+    told = attrs.evolve(POD, scheduled=PodCondition("False", UNSCHEDULABLE, "same"))
+    async with writing(PATCHED) as (server, writer):
+        writer.set(told, reason=UNSCHEDULABLE, message="same")
+        writer.set(attrs.evolve(POD, uid="u2"), reason=UNSCHEDULABLE, message="x")
+        await settled(server, 1, writer)
+        writer.set(attrs.evolve(POD, uid="u2"), reason=UNSCHEDULABLE, message="x")
+        await quiet()
+        assert len(server.seen) == 1
+        assert len(writer) == 0
+
+
+async def test_the_time_of_transition_stays_when_only_the_reason_changes() -> None:
+    """The status was False before, so its time is left to the merge."""
+    told = attrs.evolve(POD, scheduled=PodCondition("False", UNSCHEDULABLE, "old"))
+    async with writing(PATCHED) as (server, writer):
+        writer.set(told, reason=SCHEDULER_ERROR, message="new")
+        await settled(server, 1, writer)
+
+    assert "lastTransitionTime" not in server.seen[0].json["status"]["conditions"][0]
+
+
+async def test_numbers_change_at_most_every_half_minute() -> None:
+    """A changed reason is told at once; changed numbers wait, and then the newest are told."""
+    clock = Clock()
+    async with writing(PATCHED, PATCHED, PATCHED, clock=clock) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="0/1 nodes: 1 Insufficient cpu")
+        await settled(server, 1, writer)
+        clock.now += 29
+        writer.set(POD, reason=UNSCHEDULABLE, message="0/2 nodes: 2 Insufficient cpu")
+        writer.set(POD, reason=UNSCHEDULABLE, message="0/3 nodes: 3 Insufficient cpu")
+        await quiet()
+        assert len(server.seen) == 1
+        clock.now += 1
+        writer.set(attrs.evolve(POD, uid="u2"), reason=UNSCHEDULABLE, message="wakes the writers")
+        await settled(server, 3, writer)
+
+    told = {seen.json["status"]["conditions"][0]["message"] for seen in server.seen}
+    assert {"0/1 nodes: 1 Insufficient cpu", "0/3 nodes: 3 Insufficient cpu", "wakes the writers"} == told
+
+
+async def test_the_newest_message_wins() -> None:
+    """An outdated message is never written after, or instead of, a newer one."""
+    released = anyio.Event()
+
+    async def slow(request: object) -> object:
+        await released.wait()
+        return await PATCHED(request)  # type: ignore[arg-type]  # whatever the server hands over
+
+    async with writing(slow, PATCHED) as (server, writer):  # type: ignore[arg-type]  # as above
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 1)
+        writer.set(POD, reason=SCHEDULER_ERROR, message="two")
+        writer.set(POD, reason=SCHEDULER_ERROR, message="three")
+        await quiet()
+        assert len(server.seen) == 1
+        released.set()
+        await settled(server, 2, writer)
+
+    assert [seen.json["status"]["conditions"][0]["message"] for seen in server.seen] == ["one", "three"]
+
+
+async def test_nothing_is_waited_for_before_a_bind() -> None:
+    """A pod on its way to a node is forgotten, also while a patch is on its way: its version makes that harmless."""
+    released = anyio.Event()
+
+    async def slow(request: object) -> object:
+        await released.wait()
+        return await MODIFIED(request)  # type: ignore[arg-type]  # whatever the server hands over
+
+    async with writing(slow) as (server, writer):  # type: ignore[arg-type]  # as above
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 1)
+        writer.set(POD, reason=UNSCHEDULABLE, message="two, much later")
+        writer.forget("u1")
+        released.set()
+        await quiet()
+        assert len(server.seen) == 1
+        assert len(writer) == 0
+
+
+async def test_a_pod_that_has_changed_is_read_and_patched_at_its_version() -> None:
+    """What others write to the pod does not keep its condition from being written, at once."""
+    async with writing(MODIFIED, stands(version="9"), stands(version="10"), PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await written(writer, 1)
+        writer.set(POD, reason=SCHEDULER_ERROR, message="two")
+        await written(writer, 2)
+
+    assert [seen.method for seen in server.seen] == ["PATCH", "GET", "PATCH", "PATCH"]
+    versions = [seen.json["metadata"]["resourceVersion"] for seen in server.seen if seen.method == "PATCH"]
+    assert versions == ["7", "9", "10"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [stands(node="n1"), stands(uid="u2"), refuse(404, "NotFound", kind="pods", name="p")],
+    ids=["bound", "another", "gone"],
+)
+async def test_a_pod_that_waits_no_more_is_left_alone(found: Answer) -> None:
+    """A bound pod's condition is the API server's and the kubelet's."""
+    async with writing(MODIFIED, found) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 2)
+        await quiet()
+        assert (len(server.seen), len(writer)) == (2, 0)
+
+
+async def test_a_pod_that_always_changes_is_not_patched_in_a_hot_loop() -> None:
+    """After the first conflict each further one is followed by a pause."""
+    async with writing(MODIFIED, stands(), MODIFIED, stands(), PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 3)
+        await quiet()
+        assert len(server.seen) == 3
+
+
+async def test_pods_that_cannot_be_written_hold_no_writer() -> None:
+    """More of them than there are writers, of one namespace or of many, delay nobody else's condition."""
+    async with writing(*[refuse(500)] * 20, PATCHED) as (server, writer):
+        for number in range(20):
+            pod = attrs.evolve(POD, uid=f"x{number}", name=f"x{number}", namespace=f"d{number % 5}")
+            writer.set(pod, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 20)
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await written(writer, 1)
+        assert len(writer) == 20
+
+
+async def test_pods_whose_requests_hang_leave_writers_to_other_namespaces() -> None:
+    """One namespace never has all of them."""
+    async with writing(*[hang] * 4, PATCHED) as (server, writer):
+        for number in range(20):
+            writer.set(attrs.evolve(POD, uid=f"x{number}", name=f"x{number}"), reason=UNSCHEDULABLE, message="one")
+        await settled(server, 4)
+        writer.set(attrs.evolve(POD, namespace="e"), reason=UNSCHEDULABLE, message="one")
+        await written(writer, 1)
+        assert len(server.seen) == 5
+
+
+async def test_a_pod_that_is_too_large_for_a_condition_is_given_up() -> None:
+    """The server says 500, and would say it for ever; until the pod changes nothing more is sent."""
+    async with writing(TOO_BIG, PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 1)
+        await quiet()
+        writer.set(POD, reason=UNSCHEDULABLE, message="another")
+        await quiet()
+        assert (len(server.seen), len(writer)) == (1, 0)
+        writer.set(attrs.evolve(POD, resource_version="8"), reason=UNSCHEDULABLE, message="another")
+        await written(writer, 1)
+
+
+@pytest.mark.parametrize("status", [200, 403, 404, 409])
+async def test_what_is_not_the_api_servers_answer_is_tried_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy's page says nothing about the pod."""
+    monkeypatch.setattr(Backoff, "next", lambda _self, **_options: 0.0)
+    async with writing(answer("<html/>", status=status), PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await written(writer, 1)
+        assert len(server.seen) == 2
+
+
+async def test_forgotten() -> None:
+    """A pod that is gone is not written about, also while its write is being tried again."""
+    async with writing(*[hang] * 4) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        writer.forget("u1")
+        await quiet()
+        assert not server.seen
+
+
+async def test_a_nomination() -> None:
+    """The nominated node stands beside the condition; empty clears it."""
+    async with writing(PATCHED, PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="m", nominated="n1")
+        await settled(server, 1, writer)
+        writer.set(POD, reason=UNSCHEDULABLE, message="m", nominated="")
+        await settled(server, 2, writer)
+
+    assert [seen.json["status"]["nominatedNodeName"] for seen in server.seen] == ["n1", None]
+
+
+async def test_a_nomination_stays_until_it_is_taken_back() -> None:
+    """A condition without a word about it leaves the nomination, and taking it back leaves the condition."""
+    async with writing(PATCHED, PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="m", nominated="n1")
+        writer.set(POD, reason=UNSCHEDULABLE, message="another")
+        await settled(server, 1, writer)
+        writer.denominate(POD)
+        await settled(server, 2, writer)
+    told = [seen.json["status"] for seen in server.seen]
+    assert [status["nominatedNodeName"] for status in told] == ["n1", None]
+    assert [status["conditions"][0]["message"] for status in told] == ["another", "another"]
+
+
+async def test_a_nomination_from_before_a_restart_is_taken_back() -> None:
+    """What the pod's own status says is enough to know its condition; without one there is nothing to take back."""
+    pod = attrs.evolve(POD, nominated_node_name="n1", scheduled=PodCondition("False", UNSCHEDULABLE, "m"))
+    async with writing(PATCHED) as (server, writer):
+        writer.denominate(attrs.evolve(POD, uid="u2"))
+        writer.denominate(pod)
+        await settled(server, 1, writer)
+        await quiet()
+    (seen,) = server.seen
+    assert seen.json["status"]["nominatedNodeName"] is None
+    assert seen.json["status"]["conditions"][0]["message"] == "m"
+
+
+@pytest.mark.parametrize("failure", [reset, refuse(500), refuse(429)], ids=["reset", "500", "429"])
+async def test_out_of_reach_is_tried_again(failure: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A condition that autoscalers wait for is not given up."""
+    monkeypatch.setattr(Backoff, "next", lambda _self, **_options: 0.0)
+    async with writing(failure, PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await written(writer, 1)
+        assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [refuse(404, "NotFound", kind="pods", name="p"), refuse(422, "Invalid", "uid"), refuse(403, "Forbidden")],
+    ids=["gone", "another", "forbidden"],
+)
+async def test_a_refusal_is_final(refusal: Answer) -> None:
+    """The pod is gone, is another, or may not be touched; the next attempt says something new."""
+    async with writing(refusal, PATCHED) as (server, writer):
+        writer.set(POD, reason=UNSCHEDULABLE, message="one")
+        await settled(server, 1)
+        await quiet()
+        assert len(server.seen) == 1
+        writer.set(POD, reason=UNSCHEDULABLE, message="another")
+        await settled(server, 2)

@@ -1,0 +1,225 @@
+"""Events are written behind everything else, joined into series, and dropped rather than waited for."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.kube.writes.event_recorder import EventRecorder, cut, micro_time
+from neuron_scheduler.model.pod import Pod
+from tests.kube.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
+
+POD = Pod(uid="u1", namespace="d", name="p", resource_version="7")
+WRITTEN = answer({"kind": "Event", "apiVersion": "events.k8s.io/v1"}, status=201)
+FAILED: dict[str, Any] = {"type": "Warning", "reason": "FailedScheduling", "action": "Scheduling"}
+START = 1_795_248_000_123_456_789
+
+
+@attrs.define(eq=False)
+class Clock:
+    """Unix nanoseconds that pass when told to."""
+
+    now: int = START
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now
+
+
+@asynccontextmanager
+async def recording(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scripted, EventRecorder, list[str]]]:
+    """Run a recorder against the script; `dropped` has an entry for each event that was lost."""
+    dropped: list[str] = []
+    options = {"wall_clock": Clock(), "pause": 0.0, **options}
+    async with scripted(*script) as (server, client):
+        recorder = EventRecorder(
+            client=client, hostname="host", on_dropped=lambda: dropped.append("x"), writers=1, **options
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(recorder.run)
+            yield server, recorder, dropped
+            tasks.cancel_scope.cancel()
+
+
+async def test_one_event() -> None:
+    """All that the API demands is there, and no more."""
+    async with recording(WRITTEN) as (server, recorder, dropped):
+        recorder.record(POD, type="Normal", reason="Scheduled", action="Binding", note="assigned")
+        await recorder.drain(5)
+
+    (seen,) = server.seen
+    assert (seen.method, seen.path) == ("POST", "/apis/events.k8s.io/v1/namespaces/d/events")
+    assert {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"p.{START:x}", "namespace": "d"},
+        "eventTime": "2026-11-21T08:00:00.123456Z",
+        "reportingController": "my-scheduler",
+        "reportingInstance": "my-scheduler-host",
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": "d",
+            "name": "p",
+            "uid": "u1",
+            "resourceVersion": "7",
+        },
+        "type": "Normal",
+        "reason": "Scheduled",
+        "action": "Binding",
+        "note": "assigned",
+    } == seen.json
+    assert not dropped
+
+
+async def test_the_pods_own_scheduler_reports() -> None:
+    """Each profile speaks under its own name; of other schedulers' pods the first one does."""
+    async with recording(*[WRITTEN] * 3, controllers=("one", "two")) as (server, recorder, _):
+        for name in ("two", "one", "theirs"):
+            recorder.record(attrs.evolve(POD, uid=name, scheduler_name=name), note="0/1", **FAILED)
+        await recorder.drain(5)
+
+    told = [(seen.json["reportingController"], seen.json["reportingInstance"]) for seen in server.seen]
+    assert told == [("two", "two-host"), ("one", "one-host"), ("one", "one-host")]
+
+
+async def test_a_series() -> None:
+    """The same again within six minutes, whatever the note says, is counted from 2 on in the same object."""
+    clock = Clock()
+    async with recording(WRITTEN, WRITTEN, WRITTEN, wall_clock=clock) as (server, recorder, _):
+        recorder.record(POD, note="0/1", **FAILED)
+        with anyio.fail_after(5):
+            while len(server.seen) < 1:
+                await anyio.lowlevel.checkpoint()
+        clock.now += 60_000_000_000
+        recorder.record(POD, note="0/2", **FAILED)
+        clock.now += 361_000_000_000
+        while len(recorder):
+            await anyio.lowlevel.checkpoint()
+        recorder.record(POD, note="0/3", **FAILED)
+        await recorder.drain(5)
+
+    first, again, later = server.seen
+    assert ("PATCH", f"/apis/events.k8s.io/v1/namespaces/d/events/{first.json['metadata']['name']}") == (
+        again.method,
+        again.path,
+    )
+    assert again.headers["Content-Type"] == "application/merge-patch+json"
+    assert again.json == {"series": {"count": 2, "lastObservedTime": "2026-11-21T08:01:00.123456Z"}}
+    assert (later.method, later.json["note"]) == ("POST", "0/3")
+
+
+async def test_a_changed_pod_starts_a_new_event() -> None:
+    """The version is part of what an event regards."""
+    async with recording(WRITTEN, WRITTEN) as (server, recorder, _):
+        recorder.record(POD, note="0/1", **FAILED)
+        recorder.record(attrs.evolve(POD, resource_version="8"), note="0/1", **FAILED)
+        await recorder.drain(5)
+
+    names = [seen.json["metadata"]["name"] for seen in server.seen]
+    assert len(set(names)) == 2
+
+
+async def test_repeats_before_the_first_write_are_one_request() -> None:
+    """What piles up while the server is slow leaves as one event with its count."""
+    async with scripted(WRITTEN) as (server, client):
+        recorder = EventRecorder(client=client, wall_clock=Clock(), writers=1)
+        for _ in range(3):
+            recorder.record(POD, note="0/1", **FAILED)
+        assert len(recorder) == 1
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(recorder.run)
+            await recorder.drain(5)
+
+    (seen,) = server.seen
+    assert seen.json["series"]["count"] == 3
+
+
+async def test_an_expired_series_is_told_anew() -> None:
+    """Events live an hour; a count without its object helps nobody."""
+    async with recording(WRITTEN, refuse(404, "NotFound", kind="events"), WRITTEN) as (server, recorder, _):
+        recorder.record(POD, note="0/1", **FAILED)
+        while len(server.seen) < 1 or len(recorder):
+            await anyio.lowlevel.checkpoint()
+        recorder.record(POD, note="0/1", **FAILED)
+        await recorder.drain(5)
+
+    assert [seen.method for seen in server.seen] == ["POST", "PATCH", "POST"]
+
+
+async def test_a_full_queue_drops() -> None:
+    """Recording never waits: beyond the capacity an event is lost and counted."""
+    async with recording(capacity=2) as (_, recorder, dropped):
+        for number in range(5):
+            recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)
+        assert (len(recorder), len(dropped)) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("failures", "requests", "lost"),
+    [
+        ([reset, refuse(500), refuse(429), WRITTEN], 4, 0),
+        ([refuse(403, "Forbidden", "namespace is being terminated")], 1, 1),
+        ([refuse(500)] * 12, 12, 1),
+        ([answer("<html/>"), answer("<html/>", status=403), WRITTEN], 3, 0),
+        ([reset, refuse(409, "AlreadyExists")], 2, 0),
+    ],
+    ids=["in the end", "never allowed", "never up", "a proxy's pages", "written without an answer"],
+)
+async def test_failures(failures: list[Answer], requests: int, lost: int) -> None:
+    """A lost event is tried again for a while, a refused one is not."""
+    async with recording(*failures) as (server, recorder, dropped):
+        recorder.record(POD, note="x", **FAILED)
+        await recorder.drain(5)
+
+    assert (requests, lost) == (len(server.seen), len(dropped))
+
+
+async def test_events_that_cannot_be_written_hold_no_writer() -> None:
+    """They are tried again later; what can be written is written meanwhile, and a drain ends all the same."""
+    async with recording(refuse(500), refuse(500), WRITTEN, pause=3600.0) as (server, recorder, dropped):
+        for number in range(3):
+            recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)
+        with anyio.fail_after(5):
+            while len(server.seen) < 3:
+                await anyio.lowlevel.checkpoint()
+        assert len(recorder) == 2
+        await recorder.drain(0.0)
+    assert not dropped
+
+
+async def test_an_exception_that_nobody_expected_is_one_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer goes on with the next one."""
+    monkeypatch.setattr("neuron_scheduler.kube.writes.event_recorder.confirms", lambda *_: 1 / 0)
+    async with recording(WRITTEN, WRITTEN, pause=3600.0) as (server, recorder, _):
+        for number in range(2):
+            recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)
+        with anyio.fail_after(5):
+            while len(server.seen) < 2:
+                await anyio.lowlevel.checkpoint()
+
+
+async def test_drain_has_a_deadline() -> None:
+    """A hanging server does not keep the process from ending."""
+    async with recording(hang) as (_, recorder, _dropped):
+        recorder.record(POD, note="x", **FAILED)
+        with anyio.fail_after(5):
+            await recorder.drain(0.05)
+
+
+def test_notes_are_cut_in_bytes() -> None:
+    """A note fits the API, ends in the sign of a cut, and stays text."""
+    assert cut("x" * 1024) == "x" * 1024
+    assert cut("x" * 1025) == "x" * 1020 + " ..."
+    long = cut("ä" * 1000)
+    assert len(long.encode()) <= 1024
+    assert long.endswith("ä ...")
+
+
+def test_micro_time() -> None:
+    """Six digits, also where they are zeros."""
+    assert micro_time(1_795_248_000_000_001_999) == "2026-11-21T08:00:00.000001Z"

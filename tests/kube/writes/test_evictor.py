@@ -1,0 +1,132 @@
+"""A victim is told why, then deleted, once and only the one that was meant."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.errors import FencedError
+from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.http.pools import Pool
+from neuron_scheduler.kube.writes.evictor import Evictor
+from neuron_scheduler.model.pod import Pod
+from tests.kube.scripted import Answer, Scripted, answer, refuse, reset, scripted
+
+VICTIM = Pod(uid="u1", namespace="d", name="v", observed_generation=4)
+DONE = answer({"kind": "Pod", "apiVersion": "v1"})
+GONE = refuse(404, "NotFound", kind="pods", name="v")
+TOO_BIG = refuse(500, "", "etcdserver: request is too large")
+IMMUTABLE = 'Pod "v" is invalid: metadata.uid: Invalid value: "u1": field is immutable'
+OTHER_UID = "Precondition failed: UID in precondition: u1, UID in object meta: u2"
+
+
+async def evicted(*script: Answer, may_send: bool = True) -> tuple[bool, Scripted]:
+    """Evict the pod against a script; return the answer and the server with what it saw."""
+    async with scripted(*script) as (server, client):
+        evictor = Evictor(
+            client=client, may_send=lambda: may_send, random=lambda: 0.0, wall_clock=lambda: 1_795_248_000.5
+        )
+        return await evictor.evict(VICTIM, scheduler_name="my-scheduler"), server
+
+
+async def test_the_requests() -> None:
+    """The condition says why, in kube-scheduler's words; the DELETE leaves the grace period to the pod."""
+    done, server = await evicted(DONE, DONE)
+    assert done
+    patch, delete = server.seen
+    assert (patch.method, patch.path) == ("PATCH", "/api/v1/namespaces/d/pods/v/status")
+    assert patch.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert patch.json == {
+        "metadata": {"uid": "u1"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "PreemptionByScheduler",
+                    "message": "my-scheduler: preempting to accommodate a higher priority pod",
+                    "lastTransitionTime": "2026-11-21T08:00:00Z",
+                    "observedGeneration": 4,
+                }
+            ]
+        },
+    }
+    assert (delete.method, delete.path) == ("DELETE", "/api/v1/namespaces/d/pods/v")
+    assert delete.json == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u1"}}
+
+
+@pytest.mark.parametrize(
+    ("script", "want", "requests"),
+    [
+        pytest.param([GONE], True, 1, id="gone before the condition"),
+        pytest.param([DONE, GONE], True, 2, id="gone before the deletion"),
+        pytest.param([refuse(409, "Conflict", OTHER_UID)], True, 1, id="another pod of that name"),
+        pytest.param([DONE, refuse(409, "Conflict", OTHER_UID)], True, 2, id="made anew in between"),
+        pytest.param([refuse(409, "Conflict"), refuse(500), DONE, refuse(503), DONE], True, 5, id="tried again"),
+        pytest.param([reset, DONE, reset, DONE], True, 4, id="a broken connection"),
+        pytest.param([refuse(500)] * 4, False, 4, id="four tries and no more; nothing is deleted"),
+        pytest.param([DONE, *[refuse(503)] * 4], False, 5, id="four tries to delete"),
+        pytest.param([refuse(403)], False, 1, id="not allowed"),
+        pytest.param([refuse(422, "Invalid", IMMUTABLE)], True, 1, id="another pod, as the real server says it"),
+        pytest.param([TOO_BIG, DONE], True, 2, id="too large for a condition, but not for its end"),
+        pytest.param([answer("<html/>", status=404), DONE, answer("<html/>"), DONE], True, 4, id="a proxy's pages"),
+    ],
+)
+async def test_what_may_go_wrong(script: list[Answer], want: bool, requests: int) -> None:
+    """A pod that is gone needs no more; what may pass is tried again; anything else is given up."""
+    done, server = await evicted(*script)
+    assert (done, len(server.seen)) == (want, requests)
+
+
+async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
+    """Retry-After counts where it is longer than our own pause, up to half a minute."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    script = [refuse(429, headers={"Retry-After": after}) for after in ("2", "0", "3600")]
+    async with scripted(*script, DONE, DONE) as (_, client):
+        evictor = Evictor(client=client, may_send=lambda: True, random=lambda: 0.0, sleep=sleep)
+        assert await evictor.evict(VICTIM, scheduler_name="my-scheduler")
+    assert pauses == [2.0, 0.05, 30.0]
+
+
+async def test_nothing_is_sent_without_the_lease() -> None:
+    """A replica that may not write does not delete either."""
+    done, server = await evicted(may_send=False)
+    assert not done
+    assert not server.seen
+
+
+@attrs.define(eq=False)
+class LosesTheLease:
+    """Stands in for the client: the Lease is lost while the last of so many requests waits for a connection."""
+
+    left: int
+    sent: list[str] = attrs.field(factory=list)
+
+    def may_send(self) -> bool:
+        """Tell whether this replica leads."""
+        return self.left > 0
+
+    async def request(
+        self, method: str, path: str, *, permit: Callable[[], bool] | None = None, pool: Pool = Pool.API, **_: Any
+    ) -> Response:
+        """Wait for a connection, and send only what is permitted then."""
+        assert path
+        self.left -= 1
+        if permit is not None and pool is Pool.BIND and not permit():
+            raise FencedError("held back")
+        self.sent.append(method)
+        return Response(200, b'{"kind":"Pod","apiVersion":"v1"}')
+
+
+@pytest.mark.parametrize(("requests", "sent"), [(1, []), (2, ["PATCH"])])
+async def test_permission_is_asked_with_the_connection_in_hand(requests: int, sent: list[str]) -> None:
+    """A Lease that is lost while a request waits for its connection holds it back, the deletion as well."""
+    client = LosesTheLease(requests)
+    evictor = Evictor(client=client, may_send=client.may_send)
+    assert not await evictor.evict(VICTIM, scheduler_name="my-scheduler")
+    assert client.sent == sent

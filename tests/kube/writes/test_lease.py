@@ -1,0 +1,182 @@
+"""The Lease on the wire, and its times in every form that others write."""
+
+import datetime as dt
+import json
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.writes.lease import LeaseClient, Record, encode, format_micro_time, parse_micro_time
+from tests.kube.scripted import answer, error_event, event, refuse, scripted, watching
+
+MOMENT = dt.datetime(2026, 11, 21, 8, 0, 0, 5, tzinfo=dt.UTC)
+HELD = Record("me", 15, MOMENT, MOMENT, 3, "12")
+ON_WIRE: dict[str, dict[str, Any]] = {
+    "metadata": {"name": "my-scheduler", "namespace": "kube-system", "resourceVersion": "12"},
+    "spec": {
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2026-11-21T08:00:00.000005Z",
+        "renewTime": "2026-11-21T08:00:00.000005Z",
+        "leaseTransitions": 3,
+    },
+}
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+
+async def test_calls() -> None:
+    """Reading, creating and replacing speak of the one Lease."""
+    async with scripted(answer(ON_WIRE), answer(ON_WIRE, status=201), answer(ON_WIRE)) as (server, client):
+        lease = LeaseClient(client=client)
+        assert await lease.get(within=1) == HELD
+        assert await lease.create(HELD, within=1) == HELD
+        assert await lease.update(HELD, within=1) == HELD
+
+    assert [("GET", f"{PATH}/my-scheduler"), ("POST", PATH), ("PUT", f"{PATH}/my-scheduler")] == [
+        (seen.method, seen.path) for seen in server.seen
+    ]
+    assert server.seen[2].json == {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **ON_WIRE}
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"holderIdentity": None, "renewTime": "yesterday"}], ids=repr)
+async def test_an_empty_lease(spec: object) -> None:
+    """A Lease without a holder, or without anything, is free."""
+    lease = {"metadata": {**ON_WIRE["metadata"], "resourceVersion": "7"}, "spec": spec}
+    async with scripted(answer(lease)) as (_, client):
+        assert Record("", 0, resource_version="7") == await LeaseClient(client=client).get(within=1)
+
+
+DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "<html>",
+        '{"kind": "Status", "metadata": {}}',
+        '{"metadata": {"name": "my-scheduler"}, "spec": {}}',
+        f'{{"metadata": {{"resourceVersion": "7", "managedFields": {DEEP}}}}}',
+    ],
+    ids=["a list", "a page", "a Status", "no version", "too deep"],
+)
+async def test_a_lease_that_cannot_be_read(text: str) -> None:
+    """Garbage is no free Lease, and neither is what a proxy says: it would be taken from its holder."""
+    async with scripted(answer(text)) as (_, client):
+        with pytest.raises(UnreachableError, match="cannot be read"):
+            await LeaseClient(client=client).get(within=1)
+
+
+OTHERS = {
+    "another namespace": {"metadata": {**ON_WIRE["metadata"], "namespace": "default"}},
+    "another name": {"metadata": {**ON_WIRE["metadata"], "name": "kube-scheduler"}},
+    "another holder": {"spec": {**ON_WIRE["spec"], "holderIdentity": "you"}},
+    "another time": {"spec": {**ON_WIRE["spec"], "renewTime": "2026-11-21T07:59:58.000005Z"}},
+}
+
+
+@pytest.mark.parametrize("difference", OTHERS)
+async def test_an_answer_that_is_not_what_was_written(difference: str) -> None:
+    """What a proxy has kept is no renewal: the Lease would be lost, and both its holders would go on."""
+    old = answer({**ON_WIRE, **OTHERS[difference]})
+    async with scripted(old, old) as (_, client):
+        lease = LeaseClient(client=client)
+        with pytest.raises(UnreachableError, match="a proxy's"):
+            await lease.update(HELD, within=1)
+        with pytest.raises(UnreachableError, match="a proxy's"):
+            await lease.create(HELD, within=1)
+
+
+async def test_watching() -> None:
+    """Every change is shown until one suffices."""
+    seen: list[Record | None] = []
+
+    def look(record: Record | None) -> bool:
+        seen.append(record)
+        return record is None
+
+    lines = event("MODIFIED", ON_WIRE), event("BOOKMARK", ON_WIRE), event("DELETED", ON_WIRE), event("ADDED", ON_WIRE)
+    async with scripted(watching(*lines, then="silent")) as (server, client):
+        with anyio.fail_after(5):
+            await LeaseClient(client=client).watch("12", look, seconds=60)
+
+    assert seen == [HELD, None]
+    assert server.seen[0].query == {
+        "watch": "1",
+        "fieldSelector": "metadata.name=my-scheduler",
+        "resourceVersion": "12",
+        "timeoutSeconds": "60",
+    }
+
+
+async def test_watching_ends() -> None:
+    """The server's end is an end; its errors are errors."""
+    async with scripted(watching(), watching(error_event(410)), refuse(403), watching(b'{"ty')) as (_, client):
+        lease = LeaseClient(client=client)
+        await lease.watch("1", lambda _record: False, seconds=60)
+        with pytest.raises(UnreachableError, match="410"):
+            await lease.watch("1", lambda _record: False, seconds=60)
+        with pytest.raises(ApiError, match="403"):
+            await lease.watch("1", lambda _record: False, seconds=60)
+        with pytest.raises(UnreachableError, match="cut off"):
+            await lease.watch("1", lambda _record: False, seconds=60)
+
+
+async def test_a_lease_with_deep_managed_fields() -> None:
+    """What cannot be skipped at a glance ends no election, in an answer or in a watch."""
+    deep = json.dumps(ON_WIRE).replace('"metadata": {', '"metadata": {"managedFields": [' + '{"f:a":' * 5000, 1)
+    deep = deep.replace('{"f:a":' * 5000, '{"f:a":' * 5000 + "{}" + "}" * 5000 + "], ", 1)
+    seen: list[Record | None] = []
+
+    def look(record: Record | None) -> bool:
+        seen.append(record)
+        return False
+
+    line = f'{{"type": "MODIFIED", "object": {deep}}}\n'.encode()
+    async with scripted(answer(deep), watching(line, b'{"type": "MODIFIED", "object": 3}\n')) as (_, client):
+        lease = LeaseClient(client=client)
+        assert await lease.get(within=5) == HELD
+        with pytest.raises(UnreachableError):
+            await lease.watch("1", look, seconds=60)
+
+    assert seen == [HELD]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("2026-11-21T08:00:00.000005Z", MOMENT),
+        ("2026-11-21T08:00:00Z", MOMENT.replace(microsecond=0)),
+        ("2026-11-21T03:00:00.000005-05:00", MOMENT),
+        ("2026-11-21T08:00:00.000005", None),
+        ("+00:00Z", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_parsing_times(text: str | None, want: dt.datetime | None) -> None:
+    """With and without a fraction, in any zone; what has no zone is no time."""
+    assert want == parse_micro_time(text)
+
+
+def test_times_are_written_in_utc() -> None:
+    """Local time never gets a Z."""
+    newyork = dt.timezone(dt.timedelta(hours=-5))
+
+    assert format_micro_time(MOMENT.astimezone(newyork)) == "2026-11-21T08:00:00.000005Z"
+    assert format_micro_time(MOMENT.replace(microsecond=0)) == "2026-11-21T08:00:00.000000Z"
+
+
+@given(st.datetimes(min_value=dt.datetime(1971, 1, 1), max_value=dt.datetime(2200, 1, 1), timezones=st.just(dt.UTC)))  # noqa: DTZ001 - hypothesis adds the zone
+def test_times_come_back(moment: dt.datetime) -> None:
+    """What is written is what is read."""
+    assert moment == parse_micro_time(format_micro_time(moment))
+
+
+def test_nothing_is_written_that_is_not_ours() -> None:
+    """`strategy` and `preferredHolder` belong to coordinated election."""
+    assert b"strategy" not in encode(HELD, namespace="a", name="b")
+    assert b"resourceVersion" not in encode(Record("me", 15), namespace="a", name="b")

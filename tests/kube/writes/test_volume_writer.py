@@ -1,0 +1,154 @@
+"""A volume is kept for a claim, a node selected for one: under the version read, and never over somebody else's."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, WriteOutcome, Written
+from neuron_scheduler.model.volumes import ClaimRef
+from tests.kube.scripted import Answer, Scripted, answer, refuse, reset, scripted
+from tests.storage import claim, volume
+
+CLAIM = claim(class_name="c", resource_version="5")
+VOLUME = volume(class_name="c")
+GONE = "persistentvolume 'pv' no longer serves claim 'default/data'"
+CHANGED = "persistentvolumeclaim 'default/data' has changed since its node was selected"
+
+
+def after(kind: str) -> Answer:
+    """Answer a write."""
+    return answer({"kind": kind, "apiVersion": "v1", "metadata": {"name": "o", "resourceVersion": "9"}})
+
+
+KEPT, SELECTED = after("PersistentVolume"), after("PersistentVolumeClaim")
+
+
+def stored_volume(
+    *, claim_ref: Any = None, uid: str = "uid-pv", phase: str = "Available", **spec: Any
+) -> dict[str, Any]:
+    """Return the volume as a GET gives it."""
+    asked = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "c"} | spec
+    if claim_ref is not None:
+        asked["claimRef"] = {"namespace": "default", "name": "data"} | claim_ref
+    metadata = {"name": "pv", "uid": uid, "resourceVersion": "8", "labels": {"kept": "yes"}}
+    return {"kind": "PersistentVolume", "metadata": metadata, "spec": asked, "status": {"phase": phase}}
+
+
+def stored_claim(*, uid: str = "uid-data", node: str | None = None, volume_name: str = "") -> dict[str, Any]:
+    """Return the claim as a GET gives it."""
+    annotations = {"kept": "yes"} | ({} if node is None else {"volume.kubernetes.io/selected-node": node})
+    metadata = {"name": "data", "namespace": "default", "uid": uid, "resourceVersion": "8", "annotations": annotations}
+    return {"metadata": metadata, "spec": {"volumeName": volume_name}}
+
+
+async def keep(*script: Answer, may_send: bool = True) -> tuple[WriteOutcome, Scripted]:
+    """Let the volume be kept for the claim."""
+    async with scripted(*script) as (server, client):
+        outcome = await VolumeWriter(client=client, may_send=lambda: may_send).keep(VOLUME, CLAIM)
+    assert not server.script
+    return outcome, server
+
+
+async def select(*script: Answer) -> tuple[WriteOutcome, Scripted]:
+    """Select a node for the claim."""
+    async with scripted(*script) as (server, client):
+        outcome = await VolumeWriter(client=client, may_send=lambda: True).select_node(CLAIM, "n")
+    assert not server.script
+    return outcome, server
+
+
+async def test_a_volume_is_kept() -> None:
+    """The object is written back as it was read, with the claim in it, as the volume controller would."""
+    outcome, server = await keep(answer(stored_volume()), KEPT)
+    assert outcome == Written("9")
+    read, written = server.seen
+    assert (read.method, written.method, written.path) == ("GET", "PUT", "/api/v1/persistentvolumes/pv")
+    want = stored_volume()
+    want["metadata"]["annotations"] = {"pv.kubernetes.io/bound-by-controller": "yes"}
+    want["spec"]["claimRef"] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": "default",
+        "name": "data",
+        "uid": "uid-data",
+        "resourceVersion": "5",
+    }
+    assert written.json == want
+
+
+async def test_a_volume_that_its_owner_keeps_for_the_claim() -> None:
+    """Whoever wrote the claim's name did it for good; only the uid is missing."""
+    outcome, server = await keep(answer(stored_volume(claim_ref={})), KEPT)
+    assert outcome == Written("9")
+    assert server.seen[1].json["spec"]["claimRef"]["uid"] == "uid-data"
+    assert "annotations" not in server.seen[1].json["metadata"]
+
+
+async def test_a_node_is_selected() -> None:
+    """By an annotation beside those that are there."""
+    outcome, server = await select(answer(stored_claim()), SELECTED)
+    assert outcome == Written("9")
+    assert server.seen[1].method == "PUT"
+    assert server.seen[1].json == stored_claim(node="n")
+
+
+@pytest.mark.parametrize("script", [[answer(stored_volume(claim_ref={"uid": "uid-data"}, phase="Bound"))]])
+async def test_a_volume_that_is_kept_already(script: list[Answer]) -> None:
+    """A repeat finds the work done, and writes nothing."""
+    assert (await keep(*script))[0] == Written("8")
+
+
+async def test_a_node_that_is_selected_already() -> None:
+    """A repeat finds the work done, though the volume is there by now."""
+    assert (await select(answer(stored_claim(node="n", volume_name="made"))))[0] == Written("8")
+
+
+FAILING: dict[str, tuple[list[Answer], str]] = {
+    "kept for another": ([answer(stored_volume(claim_ref={"name": "other", "uid": "u"}))], GONE),
+    "kept for a claim of the same name": ([answer(stored_volume(claim_ref={"uid": "old"}))], GONE),
+    "another volume of the name": ([answer(stored_volume(uid="new"))], GONE),
+    "released": ([answer(stored_volume(phase="Released"))], GONE),
+    "unreadable": ([answer(stored_volume(capacity="all"))], GONE),
+    "deleted": ([refuse(404, "NotFound", "not found")], "not found"),
+    "changed while it was written": (
+        [answer(stored_volume()), refuse(409, "Conflict", "was modified")],
+        "was modified",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", FAILING)
+async def test_what_no_longer_stands(sentence: str) -> None:
+    """The pod needs another decision."""
+    script, want = FAILING[sentence]
+    assert (await keep(*script))[0] == Failed(want)
+
+
+@pytest.mark.parametrize(
+    "found", [stored_claim(uid="new"), stored_claim(node="other"), stored_claim(volume_name="pv"), {"metadata": 1}]
+)
+async def test_a_claim_that_has_changed(found: Any) -> None:
+    """Somebody else bound it, selected another node, or made it anew."""
+    assert (await select(answer(found)))[0] == Failed(CHANGED)
+
+
+@pytest.mark.parametrize(
+    "lost", [reset, answer("<html/>"), answer({"items": []}), SELECTED], ids=["reset", "page", "other", "kind"]
+)
+async def test_an_answer_that_is_lost(lost: Answer) -> None:
+    """It is not sent again here: the next attempt reads what became of it."""
+    outcome, _ = await keep(answer(stored_volume()), lost)
+    assert isinstance(outcome, Failed)
+
+
+async def test_a_replica_that_may_not_write() -> None:
+    """Nothing is sent."""
+    outcome, server = await keep(answer(stored_volume()), may_send=False)
+    assert outcome == HeldBack()
+    assert len(server.seen) == 1
+
+
+def test_the_decision_is_what_is_compared() -> None:
+    """The writer gets the volume with the claim in it, and does not mind."""
+    assert attrs.evolve(VOLUME, claim=ClaimRef("default/data", "uid-data")).may_serve(CLAIM)
