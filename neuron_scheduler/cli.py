@@ -2,7 +2,7 @@
 The command line: arguments become a `Config`, and the way the process ends becomes an exit code.
 
 Flags are `Config`'s fields under kube-scheduler's names; `--config` names a file that sets the same. Whatever is wrong
-with either is one sentence on stderr. Decides nothing else: `app.py` runs the scheduler, `sandbox/demo.py`
+with either is one sentence on stderr. Decides nothing else: `app.py` runs the scheduler, `sandbox/demo/play.py`
 the demonstration.
 """
 
@@ -62,9 +62,9 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         arguments = _parse(sys.argv[1:] if argv is None else argv)
         if arguments.command == "demo":
-            from neuron_scheduler.sandbox import demo
+            from neuron_scheduler.sandbox.demo import play
 
-            return int(demo.run(arguments))
+            return int(play.run(arguments))
         config, file = _with_file(arguments)
         logs.configure(verbosity=config.v, logging_format=config.logging_format)
         if file is not None and file.ignored:
@@ -123,7 +123,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """
     parser, commands = _parsers()
     if "demo" in argv[:1]:
-        from neuron_scheduler.sandbox.demo import add_arguments  # the scheduler itself never loads the sandbox
+        from neuron_scheduler.sandbox.demo.play import add_arguments  # the scheduler itself never loads the sandbox
 
         add_arguments(commands["demo"])
     try:

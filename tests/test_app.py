@@ -18,9 +18,9 @@ from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record
 from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.faults import Answer, Fault, Hold
+from neuron_scheduler.sandbox.apiserver.faults import Answer, Fault, Hold
+from neuron_scheduler.sandbox.apiserver.status import StatusError
 from neuron_scheduler.sandbox.server import ApiServer
-from neuron_scheduler.sandbox.status import StatusError
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
 from neuron_scheduler.telemetry import logs

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from neuron_scheduler import cli
-from neuron_scheduler.sandbox import demo
+from neuron_scheduler.sandbox.demo import play
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.settings.config import flag, settings
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -56,7 +56,7 @@ def named(path: Path) -> str:
 def known_flags() -> set[str]:
     """Return the flags of both commands."""
     parser, commands = cli._parsers()
-    demo.add_arguments(commands["demo"])
+    play.add_arguments(commands["demo"])
     return {
         option for each in (parser, *commands.values()) for action in each._actions for option in action.option_strings
     }

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.sandbox.store import Object
+from neuron_scheduler.sandbox.apiserver.store import Object
 
 DEVICE: Final = "aws.amazon.com/neuron"
 CORE: Final = "aws.amazon.com/neuroncore"

@@ -12,11 +12,11 @@ import anyio
 import anyio.abc
 import attrs
 
-from neuron_scheduler.sandbox import metadata
-from neuron_scheduler.sandbox.registry import Registry
-from neuron_scheduler.sandbox.resources import NODES, PODS
-from neuron_scheduler.sandbox.status import StatusError
-from neuron_scheduler.sandbox.store import Expired, Object
+from neuron_scheduler.sandbox.apiserver import metadata
+from neuron_scheduler.sandbox.apiserver.registry import Registry
+from neuron_scheduler.sandbox.apiserver.resources import NODES, PODS
+from neuron_scheduler.sandbox.apiserver.status import StatusError
+from neuron_scheduler.sandbox.apiserver.store import Expired, Object
 
 _DEFAULT_PODS: Final = "110"
 

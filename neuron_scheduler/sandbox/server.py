@@ -14,14 +14,14 @@ import anyio
 import attrs
 from aiohttp import web
 
-from neuron_scheduler.sandbox import discovery, streaming
-from neuron_scheduler.sandbox.faults import Answer, Fault, Faults, Hang, Hold, Reset, Slow, Truncate
+from neuron_scheduler.sandbox.apiserver import discovery, streaming
+from neuron_scheduler.sandbox.apiserver.faults import Answer, Fault, Faults, Hang, Hold, Reset, Slow, Truncate
+from neuron_scheduler.sandbox.apiserver.registry import Registry
+from neuron_scheduler.sandbox.apiserver.resources import of_kind
+from neuron_scheduler.sandbox.apiserver.rest import Rest, json_response
+from neuron_scheduler.sandbox.apiserver.status import StatusError, method_not_allowed
+from neuron_scheduler.sandbox.apiserver.store import Object, Store
 from neuron_scheduler.sandbox.kubelet import Kubelet
-from neuron_scheduler.sandbox.registry import Registry
-from neuron_scheduler.sandbox.resources import of_kind
-from neuron_scheduler.sandbox.rest import Rest, json_response
-from neuron_scheduler.sandbox.status import StatusError, method_not_allowed
-from neuron_scheduler.sandbox.store import Object, Store
 
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _ACCESS_REVIEW: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

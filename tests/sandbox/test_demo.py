@@ -15,11 +15,12 @@ import pytest
 from rich.console import Console
 
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.sandbox import demo, fleet, workload
+from neuron_scheduler.sandbox import fleet
+from neuron_scheduler.sandbox.apiserver.store import FIRST_VERSION
+from neuron_scheduler.sandbox.demo import play, workload
+from neuron_scheduler.sandbox.demo.stage import Stage
+from neuron_scheduler.sandbox.demo.workload import DemoError
 from neuron_scheduler.sandbox.server import ApiServer
-from neuron_scheduler.sandbox.stage import Stage
-from neuron_scheduler.sandbox.store import FIRST_VERSION
-from neuron_scheduler.sandbox.workload import DemoError
 
 ROOT = Path(__file__).parents[2]
 AWS_SENTENCE = (
@@ -30,7 +31,7 @@ AWS_SENTENCE = (
 def flags(*argv: str) -> argparse.Namespace:
     """The demo's arguments."""
     parser = argparse.ArgumentParser()
-    demo.add_arguments(parser)
+    play.add_arguments(parser)
     return parser.parse_args(argv)
 
 
@@ -103,13 +104,13 @@ async def test_without_rich_it_says_what_to_install(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """--export names a file in an existing folder."""
     with pytest.raises(ConfigurationError, match="there is no such folder"):
-        demo.run(flags("--export", str(tmp_path / "absent" / "demo.svg")))
+        play.run(flags("--export", str(tmp_path / "absent" / "demo.svg")))
 
 
 def test_a_scheduler_that_ends_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, with the scheduler's last words."""
     program = "import sys; print('no rights', file=sys.stderr); sys.exit(2)"
-    assert demo.run(flags(), command=lambda _: [sys.executable, "-c", program]) == 1
+    assert play.run(flags(), command=lambda _: [sys.executable, "-c", program]) == 1
     said = capsys.readouterr().err
     assert "ended by itself with 2" in said
     assert "no rights" in said
@@ -121,7 +122,7 @@ def test_a_port_in_use_is_refused(free_tcp_port: int) -> None:
     async def twice() -> None:
         async with ApiServer(port=free_tcp_port).serving():
             with pytest.raises(ConfigurationError, match=f"--port {free_tcp_port}: "):
-                await demo._play(flags("--port", str(free_tcp_port)), lambda _: [])
+                await play._play(flags("--port", str(free_tcp_port)), lambda _: [])
 
     anyio.run(twice)
 

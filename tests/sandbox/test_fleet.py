@@ -3,7 +3,7 @@
 import pytest
 
 from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.pods import quantity
+from neuron_scheduler.sandbox.apiserver.pods import quantity
 
 
 @pytest.mark.parametrize(

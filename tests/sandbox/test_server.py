@@ -9,11 +9,11 @@ import pytest
 import trustme
 
 from neuron_scheduler.sandbox import fleet
-from neuron_scheduler.sandbox.faults import Answer, ErrorEvent, Hang, Hold, Reset, Silence, Slow, Truncate
-from neuron_scheduler.sandbox.resources import PODS
+from neuron_scheduler.sandbox.apiserver.faults import Answer, ErrorEvent, Hang, Hold, Reset, Silence, Slow, Truncate
+from neuron_scheduler.sandbox.apiserver.resources import PODS
+from neuron_scheduler.sandbox.apiserver.status import StatusError, expired
+from neuron_scheduler.sandbox.apiserver.store import Store
 from neuron_scheduler.sandbox.server import ApiServer
-from neuron_scheduler.sandbox.status import StatusError, expired
-from neuron_scheduler.sandbox.store import Store
 from tests.sandbox.api import Api, connect, pod
 
 

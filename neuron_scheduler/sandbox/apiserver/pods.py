@@ -12,10 +12,10 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final
 
-from neuron_scheduler.sandbox import metadata
-from neuron_scheduler.sandbox.resources import PODS, PRIORITY_CLASSES
-from neuron_scheduler.sandbox.status import FieldError, forbidden, forbidden_value, invalid_value, required
-from neuron_scheduler.sandbox.store import Object, Store
+from neuron_scheduler.sandbox.apiserver import metadata
+from neuron_scheduler.sandbox.apiserver.resources import PODS, PRIORITY_CLASSES
+from neuron_scheduler.sandbox.apiserver.status import FieldError, forbidden, forbidden_value, invalid_value, required
+from neuron_scheduler.sandbox.apiserver.store import Object, Store
 
 SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _NATIVE: Final = re.compile(r"(cpu|memory|ephemeral-storage|hugepages-.*)")

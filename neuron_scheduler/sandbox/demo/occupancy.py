@@ -9,10 +9,10 @@ from typing import Final
 
 import attrs
 
+from neuron_scheduler.sandbox.apiserver.resources import NODES, PODS
+from neuron_scheduler.sandbox.apiserver.store import Object, Store
+from neuron_scheduler.sandbox.demo.workload import illegal
 from neuron_scheduler.sandbox.fleet import CORE, DEVICE, INSTANCE_TYPE_LABEL, INSTANCE_TYPES, InstanceType, Shape
-from neuron_scheduler.sandbox.resources import NODES, PODS
-from neuron_scheduler.sandbox.store import Object, Store
-from neuron_scheduler.sandbox.workload import illegal
 
 IDS_ANNOTATION: Final = "AWS_NEURON_IDS"
 

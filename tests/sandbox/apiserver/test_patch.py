@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from neuron_scheduler.sandbox import patch
-from neuron_scheduler.sandbox.status import StatusError
+from neuron_scheduler.sandbox.apiserver import patch
+from neuron_scheduler.sandbox.apiserver.status import StatusError
 
 CONTAINERS: list[dict[str, Any]] = [
     {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]},

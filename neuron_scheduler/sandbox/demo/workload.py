@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from neuron_scheduler.sandbox import fleet
+from neuron_scheduler.sandbox.apiserver.store import Object
 from neuron_scheduler.sandbox.fleet import CORE, DEVICE, INSTANCE_TYPE_LABEL, InstanceType, Shape
-from neuron_scheduler.sandbox.store import Object
 
 SCHEDULER_NAME: Final = "my-scheduler"
 

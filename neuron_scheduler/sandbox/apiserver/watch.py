@@ -11,11 +11,11 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from neuron_scheduler.sandbox import listing
-from neuron_scheduler.sandbox.resources import PODS, Resource
-from neuron_scheduler.sandbox.selectors import Predicate
-from neuron_scheduler.sandbox.status import StatusError, expired, forbidden_value, invalid
-from neuron_scheduler.sandbox.store import Change, Expired, Object, Store
+from neuron_scheduler.sandbox.apiserver import listing
+from neuron_scheduler.sandbox.apiserver.resources import PODS, Resource
+from neuron_scheduler.sandbox.apiserver.selectors import Predicate
+from neuron_scheduler.sandbox.apiserver.status import StatusError, expired, forbidden_value, invalid
+from neuron_scheduler.sandbox.apiserver.store import Change, Expired, Object, Store
 
 DEFAULT_TIMEOUT: Final = 1800.0  # seconds; the real server draws one between 30 and 60 minutes
 _BEFORE_DEADLINE: Final = 2.0  # seconds before its end a watch gets a last bookmark

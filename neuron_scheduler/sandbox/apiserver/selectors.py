@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from neuron_scheduler.sandbox.resources import Field, Resource
-from neuron_scheduler.sandbox.status import StatusError, bad_request
-from neuron_scheduler.sandbox.store import Object
+from neuron_scheduler.sandbox.apiserver.resources import Field, Resource
+from neuron_scheduler.sandbox.apiserver.status import StatusError, bad_request
+from neuron_scheduler.sandbox.apiserver.store import Object
 
 Predicate: TypeAlias = Callable[[Object], bool]
 _Requirement: TypeAlias = Callable[[dict[str, str]], bool]

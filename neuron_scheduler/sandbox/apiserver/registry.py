@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.sandbox import binding, deletion, events, metadata, patch, pods
-from neuron_scheduler.sandbox.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, RESOURCES, Resource
-from neuron_scheduler.sandbox.status import (
+from neuron_scheduler.sandbox.apiserver import binding, deletion, events, metadata, patch, pods
+from neuron_scheduler.sandbox.apiserver.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, RESOURCES, Resource
+from neuron_scheduler.sandbox.apiserver.status import (
     FieldError,
     already_exists,
     bad_request,
@@ -23,7 +23,7 @@ from neuron_scheduler.sandbox.status import (
     not_found,
     unsupported_media_type,
 )
-from neuron_scheduler.sandbox.store import Object, Store
+from neuron_scheduler.sandbox.apiserver.store import Object, Store
 
 INITIAL_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 

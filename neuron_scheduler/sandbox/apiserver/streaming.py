@@ -12,7 +12,7 @@ import attrs
 import msgspec
 from aiohttp import web
 
-from neuron_scheduler.sandbox.faults import ErrorEvent, Fault, Silence, Truncate
+from neuron_scheduler.sandbox.apiserver.faults import ErrorEvent, Fault, Silence, Truncate
 
 
 @attrs.define(eq=False)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from neuron_scheduler.sandbox.resources import RESOURCES, VERBS, Resource
+from neuron_scheduler.sandbox.apiserver.resources import RESOURCES, VERBS, Resource
 
 VERSION: Final[Mapping[str, str]] = {
     "major": "1",

@@ -8,10 +8,10 @@ The two views and their validation follow `pkg/apis/events/v1/conversion.go` and
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from neuron_scheduler.sandbox import metadata
-from neuron_scheduler.sandbox.resources import EVENTS, NEW_EVENTS, Resource
-from neuron_scheduler.sandbox.status import FieldError, bad_request, invalid_value, required
-from neuron_scheduler.sandbox.store import Object
+from neuron_scheduler.sandbox.apiserver import metadata
+from neuron_scheduler.sandbox.apiserver.resources import EVENTS, NEW_EVENTS, Resource
+from neuron_scheduler.sandbox.apiserver.status import FieldError, bad_request, invalid_value, required
+from neuron_scheduler.sandbox.apiserver.store import Object
 
 #: events.k8s.io/v1 -> core/v1; every other field has the same name in both.
 _STORED_NAMES: Final[Mapping[str, str]] = {

@@ -20,8 +20,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from neuron_scheduler.sandbox.demo.occupancy import Machine, Occupancy
 from neuron_scheduler.sandbox.fleet import Shape
-from neuron_scheduler.sandbox.occupancy import Machine, Occupancy
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _COLOURS: Final = (

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import anyio
 import attrs
 
-from neuron_scheduler.sandbox.status import StatusError
+from neuron_scheduler.sandbox.apiserver.status import StatusError
 
 
 @attrs.frozen

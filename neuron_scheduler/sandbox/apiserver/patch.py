@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from neuron_scheduler.sandbox.status import StatusError, bad_request
+from neuron_scheduler.sandbox.apiserver.status import StatusError, bad_request
 
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"

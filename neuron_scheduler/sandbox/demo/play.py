@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import anyio
 
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.sandbox import scheduler_process, workload
+from neuron_scheduler.sandbox.demo import scheduler_process, workload
+from neuron_scheduler.sandbox.demo.workload import DemoError
 from neuron_scheduler.sandbox.server import ApiServer
-from neuron_scheduler.sandbox.workload import DemoError
 
 Command: TypeAlias = Callable[[str], Sequence[str]]
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, *, command: Command = _real_scheduler) ->
         ConfigurationError: rich is not installed, the port cannot be used, or the folder to export to is not there.
     """
     try:
-        from neuron_scheduler.sandbox import stage  # noqa: F401 - found out before anything is started
+        from neuron_scheduler.sandbox.demo import stage  # noqa: F401 - found out before anything is started
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "the demo draws with rich, which is not installed: run `make demo`, or pip install rich"
@@ -76,7 +76,7 @@ async def _play(arguments: argparse.Namespace, command: Command) -> int:
 
 
 async def _on_stage(server: ApiServer, arguments: argparse.Namespace, argv: Sequence[str]) -> int:
-    from neuron_scheduler.sandbox.stage import Stage
+    from neuron_scheduler.sandbox.demo.stage import Stage
 
     stage = Stage(server)
     async with scheduler_process.running(argv) as scheduler, anyio.create_task_group() as tasks:

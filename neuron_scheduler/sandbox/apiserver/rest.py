@@ -12,13 +12,13 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from neuron_scheduler.sandbox import listing, metadata, protobuf, streaming, table, watch
-from neuron_scheduler.sandbox.faults import Fault
-from neuron_scheduler.sandbox.paths import Target, target_of
-from neuron_scheduler.sandbox.registry import Registry
-from neuron_scheduler.sandbox.resources import PODS, Resource
-from neuron_scheduler.sandbox.status import bad_request, method_not_allowed, success, unsupported_media_type
-from neuron_scheduler.sandbox.store import Object
+from neuron_scheduler.sandbox.apiserver import listing, metadata, protobuf, streaming, table, watch
+from neuron_scheduler.sandbox.apiserver.faults import Fault
+from neuron_scheduler.sandbox.apiserver.paths import Target, target_of
+from neuron_scheduler.sandbox.apiserver.registry import Registry
+from neuron_scheduler.sandbox.apiserver.resources import PODS, Resource
+from neuron_scheduler.sandbox.apiserver.status import bad_request, method_not_allowed, success, unsupported_media_type
+from neuron_scheduler.sandbox.apiserver.store import Object
 
 _GZIP_FROM: Final = 128 * 1024  # bytes of a list from which the real server compresses
 _JSON: Final = "application/json"

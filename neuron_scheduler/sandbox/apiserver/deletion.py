@@ -11,10 +11,10 @@ from typing import Any
 
 import attrs
 
-from neuron_scheduler.sandbox import metadata
-from neuron_scheduler.sandbox.resources import PODS, Resource
-from neuron_scheduler.sandbox.status import conflict
-from neuron_scheduler.sandbox.store import Object
+from neuron_scheduler.sandbox.apiserver import metadata
+from neuron_scheduler.sandbox.apiserver.resources import PODS, Resource
+from neuron_scheduler.sandbox.apiserver.status import conflict
+from neuron_scheduler.sandbox.apiserver.store import Object
 
 
 @attrs.frozen

@@ -13,13 +13,13 @@ import attrs
 from rich.console import Console, Group
 from rich.text import Text
 
-from neuron_scheduler.sandbox import occupancy, picture, workload
-from neuron_scheduler.sandbox.occupancy import Holding
-from neuron_scheduler.sandbox.picture import Legend, Outcome
-from neuron_scheduler.sandbox.resources import EVENTS, PODS
+from neuron_scheduler.sandbox.apiserver.resources import EVENTS, PODS
+from neuron_scheduler.sandbox.apiserver.store import Object
+from neuron_scheduler.sandbox.demo import occupancy, picture, workload
+from neuron_scheduler.sandbox.demo.occupancy import Holding
+from neuron_scheduler.sandbox.demo.picture import Legend, Outcome
+from neuron_scheduler.sandbox.demo.workload import ACTS, Act, DemoError, Placed, PodPlan, Waits, Want
 from neuron_scheduler.sandbox.server import ApiServer
-from neuron_scheduler.sandbox.store import Object
-from neuron_scheduler.sandbox.workload import ACTS, Act, DemoError, Placed, PodPlan, Waits, Want
 
 
 @attrs.define(eq=False)

@@ -4,8 +4,8 @@ What a path of the API names: a resource, a collection in a namespace or in all,
 
 import attrs
 
-from neuron_scheduler.sandbox.resources import NAMESPACES, PODS, Resource, find
-from neuron_scheduler.sandbox.status import no_such_path
+from neuron_scheduler.sandbox.apiserver.resources import NAMESPACES, PODS, Resource, find
+from neuron_scheduler.sandbox.apiserver.status import no_such_path
 
 
 @attrs.frozen

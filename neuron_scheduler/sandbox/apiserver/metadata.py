@@ -11,9 +11,16 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from neuron_scheduler.sandbox.resources import Resource
-from neuron_scheduler.sandbox.status import FieldError, StatusError, bad_request, conflict, invalid_value, required
-from neuron_scheduler.sandbox.store import Object
+from neuron_scheduler.sandbox.apiserver.resources import Resource
+from neuron_scheduler.sandbox.apiserver.status import (
+    FieldError,
+    StatusError,
+    bad_request,
+    conflict,
+    invalid_value,
+    required,
+)
+from neuron_scheduler.sandbox.apiserver.store import Object
 
 ANNOTATIONS_LIMIT: Final = 256 * 1024  # bytes of all keys and values together
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # of generated names

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from neuron_scheduler.sandbox.store import Object
+from neuron_scheduler.sandbox.apiserver.store import Object
 
 _Cell: TypeAlias = Callable[[Object, datetime], Any]
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from neuron_scheduler.sandbox import metadata
-from neuron_scheduler.sandbox.resources import PODS
-from neuron_scheduler.sandbox.status import StatusError, bad_request, conflict
-from neuron_scheduler.sandbox.store import Object
+from neuron_scheduler.sandbox.apiserver import metadata
+from neuron_scheduler.sandbox.apiserver.resources import PODS
+from neuron_scheduler.sandbox.apiserver.status import StatusError, bad_request, conflict
+from neuron_scheduler.sandbox.apiserver.store import Object
 
 _TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import attrs
 import msgspec
 
-from neuron_scheduler.sandbox import selectors
-from neuron_scheduler.sandbox.resources import Resource
-from neuron_scheduler.sandbox.status import (
+from neuron_scheduler.sandbox.apiserver import selectors
+from neuron_scheduler.sandbox.apiserver.resources import Resource
+from neuron_scheduler.sandbox.apiserver.status import (
     StatusError,
     bad_request,
     expired,
@@ -23,7 +23,7 @@ from neuron_scheduler.sandbox.status import (
     from_the_future,
     invalid,
 )
-from neuron_scheduler.sandbox.store import Expired, Object, Store, key_of
+from neuron_scheduler.sandbox.apiserver.store import Expired, Object, Store, key_of
 
 
 @attrs.frozen
