@@ -3,11 +3,11 @@ What the allocate fence costs, and what it prevents, in virtual time.
 
 Run as `python -m benchmarks.allocate_fence [--latencies 1 5 15] [--workloads burst-60 ...]`. The real scheduling loop,
 binding cycle and cluster, with trn1.32xlarge nodes whose kubelets and device plugins are imagined
-(`tests.device_plugin`). A kubelet admits a pod half to one and a half times the latency after its Binding, so that pods
-are admitted in another order than they were bound in; a Binding takes 40 ms. Prints, with and without the fence: the
-time until all pods run, the wait of a pod from its creation until it runs, the most pods that waited at the fence, how
-many pods were given the ids of another pod, and how many devices were given to a second pod while a first one still
-used them.
+(`tests.support.device_plugin`). A kubelet admits a pod half to one and a half times the latency after its Binding, so
+that pods are admitted in another order than they were bound in; a Binding takes 40 ms. Prints, with and without the
+fence: the time until all pods run, the wait of a pod from its creation until it runs, the most pods that waited at the
+fence, how many pods were given the ids of another pod, and how many devices were given to a second pod while a first
+one still used them.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, Container, Reso
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
-from tests.device_plugin import NodeAgent
+from tests.support.device_plugin import NodeAgent
 
 BINDING: Final = 0.04  # seconds
 TYPE: Final = "trn1.32xlarge"

@@ -217,7 +217,7 @@ def _with_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile | Non
     path = getattr(arguments, "config", "")
     if not path:
         return _checked(given), None
-    from neuron_scheduler.settings import config_file
+    from neuron_scheduler.settings import config_file  # the plugins' names are needed for this only
 
     file = config_file.read(path)
     try:

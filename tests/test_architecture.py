@@ -1,4 +1,4 @@
-"""The rooms of the package import one way, and the pure ones stay pure; each violation is named."""
+"""Rooms and sub-rooms import one way, and the pure ones stay pure; each violation is named."""
 
 import ast
 import sys
@@ -8,36 +8,59 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1] / "neuron_scheduler"
 LEAVES: Final = {"errors", "telemetry", "work_queue", "delaying_queue"}  # they know no room
-DOMAIN: Final = {"model", "neuron", "cluster", "scheduling"}
+MODEL: Final = {"model"}
+CLUSTER: Final = {"cluster", "cluster.index", "cluster.rows", "cluster.tables"}
+SCHEDULING: Final = {"scheduling.plugins", "scheduling.cycle", "scheduling.queue", "scheduling.preemption"}
+DOMAIN: Final = {"model", "neuron"} | CLUSTER | SCHEDULING
+KUBE: Final = {"kube", "kube.http", "kube.objects", "kube.watch", "kube.writes"}
 
 MAY_IMPORT: Final = {
     "model": set[str](),
-    "neuron": {"model"},
-    "cluster": {"model", "neuron"},
-    "scheduling": {"model", "neuron", "cluster"},
-    "kube": {"model"} | LEAVES,
+    "neuron": MODEL,
+    "cluster.index": MODEL,
+    "cluster.rows": MODEL | {"neuron"},
+    "cluster.tables": MODEL | {"neuron", "cluster.index", "cluster.rows"},
+    "cluster": MODEL | {"neuron"} | CLUSTER,
+    "scheduling": set[str](),
+    "scheduling.plugins": MODEL | {"neuron"} | CLUSTER,
+    "scheduling.cycle": MODEL | {"neuron", "scheduling.plugins"} | CLUSTER,
+    "scheduling.queue": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
+    "scheduling.preemption": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
     "errors": set[str](),
     "telemetry": {"errors"},
     "work_queue": set[str](),
     "delaying_queue": {"work_queue"},
-    "settings": {"errors", "scheduling"},
-    "endpoints": {"kube"} | LEAVES,
-    "controllers": DOMAIN | LEAVES | {"kube"},
-    "wiring": DOMAIN | LEAVES | {"kube", "settings", "controllers"},
-    "app": DOMAIN | LEAVES | {"kube", "endpoints", "settings", "stopping", "wiring", "controllers"},
-    "sandbox": {"model", "neuron", "app", "settings"} | LEAVES,  # imagined: it shares no code with what talks to it
-    "cli": {"app", "settings", "sandbox"} | LEAVES,
+    "kube.objects": MODEL | LEAVES,
+    "kube.http": MODEL | LEAVES | {"kube.objects"},
+    "kube.watch": MODEL | LEAVES | {"kube.objects", "kube.http"},
+    "kube.writes": MODEL | LEAVES | {"kube.objects", "kube.http", "kube.watch"},
+    "kube": MODEL | LEAVES | KUBE,
+    "endpoints": {"kube", "kube.http"} | LEAVES,
+    "settings": {"errors", "scheduling.cycle"},
+    "controllers.handlers": DOMAIN | LEAVES | KUBE,
+    "controllers": DOMAIN | LEAVES | KUBE,
+    "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers"},
+    "app": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints", "settings", "stopping", "wiring"},
+    "sandbox.apiserver": LEAVES,  # imagined: it shares no code with what talks to it
+    "sandbox": {"sandbox.apiserver"} | LEAVES,
+    "sandbox.demo": {"sandbox", "sandbox.apiserver"} | LEAVES,
+    "cli": {"app", "settings", "sandbox.demo"} | LEAVES,
     "stopping": set[str](),
     "__main__": {"cli", "stopping"},
 }
+"""What each room may import beside itself: a room is a folder, or a module at the top."""
+ALONE: Final = {"controllers.handlers"}
+"""Rooms whose modules do not import each other."""
 IMPURE: Final = {"asyncio", "logging", "os", "random", "socket", "subprocess", "threading", "time"}
 PURE_LIBRARIES: Final = {"attrs"} | (sys.stdlib_module_names - IMPURE)
 ASYNC: Final = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 
 
 def room_of(name: str) -> str:
-    """Return the room of a module of the package; `name` is like `neuron_scheduler.kube.http.client`."""
-    return name.split(".")[1]
+    """Return the innermost room of a module; `name` is like `neuron_scheduler.kube.http.client`."""
+    words = name.split(".")[1:]
+    rooms = (".".join(words[:count]) for count in range(len(words), 0, -1))
+    return next((room for room in rooms if room in MAY_IMPORT or (PACKAGE / room.replace(".", "/")).is_dir()), words[0])
 
 
 def modules() -> Iterator[tuple[str, str, ast.Module]]:
@@ -58,15 +81,53 @@ def imports(tree: ast.Module) -> Iterator[str]:
                 yield from (f"{'.' * level}{module or ''}.{alias.name}" for alias in names)
 
 
+def own_imports() -> Iterator[tuple[str, str, str]]:
+    """Yield (importing module, its room, what it imports) for all imports of the package's own."""
+    for name, room, tree in modules():
+        for imported in imports(tree):
+            if imported.startswith(("neuron_scheduler.", ".")) and imported != "neuron_scheduler.__version__":
+                yield name, room, imported
+
+
+def test_every_room_is_known() -> None:
+    """A new folder says what it may import."""
+    assert {room for _, room, _ in modules()} <= MAY_IMPORT.keys()
+
+
 def test_rooms_import_one_way() -> None:
-    """A room imports itself and the rooms below it; only the composition root and the command line see the Config."""
+    """A room imports itself and the rooms below it; only the composition root and the command line see the settings."""
     assert [
         f"{name} ({room}) imports {imported}"
-        for name, room, tree in modules()
-        for imported in imports(tree)
-        if imported.startswith(("neuron_scheduler.", "."))
-        and imported != "neuron_scheduler.__version__"
-        and (imported.startswith(".") or room_of(imported) not in MAY_IMPORT[room] | {room})
+        for name, room, imported in own_imports()
+        if imported.startswith(".") or room_of(imported) not in MAY_IMPORT[room] | {room}
+    ] == []
+
+
+def test_what_rooms_may_import_has_no_circle() -> None:
+    """The table above is an order, so rooms cannot come to import each other."""
+    below = {room: set(allowed) - {room} for room, allowed in MAY_IMPORT.items()}
+    while bottom := {room for room, allowed in below.items() if not allowed & below.keys()}:
+        below = {room: allowed for room, allowed in below.items() if room not in bottom}
+    assert below == {}
+
+
+def test_modules_import_without_circles() -> None:
+    """Modules of one room, too, import one way."""
+    known = {name for name, _, _ in modules()}
+    below: dict[str, set[str]] = {name: set() for name in known}
+    for name, _, imported in own_imports():
+        below[name] |= {imported, imported.rpartition(".")[0]} & known - {name}
+    while bottom := {name for name, imported in below.items() if not imported & below.keys()}:
+        below = {name: imported for name, imported in below.items() if name not in bottom}
+    assert below == {}
+
+
+def test_a_handler_imports_no_handler() -> None:
+    """What handlers share is given to them."""
+    assert [
+        f"{name} imports {imported}"
+        for name, room, imported in own_imports()
+        if room in ALONE and room_of(imported) == room and not imported.startswith(f"neuron_scheduler.{room}.base.")
     ] == []
 
 

@@ -16,8 +16,8 @@ from neuron_scheduler.kube.writes.pod_condition import Wanted, encode_patch
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal
 
 Object = Mapping[str, Any]
 TRN1 = {INSTANCE_TYPE_LABEL: "trn1.32xlarge"}

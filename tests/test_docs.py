@@ -15,10 +15,10 @@ from neuron_scheduler.sandbox.demo import play
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.settings.config import flag, settings
 from neuron_scheduler.telemetry.metrics import Metrics
-from tests.builders import node, pod
 from tests.control_plane.objects import create_node, node_manifest
 from tests.control_plane.server import run_control_plane
-from tests.scheduling.harness import cluster_of, decide
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, decide
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])

@@ -23,11 +23,11 @@ from neuron_scheduler.neuron.topology import illegal_count
 from neuron_scheduler.scheduling.cycle.profile import PREFERENCES, default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.settings.config import Config, ProfileConfig
-from tests.builders import machine, node, request
 from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
 from tests.control_plane.server import ControlPlane, User, run_control_plane
-from tests.scheduling.harness import cluster_of
+from tests.support.builders import machine, node, request
+from tests.support.harness import cluster_of
 
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent

@@ -14,7 +14,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU
 from neuron_scheduler.neuron.annotations import ALLOC_TIME, ALLOCATED
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 ALL = 0xFFFFFFFF  # 32 cores of a trn1.32xlarge
 

@@ -9,8 +9,8 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.scheduling.cycle.filters import Promised, promised
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
 from neuron_scheduler.scheduling.preemption.search import Emptied
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 
 CPU = free_of("cpu")
 

@@ -16,9 +16,9 @@ from neuron_scheduler.scheduling.cycle.filters import Promised, promised_before
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
 from neuron_scheduler.scheduling.preemption.search import Emptied
-from tests.builders import node, pod
-from tests.cluster.agreement import NUMBERS_OF_ROWS, OF_ROWS
-from tests.scheduling.harness import cluster_of
+from tests.support.agreement import NUMBERS_OF_ROWS, OF_ROWS
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 
 PROFILE = default_profile("p")
 LENSES: tuple[Lens, ...] = (Promised(1), Promised(3), Emptied(1), Emptied(4))

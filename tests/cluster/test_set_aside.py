@@ -8,7 +8,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.cluster.tables import nodes
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 NAMES = "abcde"
 TYPES = ("trn1.32xlarge", "trn1.32xlarge", "inf2.24xlarge")

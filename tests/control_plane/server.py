@@ -27,10 +27,10 @@ import attrs
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.certificates import Authority, trusting
 from tests.control_plane.binaries import require
 from tests.control_plane.component import Component, ComponentError
 from tests.control_plane.rest import RestClient
+from tests.support.certificates import Authority, trusting
 
 CLOSED_BY_UVLOOP: Final = "unable to perform operation on <TCPTransport closed=True"
 PORT_TRIES: Final = 5  # another process may take a port between our asking for it and its use

@@ -21,9 +21,9 @@ from neuron_scheduler.neuron.annotations import ALLOC_TIME, ALLOCATED, IDS, look
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
-from tests.builders import node, pod
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, World, pending
-from tests.device_plugin import NodeAgent
+from tests.support.builders import node, pod
+from tests.support.device_plugin import NodeAgent
 
 SECOND = 1_000_000_000
 TURNS = 60  # of the event loop, more than anything here takes

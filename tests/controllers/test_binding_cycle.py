@@ -24,8 +24,8 @@ from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 
 IN_DOUBT = "in doubt"
 HANG = "hang"

@@ -13,7 +13,7 @@ import pytest
 from neuron_scheduler.controllers.election import Election
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
 from neuron_scheduler.kube.writes.lease import Record
-from tests.leases import Memory
+from tests.support.leases import Memory
 
 PATIENCE = 10.0
 DEADLINE = 1000.0

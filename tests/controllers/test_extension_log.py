@@ -15,9 +15,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.telemetry import logs
-from tests.builders import node, pod
 from tests.controllers.test_binding_cycle import HANG, World, pending, running, until
-from tests.scheduling.harness import cluster_of
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 PROFILE = default_profile("my-scheduler")

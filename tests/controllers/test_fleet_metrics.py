@@ -14,8 +14,8 @@ from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, decide
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, decide
 
 TRN1, TRN2 = "trn1.32xlarge", "trn2.48xlarge"
 USUAL = Taint(NEURON_DEVICE, Effect.NO_SCHEDULE, "true")

@@ -14,7 +14,7 @@ from neuron_scheduler.controllers.leader_elector import Leader, identity
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.telemetry import logs
-from tests.leases import Memory
+from tests.support.leases import Memory
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 NOW = dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC)

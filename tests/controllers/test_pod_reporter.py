@@ -7,7 +7,7 @@ from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, Herald
 from neuron_scheduler.kube.writes.pod_condition import shape
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
-from tests.builders import pod
+from tests.support.builders import pod
 
 BLOCKED = (
     "0/1 nodes are available: 1 node(s) had a pod with an unknown Neuron allocation."

@@ -16,9 +16,9 @@ from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal
-from tests.scheduling.queueing import FIT, counts, popped
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal
+from tests.support.queueing import FIT, counts, popped
 
 PROFILE = default_profile("my-scheduler")
 BIG = pod("big", devices=16, priority=9)

@@ -30,7 +30,7 @@ from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.pod_failures import Failure
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.metrics import Metrics
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.telemetry.test_metrics import samples
 
 NO_DEVICE = Failure("UnexpectedAdmissionError", "Pod was rejected: Allocate failed")

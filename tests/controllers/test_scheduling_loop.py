@@ -14,8 +14,8 @@ from neuron_scheduler.controllers import scheduling_loop as loop
 from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.telemetry import logs
-from tests.builders import node, pod
-from tests.scheduling.imagined_server import World, running
+from tests.support.builders import node, pod
+from tests.support.imagined_server import World, running
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 

@@ -18,8 +18,8 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.builders import node, pod
 from tests.control_plane.objects import pod_manifest
+from tests.support.builders import node, pod
 from tests.test_cost_of_a_pod import World
 
 PROFILE = default_profile("my-scheduler")

@@ -18,8 +18,8 @@ from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, WriteOu
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, Storage
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
-from tests.builders import pod
-from tests.storage import claim, host, stored, volume, zoned
+from tests.support.builders import pod
+from tests.support.storage import claim, host, stored, volume, zoned
 
 NODES = zoned(a="x", b="y")
 P = pod(volume_claims=("data",))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from neuron_scheduler.sandbox.server import ApiServer
-from tests.certificates import Authority
 from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.end_to_end.process import ACQUIRED, BOUND, run_scheduler
+from tests.support.certificates import Authority
 
 
 @pytest.mark.parametrize("flag", ["--own-http=true", "--own-http=false"])

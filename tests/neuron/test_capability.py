@@ -9,7 +9,7 @@ import pytest
 
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.neuron.capability import ANY_KIND, DEVICE, cost, losses, size_of
-from tests.builders import machine, request
+from tests.support.builders import machine, request
 
 SIZES = frozenset(map(request, (1, 2, 3, 4, 8, 12, 16)))
 

@@ -18,7 +18,7 @@ from neuron_scheduler.model.resources import effective_requests
 from neuron_scheduler.neuron.annotations import IDS, OWN, annotations_for, read
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.topology import illegal_count, legal_sets, place
-from tests.neuron.oracle import Kind, Piece, Spec, accounted, containers, division, faults, ids_in, legal
+from tests.support.neuron_oracle import Kind, Piece, Spec, accounted, containers, division, faults, ids_in, legal
 
 INF1_6 = Machine("inf1.6xlarge", Shape.LINE, 4, 4)
 INF1_24 = Machine("inf1.24xlarge", Shape.LINE, 16, 4)

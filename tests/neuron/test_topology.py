@@ -22,7 +22,7 @@ from neuron_scheduler.neuron.topology import (
     place,
     whole_free_devices,
 )
-from tests.neuron.oracle import Kind, Piece, Spec, division
+from tests.support.neuron_oracle import Kind, Piece, Spec, division
 
 INF1_6 = Machine("inf1.6xlarge", Shape.LINE, 4, 4)
 INF1_24 = Machine("inf1.24xlarge", Shape.LINE, 16, 4)

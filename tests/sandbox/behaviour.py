@@ -10,7 +10,7 @@ from inspect import iscoroutinefunction
 from typing import TypeAlias
 
 from tests.sandbox import behaviour_lists, behaviour_scheduling, behaviour_watches, behaviour_writes
-from tests.sandbox.api import Api
+from tests.support.sandbox_api import Api
 
 Behaviour: TypeAlias = Callable[[Api], Awaitable[None]]
 

@@ -2,7 +2,7 @@
 How lists, selectors and pages behave, on any API server.
 """
 
-from tests.sandbox.api import Api, names
+from tests.support.sandbox_api import Api, names
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 

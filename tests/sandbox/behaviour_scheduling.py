@@ -4,7 +4,7 @@ How what a scheduler writes behaves, on any API server: Bindings, Leases, Events
 
 from typing import Any
 
-from tests.sandbox.api import Api
+from tests.support.sandbox_api import Api
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

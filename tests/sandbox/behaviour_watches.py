@@ -4,7 +4,7 @@ How watches behave, on any API server.
 
 from typing import Any
 
-from tests.sandbox.api import Api, names
+from tests.support.sandbox_api import Api, names
 
 
 async def _version(api: Api, path: str = "pods") -> str:

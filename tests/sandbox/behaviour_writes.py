@@ -4,7 +4,7 @@ How create, update, patch and delete behave, on any API server.
 
 from typing import Any
 
-from tests.sandbox.api import Api, pod
+from tests.support.sandbox_api import Api, pod
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

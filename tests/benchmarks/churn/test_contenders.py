@@ -7,7 +7,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.contract import Prefer
-from tests import builders
+from tests.support import builders
 
 
 def cluster(*held: int) -> Cluster:

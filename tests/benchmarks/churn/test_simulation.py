@@ -10,7 +10,7 @@ from benchmarks.churn.outcome import Outcome, summary, waits_of
 from benchmarks.churn.simulation import Simulation
 from benchmarks.churn.workload import SCENARIOS, Arrival, Workload, workload
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
-from tests import builders
+from tests.support import builders
 
 
 def simulated(workload: Workload, contender: str = "ours") -> Simulation:

@@ -8,7 +8,7 @@ from neuron_scheduler.cluster.tables.affinity_terms import Bearing
 from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 ALL = Matching((LabelSelector(),), frozenset({"default"}), terminating=True)
 TERM = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))

@@ -9,7 +9,7 @@ from neuron_scheduler.cluster.rows.pod_info import Tenant, tenant_of
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import CPU, NEURON_CORE, NEURON_DEVICE, PODS
 from neuron_scheduler.neuron.annotations import ALLOC_TIME
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 INF2 = node("n", "inf2.24xlarge")  # 6 devices of 2 cores
 

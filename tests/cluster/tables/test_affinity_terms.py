@@ -13,9 +13,9 @@ from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
-from tests.builders import node, pod
-from tests.scheduling.generation import LABELS, NOT_DB, TEAM, WEB, WEB_OR_DB
-from tests.scheduling.oracle_affinity import means
+from tests.support.builders import node, pod
+from tests.support.generation import LABELS, NOT_DB, TEAM, WEB, WEB_OR_DB
+from tests.support.oracle_affinity import means
 
 BOTH = LabelSelector((Requirement("app", Operator.IN, ("web",)), Requirement("rank", Operator.IN, ("5", "6"))))
 TERMS = tuple(

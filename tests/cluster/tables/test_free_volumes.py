@@ -9,8 +9,8 @@ from neuron_scheduler.cluster.tables.free_volumes import FreeVolumes
 from neuron_scheduler.cluster.tables.volumes import Volumes
 from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
-from tests.builders import GI
-from tests.storage import claim, host, volume, zone
+from tests.support.builders import GI
+from tests.support.storage import claim, host, volume, zone
 
 BOTH = (NodeSelectorTerm((*host("a")[0].expressions, *zone("x")[0].expressions)),)
 PLACES = [None, (), host("a"), host("a", "b"), zone("x"), BOTH, (*host("a"), *zone("x"))]

@@ -4,7 +4,7 @@ from random import Random
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import Image
-from tests.builders import node
+from tests.support.builders import node
 
 NAMES = ("a:1", "a:2", "b:1")
 

@@ -7,7 +7,7 @@ from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm, Spr
 from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 PROFILE = default_profile("p")
 

@@ -11,7 +11,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 WEB = LabelSelector((Requirement("app", Operator.EXISTS),))
 DEFINITION = Matching((WEB,), frozenset({"default"}), terminating=True)

@@ -6,7 +6,7 @@ from neuron_scheduler.cluster.tables.workloads import Workloads
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.model.workload import Workload
-from tests.builders import pod
+from tests.support.builders import pod
 
 
 def selecting(**labels: str) -> LabelSelector:

@@ -26,7 +26,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_po
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 BACKOFF = 11.0  # seconds: longer than any backoff, short of the time after which all are tried again
 

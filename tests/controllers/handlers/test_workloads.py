@@ -8,7 +8,7 @@ from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.telemetry.metrics import Metrics
-from tests.builders import pod
+from tests.support.builders import pod
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 DB = LabelSelector((Requirement("app", Operator.IN, ("db",)),))

@@ -15,7 +15,7 @@ from neuron_scheduler.kube.http.auth import load
 from neuron_scheduler.kube.http.credentials import ExecPlugin, TokenFile
 from neuron_scheduler.kube.http.exec_plugin import API_VERSIONS
 from neuron_scheduler.kube.http.proxy import Proxy
-from tests.kube.kubeconfigs import connect, furnished, kubeconfig
+from tests.support.kubeconfigs import connect, furnished, kubeconfig
 
 
 @pytest.fixture

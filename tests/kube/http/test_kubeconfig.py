@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.kube.http.exec_plugin import API_VERSIONS
 from neuron_scheduler.kube.http.kubeconfig import read
-from tests.kube.kubeconfigs import connect, furnished, kubeconfig
+from tests.support.kubeconfigs import connect, furnished, kubeconfig
 
 EXEC = {"apiVersion": API_VERSIONS[0], "command": "/bin/true"}
 GARBAGE = "c2VjcmV0"  # base64, but of no PEM

@@ -19,7 +19,7 @@ from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.proxy import Proxy
 from neuron_scheduler.kube.http.tls import Tls
-from tests.certificates import Authority, Issued
+from tests.support.certificates import Authority, Issued
 
 WAYS = pytest.mark.parametrize("method", ["GET", "POST"], ids=["aiohttp", "our own HTTP"])
 HOST = "127.0.0.1"

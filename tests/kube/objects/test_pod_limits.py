@@ -10,8 +10,8 @@ from neuron_scheduler.kube.objects.pod_limits import MOST
 from neuron_scheduler.kube.objects.pods import POD
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU
-from tests.builders import node
-from tests.scheduling.harness import cluster_of, refusal
+from tests.support.builders import node
+from tests.support.harness import cluster_of, refusal
 from tests.support.wire_objects import container, encoded, pod
 
 BOUNDED = {

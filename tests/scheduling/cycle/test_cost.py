@@ -21,7 +21,7 @@ from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
-from tests.builders import GI, node, pod
+from tests.support.builders import GI, node, pod
 
 PROFILE = default_profile("p")
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))

@@ -4,8 +4,8 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.pod import HostPort, Pod
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal
 
 PORT = (HostPort("TCP", 80),)
 TOO_MANY = "0/1 nodes are available: 1 Too many pods."

@@ -18,9 +18,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, Rehearsal
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error, schedule_pod, select_node
-from tests.builders import node, pod
-from tests.scheduling import generation
-from tests.scheduling.harness import cluster_of, decide, schedule
+from tests.support import generation
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, decide, schedule
 
 PROFILE = default_profile("p")
 

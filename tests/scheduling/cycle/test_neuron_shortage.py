@@ -12,8 +12,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.neuron.topology import largest_free_block, whole_free_devices
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, decide, refusal
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, decide, refusal
 
 ROW = (0, 1, 2, 3)
 

@@ -16,9 +16,9 @@ from neuron_scheduler.scheduling.plugins import (
     volume_restrictions,
     volume_zone,
 )
-from tests.builders import pod
-from tests.scheduling import generation
-from tests.scheduling.harness import cluster_of
+from tests.support import generation
+from tests.support.builders import pod
+from tests.support.harness import cluster_of
 
 PROFILE = default_profile("p")
 

@@ -6,8 +6,8 @@ import pytest
 
 from neuron_scheduler.scheduling.cycle.profile import PREFERENCES, default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 
 FLEET = (
     node("large", "trn1.32xlarge"),

@@ -9,8 +9,8 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 
 CORES = 0b1111_0000
 

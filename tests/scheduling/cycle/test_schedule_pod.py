@@ -9,8 +9,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain
 from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
-from tests.builders import GI, node, pod
-from tests.scheduling.harness import Placed, cluster_of, decide, refusal, schedule
+from tests.support.builders import GI, node, pod
+from tests.support.harness import Placed, cluster_of, decide, refusal, schedule
 
 SEVEN = (
     "0/1 nodes are available: 1 Instance type trn1.32xlarge does not support requests for device: 7. "

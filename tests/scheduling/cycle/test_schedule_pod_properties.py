@@ -17,11 +17,11 @@ from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain, schedule_pod
-from tests.builders import node, pod
-from tests.scheduling.generation import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
-from tests.scheduling.harness import cluster_of
-from tests.scheduling.oracle import NO_NAMESPACES, NOBODY, Outcome, outcome
-from tests.scheduling.oracle_affinity import Namespaces
+from tests.support.builders import node, pod
+from tests.support.generation import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
+from tests.support.harness import cluster_of
+from tests.support.oracle import NO_NAMESPACES, NOBODY, Outcome, outcome
+from tests.support.oracle_affinity import Namespaces
 
 PROFILES = {trusting: default_profile("my-scheduler", trusting=trusting) for trusting in (False, True)}
 

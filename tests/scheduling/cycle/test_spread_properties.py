@@ -8,10 +8,10 @@ from hypothesis import given, settings, strategies as st
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, PreferredTerm, Requirement, Taint
-from tests.builders import node, pod
 from tests.scheduling.cycle.test_schedule_pod_properties import unanimous
-from tests.scheduling.generation import OWNERS, some_workloads, spread_constraint
-from tests.scheduling.harness import cluster_of
+from tests.support.builders import node, pod
+from tests.support.generation import OWNERS, some_workloads, spread_constraint
+from tests.support.harness import cluster_of
 
 NAMES = "abcdefgh"
 DEDICATED = (Taint("dedicated", Effect.NO_SCHEDULE),)

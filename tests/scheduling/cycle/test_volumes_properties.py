@@ -10,9 +10,9 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
-from tests.builders import GI, pod
-from tests.scheduling.harness import decide
-from tests.storage import CLASSES, claim, host, stored, volume, zone, zoned
+from tests.support.builders import GI, pod
+from tests.support.harness import decide
+from tests.support.storage import CLASSES, claim, host, stored, volume, zone, zoned
 
 NODES = zoned(a="x", b="x", c="y", d="y", e="z")
 NAMES = ("c0", "c1", "c2")

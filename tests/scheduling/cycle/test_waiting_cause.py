@@ -11,8 +11,8 @@ from neuron_scheduler.model.selectors import Effect, SpreadConstraint, Taint
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.waiting_cause import _STAGES, Cause
 from neuron_scheduler.scheduling.plugins import neuron_topology
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal
 
 TRN1, TRN2 = "trn1.32xlarge", "trn2.48xlarge"
 CPU_NODES = [node(f"cpu{i}") for i in range(5)]

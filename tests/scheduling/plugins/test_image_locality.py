@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.model.node import Image
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, schedule
 
 MB = 1 << 20
 

@@ -18,8 +18,8 @@ from neuron_scheduler.model.selectors import (
     Requirement,
 )
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import KEPT_AWAY, NAME, NOT_APART, NOT_NEAR
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal, schedule
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 DB = LabelSelector((Requirement("app", Operator.IN, ("db",)),))

@@ -6,8 +6,8 @@ import pytest
 
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, PreferredTerm, Requirement
 from neuron_scheduler.scheduling.plugins import node_affinity
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal, schedule
 
 NODES = [
     node("a", labels={"zone": "x", "rank": "5"}),

@@ -4,8 +4,8 @@ import pytest
 
 from neuron_scheduler.scheduling.plugins import node_declared_features
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent, may_help
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal, schedule
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from neuron_scheduler.model.pod import HostPort
 from neuron_scheduler.scheduling.plugins import node_ports
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal, schedule
 
 ANY = HostPort("TCP", 80)
 LOCAL = HostPort("TCP", 80, "127.0.0.1")

@@ -10,8 +10,8 @@ from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, PreferredTerm, Requirement, Taint
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, schedule
 
 NODES = tuple(node(name, "trn1.32xlarge", labels={"name": name}, created=number) for number, name in enumerate("abc"))
 ROW = 0xFF  # the cores of devices 0 to 3

@@ -6,8 +6,8 @@ from neuron_scheduler.cluster.rows.node_info import on_node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins import node_resources_fit
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_eighths
-from tests.builders import GI, node, pod
-from tests.scheduling.harness import cluster_of, refusal, schedule
+from tests.support.builders import GI, node, pod
+from tests.support.harness import cluster_of, refusal, schedule
 
 SMALL = node("n", cpu=1000, memory=GI, pods=2)
 

@@ -5,8 +5,8 @@ import pytest
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import Effect, Toleration
 from neuron_scheduler.scheduling.plugins import node_name, node_unschedulable
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal, schedule
 
 CORDON = "node.kubernetes.io/unschedulable"
 

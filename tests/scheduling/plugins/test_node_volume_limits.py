@@ -7,9 +7,9 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.volumes import CSIDriver, CSINode, InlineVolume, StorageClass, VolumeAttachment
-from tests.builders import node, pod
-from tests.scheduling.harness import refusal, schedule
-from tests.storage import claim, stored, volume
+from tests.support.builders import node, pod
+from tests.support.harness import refusal, schedule
+from tests.support.storage import claim, stored, volume
 
 EBS = "ebs.csi.aws.com"
 PLUGIN = "kubernetes.io/aws-ebs"

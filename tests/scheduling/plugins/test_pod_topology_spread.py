@@ -11,8 +11,8 @@ from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selectors import Effect, LabelSelector, Operator, Requirement, SpreadConstraint, Taint
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.scheduling.plugins import pod_topology_spread
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal, schedule
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 CROWDED = "node(s) didn't match pod topology spread constraints"

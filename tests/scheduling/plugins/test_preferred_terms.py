@@ -11,8 +11,8 @@ from neuron_scheduler.model.selectors import (
     Requirement,
     SpreadConstraint,
 )
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, schedule
 
 WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 SPREAD = SpreadConstraint(ZONE_LABEL, 1, hard=False, selector=WEB)

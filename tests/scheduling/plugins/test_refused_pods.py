@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.scheduling.plugins import dynamic_resources
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.plugins.silicon_balance import STEPS, Size, prefer_balanced, size_of
-from tests.builders import GI, node, pod
+from tests.support.builders import GI, node, pod
 
 TYPES = ("trn1.32xlarge", "inf2.48xlarge", "inf2.24xlarge", "inf2.xlarge")
 

@@ -10,8 +10,8 @@ from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, schedule
 
 PROFILE = default_profile("p")
 PINNED = Constraints(node_selector={INSTANCE_TYPE_LABEL: "trn1.32xlarge"})

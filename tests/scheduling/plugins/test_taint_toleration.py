@@ -4,8 +4,8 @@ import pytest
 
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.scheduling.plugins import taint_toleration
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, refusal, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, refusal, schedule
 
 NEURON = Taint("aws.amazon.com/neuron", Effect.NO_SCHEDULE)
 DRAIN = Taint("drain", Effect.NO_EXECUTE)

@@ -10,9 +10,9 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.model.volumes import ClaimRef, CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
-from tests.builders import GI, pod
-from tests.scheduling.harness import refusal, schedule
-from tests.storage import MADE, claim, host, stored, volume, zone, zoned
+from tests.support.builders import GI, pod
+from tests.support.harness import refusal, schedule
+from tests.support.storage import MADE, claim, host, stored, volume, zone, zoned
 
 NODES = zoned(a="x", b="x", c="y")
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"

@@ -5,9 +5,9 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.volumes import InlineVolume
-from tests.builders import node, pod
-from tests.scheduling.harness import refusal, schedule
-from tests.storage import claim, stored, volume
+from tests.support.builders import node, pod
+from tests.support.harness import refusal, schedule
+from tests.support.storage import claim, stored, volume
 
 NODES = [node("a", created=0), node("b", created=1)]
 ONE_POD = (

@@ -4,9 +4,9 @@ import attrs
 import pytest
 
 from neuron_scheduler.model.node import ZONE_LABEL
-from tests.builders import node, pod
-from tests.scheduling.harness import refusal, schedule
-from tests.storage import claim, stored, volume
+from tests.support.builders import node, pod
+from tests.support.harness import refusal, schedule
+from tests.support.storage import claim, stored, volume
 
 BETA = "failure-domain.beta.kubernetes.io/zone"
 NODES = [

@@ -5,7 +5,7 @@ from random import Random
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.preemption.disruption_allowance import Allowance
-from tests.builders import pod
+from tests.support.builders import pod
 
 SELECTORS = (
     None,

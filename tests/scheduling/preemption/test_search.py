@@ -24,8 +24,8 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, confirmed, rebuilt, search
 from neuron_scheduler.scheduling.preemption.victims import victims_on
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of, decide, refusal, schedule
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of, decide, refusal, schedule
 
 PROFILE = default_profile("my-scheduler")
 NOT_HELPFUL = "Preemption is not helpful for scheduling"

@@ -17,9 +17,9 @@ from neuron_scheduler.neuron.topology import legal_sets, place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
-from tests.builders import machine, node, pod, request
-from tests.scheduling.harness import cluster_of, decide
-from tests.scheduling.oracle_preemption import Cost, cheapest, cost, reprieved
+from tests.support.builders import machine, node, pod, request
+from tests.support.harness import cluster_of, decide
+from tests.support.oracle_preemption import Cost, cheapest, cost, reprieved
 
 PROFILE = default_profile("my-scheduler")
 TYPES = ("inf2.24xlarge", "trn1.32xlarge", "inf1.6xlarge", "inf2.xlarge")

@@ -25,7 +25,7 @@ from neuron_scheduler.scheduling.queue.cluster_events import (
     moved,
     node_events,
 )
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 BEFORE = node("n", "trn1.32xlarge")
 E = ClusterEvent

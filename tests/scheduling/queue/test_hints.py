@@ -19,10 +19,10 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change, may_accept, need_of
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.builders import node, pod
-from tests.scheduling import generation
-from tests.scheduling.harness import cluster_of
-from tests.scheduling.queueing import drain, popped
+from tests.support import generation
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
+from tests.support.queueing import drain, popped
 
 FIT, NEURON, PORTS = "NodeResourcesFit", "NeuronTopology", "NodePorts"
 AFFINITY, TAINTS, CORDON = "NodeAffinity", "TaintToleration", "NodeUnschedulable"

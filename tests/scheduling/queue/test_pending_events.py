@@ -6,9 +6,9 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.builders import node, pod
-from tests.scheduling.harness import cluster_of
-from tests.scheduling.queueing import AFFINITY, FIT, drain, popped
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
+from tests.support.queueing import AFFINITY, FIT, drain, popped
 
 BLUE, RED = node("n", labels={"team": "blue"}), node("n", labels={"team": "red"})
 

@@ -6,7 +6,7 @@ import pytest
 
 from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
-from tests.builders import pod
+from tests.support.builders import pod
 
 
 def queued(name: object) -> QueuedPod:

@@ -3,8 +3,8 @@
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement, SpreadConstraint
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.builders import pod
-from tests.scheduling.queueing import FIT, counts, drain, refuse_all
+from tests.support.builders import pod
+from tests.support.queueing import FIT, counts, drain, refuse_all
 
 SPREAD = frozenset({"PodTopologySpread"})
 

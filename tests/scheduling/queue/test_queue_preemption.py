@@ -1,8 +1,8 @@
 """The queue while others are asked to leave for a pod: it is held, and misses nothing."""
 
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.builders import pod
-from tests.scheduling.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of
+from tests.support.builders import pod
+from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of
 
 
 def test_an_event_during_a_long_decision_is_not_lost() -> None:

@@ -7,8 +7,8 @@ from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.builders import pod
-from tests.scheduling.queueing import FIT, GONE, counts, drain, popped, queue_of, refuse_all
+from tests.support.builders import pod
+from tests.support.queueing import FIT, GONE, counts, drain, popped, queue_of, refuse_all
 
 
 def refused(now: float = 0.0) -> SchedulingQueue:

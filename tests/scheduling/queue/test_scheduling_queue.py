@@ -6,8 +6,8 @@ from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.builders import pod
-from tests.scheduling.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of, refuse_all
+from tests.support.builders import pod
+from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, queue_of, refuse_all
 
 # Order
 

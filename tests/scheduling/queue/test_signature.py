@@ -11,10 +11,10 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.scheduling.queue.hints import LOCAL
 from neuron_scheduler.scheduling.queue.signature import signature_of
-from tests.builders import pod
-from tests.scheduling import generation
-from tests.scheduling.happenings import CLAIMS
-from tests.scheduling.harness import cluster_of
+from tests.support import generation
+from tests.support.builders import pod
+from tests.support.happenings import CLAIMS
+from tests.support.harness import cluster_of
 
 PROFILE = default_profile("default-scheduler")
 FIT, FAR = frozenset({"NodeResourcesFit"}), frozenset({"InterPodAffinity"})

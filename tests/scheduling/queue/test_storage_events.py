@@ -16,8 +16,8 @@ from neuron_scheduler.scheduling.queue.cluster_events import MAY_HELP, ClusterEv
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, added, deleted, taken_back, updated
-from tests.builders import node, pod
-from tests.storage import MADE, claim, stored, volume, zone
+from tests.support.builders import node, pod
+from tests.support.storage import MADE, claim, stored, volume, zone
 
 E = ClusterEvent
 NODE = CSINode("u", "n", {"ebs": 3})

@@ -14,8 +14,8 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_po
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.builders import node, pod
-from tests.scheduling.queueing import AFFINITY, FIT, GONE, counts, drain, popped, refuse_all
+from tests.support.builders import node, pod
+from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, refuse_all
 
 PROFILE = default_profile("default-scheduler")
 

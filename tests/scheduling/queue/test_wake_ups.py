@@ -11,10 +11,10 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import StorageClass
-from tests.builders import node, pod
-from tests.scheduling.happenings import change, change_storage, flicker, pass_turns
-from tests.scheduling.imagined_server import World, running
-from tests.storage import CLASSES, at
+from tests.support.builders import node, pod
+from tests.support.happenings import change, change_storage, flicker, pass_turns
+from tests.support.imagined_server import World, running
+from tests.support.storage import CLASSES, at
 
 
 def storage_changes(dice: Random, world: World) -> None:

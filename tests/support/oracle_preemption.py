@@ -12,7 +12,7 @@ from math import inf
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from tests.scheduling import oracle
+from tests.support import oracle
 
 Cost = tuple[float, ...]
 

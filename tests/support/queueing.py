@@ -3,7 +3,7 @@
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.builders import pod
+from tests.support.builders import pod
 
 FIT = frozenset({"NodeResourcesFit"})
 AFFINITY = frozenset({"NodeAffinity"})

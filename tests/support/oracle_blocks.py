@@ -15,7 +15,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import legal_sets, place
-from tests.builders import request as a_request
+from tests.support.builders import request as a_request
 
 Holders = Sequence[tuple[Pod, Machine | None]]
 

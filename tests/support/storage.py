@@ -8,8 +8,8 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
-from tests.builders import GI, node
-from tests.scheduling.harness import cluster_of
+from tests.support.builders import GI, node
+from tests.support.harness import cluster_of
 
 WAITING = StorageClass("uid-local", "local", "kubernetes.io/no-provisioner", waits=True)
 MADE = StorageClass("uid-gp3", "gp3", "ebs.csi.aws.com", waits=True)

@@ -22,10 +22,10 @@ from neuron_scheduler.model.volumes import (
     StorageClass,
     VolumeAttachment,
 )
-from tests.builders import GI, pod
-from tests.scheduling import generation
-from tests.scheduling.imagined_server import World
-from tests.storage import at, claim, host, volume, zone
+from tests.support import generation
+from tests.support.builders import GI, pod
+from tests.support.imagined_server import World
+from tests.support.storage import at, claim, host, volume, zone
 
 WAITING = tuple("pqrstuvw")
 BOUND = tuple("ABCDEF")

@@ -20,7 +20,7 @@ from neuron_scheduler.scheduling.plugins import (
     silicon_balance,
     taint_toleration,
 )
-from tests.builders import request
+from tests.support.builders import request
 
 REQUESTS = (request(1), request(2), request(4), request(cores=1), request(cores=3), request((1, 2)))
 

@@ -22,10 +22,10 @@ from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
 from neuron_scheduler.scheduling.plugins import dynamic_resources
-from tests.scheduling import oracle_affinity, oracle_blocks
-from tests.scheduling.obvious import affine, forbidding, untolerated
-from tests.scheduling.oracle_affinity import Namespaces, affinity_refusals, image_eighths
-from tests.scheduling.oracle_spread import default_scores, spread_refusals, spread_shares
+from tests.support import oracle_affinity, oracle_blocks
+from tests.support.obvious import affine, forbidding, untolerated
+from tests.support.oracle_affinity import Namespaces, affinity_refusals, image_eighths
+from tests.support.oracle_spread import default_scores, spread_refusals, spread_shares
 
 NO_NAMESPACES: Namespaces = {}
 NOBODY: Mapping[str, int] = {}

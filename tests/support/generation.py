@@ -25,7 +25,7 @@ from neuron_scheduler.model.selectors import (
     Toleration,
 )
 from neuron_scheduler.model.workload import Workload
-from tests.builders import GI, node, pod
+from tests.support.builders import GI, node, pod
 
 T = TypeVar("T")
 
