@@ -31,7 +31,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZON
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Container
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
-from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 
@@ -150,11 +150,11 @@ class Contestant:
     pauses_ms: dict[str, tuple[float, float]] = attrs.field(factory=dict)
     """By workload: the longest single step of its first rehearsal, and all of it."""
 
-    def rehearse(self, workload: str, pending: Pod) -> None:
+    def warm_up(self, workload: str, pending: Pod) -> None:
         """Measure the first builds of indexes for a workload."""
         longest, began = 0.0, time.perf_counter()
         started = began
-        for _ in Rehearsal().of(self.cluster, pending, PROFILE):
+        for _ in IndexWarmup().of(self.cluster, pending, PROFILE):
             longest = max(longest, time.perf_counter() - started)
             started = time.perf_counter()
         self.pauses_ms[workload] = (longest * 1e3, (time.perf_counter() - began) * 1e3)
@@ -185,7 +185,7 @@ def prepared(nodes: int) -> Contestant:
     found, dice = Contestant(nodes), random.Random(1)
     for node in fleet(nodes):
         found.cluster.put_node(node)
-    found.rehearse("first of all", in_zone(-1, dice))
+    found.warm_up("first of all", in_zone(-1, dice))
     for number in range(nodes // 2):
         pending = in_zone(1_000_000 + number, dice)
         decision = schedule_pod(found.cluster, pending, PROFILE)
@@ -203,7 +203,7 @@ def measure(contestants: list[Contestant], pods: int) -> None:
         for contestant in contestants:
             if workload == BESIDE:
                 contestant.cluster.nominate("ip-10-0-0-0", Nomination(FIRST))
-            contestant.rehearse(workload, make(0, dice))
+            contestant.warm_up(workload, make(0, dice))
         for _ in range(warm_up + pods):
             number += 1
             pending = make(number, dice)
@@ -211,7 +211,7 @@ def measure(contestants: list[Contestant], pods: int) -> None:
         for contestant, uid in placed:
             contestant.cluster.forget(uid)
         for contestant in contestants:
-            contestant.cluster.denominate(FIRST.uid)
+            contestant.cluster.clear_nomination(FIRST.uid)
             for kind in (contestant.decisions, contestant.queries, contestant.assumptions):
                 del kind.get(workload, [])[:warm_up]
 

@@ -23,7 +23,7 @@ from neuron_scheduler.kube.objects.pods import POD
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
-from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.scheduling.preemption.search import search
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
@@ -271,7 +271,7 @@ def cluster_of(nodes: int) -> Cluster:
     for i, node in enumerate(fleet(nodes)):
         cluster.put_node(node)
         cluster.put_pod(attrs.evolve(plain(i), node_name=node.name))
-    for _ in Rehearsal().of(cluster, plain(0), PROFILE):
+    for _ in IndexWarmup().of(cluster, plain(0), PROFILE):
         pass
     schedule_pod(cluster, plain(nodes), PROFILE)
     return cluster
@@ -291,7 +291,7 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
     hostile = steps.take("decode", lambda: POD.decode(encoded).value)
     if not isinstance(hostile, Pod):
         return steps
-    steps.pausing("rehearse", Rehearsal().of(cluster, hostile, PROFILE))
+    steps.pausing("rehearse", IndexWarmup().of(cluster, hostile, PROFILE))
     first = steps.take("decide", lambda: schedule_pod(cluster, hostile, PROFILE))
     urgent = attrs.evolve(hostile, uid="urgent", priority=1000)
     refused = first if isinstance(first, FitError) else FitError(nodes, (("none", nodes),), frozenset({"NodeAffinity"}))

@@ -60,7 +60,7 @@ def full(nodes: int, dice: random.Random) -> Cluster:
         left = SIZES[node.labels[INSTANCE_TYPE_LABEL]][2]
         while left:
             devices = dice.choice([count for count in ASKED if count <= left])
-            tenant = pod(
+            pod_info = pod(
                 f"{node.name}-{left}",
                 devices,
                 node_name=node.name,
@@ -68,18 +68,18 @@ def full(nodes: int, dice: random.Random) -> Cluster:
                 labels={"app": f"app-{dice.randrange(APPS)}"},
                 started=float(dice.randrange(1_000)),
             )
-            found = _room(cluster, tenant)
+            found = _room(cluster, pod_info)
             if found is not None:  # else a smaller one is drawn next
-                cluster.assume(tenant, found.cores)
+                cluster.assume(pod_info, found.cores)
                 left -= devices
     return cluster
 
 
-def _room(cluster: Cluster, tenant: Pod) -> Placement | None:
-    state = cluster.node(tenant.node_name)
-    if state is None or state.machine is None or tenant.neuron is None:
+def _room(cluster: Cluster, pod_info: Pod) -> Placement | None:
+    node_info = cluster.node(pod_info.node_name)
+    if node_info is None or node_info.machine is None or pod_info.neuron is None:
         raise AssertionError("the fleet has silicon, and the pods ask for it")
-    return place(state.machine, state.free_cores, tenant.neuron)
+    return place(node_info.machine, node_info.free_cores, pod_info.neuron)
 
 
 def budgets() -> list[DisruptionBudget]:

@@ -156,7 +156,7 @@ class App:
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
         services.start_soon(parts.rejections.run)
-        await parts.scheduler.rehearse()
+        await parts.scheduler.warm_up()
         if parts.election is not None and not at_once:
             await parts.election.acquire()
             self._beat()
@@ -267,13 +267,16 @@ class App:
         return needed + access_review.REVIEWING if config.authorize_metrics else needed
 
     @property
-    def _trusting(self) -> bool:
+    def _count_unknown_only(self) -> bool:
         """Whether the pods of every profile may have what unknown holders leave by count."""
         return all(profile.unknown_allocations == "count-only" for profile in self.config.profiles)
 
     def _state(self) -> State:
         cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election
-        devices, waits = fleet_metrics.devices(cluster, trusting=self._trusting), queue.count_by_cause()
+        devices, waits = (
+            fleet_metrics.devices(cluster, count_unknown_only=self._count_unknown_only),
+            queue.count_by_cause(),
+        )
         return State(
             leader=election.leading if election is not None else True,
             pending_pods={place: queue.count(place) for place in _WAITING},

@@ -19,8 +19,8 @@ from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
 from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
 from neuron_scheduler.controllers.lease_fence import LeaseFence
-from neuron_scheduler.controllers.pod_reporter import Herald
-from neuron_scheduler.controllers.preemption_executor import Preemptor
+from neuron_scheduler.controllers.pod_reporter import PodReporter
+from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
 from neuron_scheduler.controllers.scheduling_loop import Scheduler
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
@@ -110,7 +110,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         errors=errors,
     )
     conditions = ConditionWriter(client=client, on_retry=metrics.retried, errors=errors)
-    herald = Herald(recorder=recorder, conditions=conditions, clock=time.monotonic, speaks=may_bind)
+    reporter = PodReporter(recorder=recorder, conditions=conditions, clock=time.monotonic, speaks=may_bind)
     volumes = VolumeBinder(
         cluster=cluster,
         writer=VolumeWriter(client=client, may_send=may_bind),
@@ -119,11 +119,11 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         clock=time.monotonic,
     )
     budgets = DisruptionBudgets(metrics=metrics)
-    preemptor = Preemptor(
+    preemption_executor = PreemptionExecutor(
         cluster=cluster,
         queue=queue,
         evictor=Evictor(client=client, may_send=may_bind, on_retry=metrics.retried),
-        herald=herald,
+        reporter=reporter,
         metrics=metrics,
         budgets=budgets.all,
         clock=time.monotonic,
@@ -137,8 +137,8 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         profiles=profiles,
         binder=binder,
         volumes=volumes,
-        preemptor=preemptor,
-        herald=herald,
+        preemption_executor=preemption_executor,
+        reporter=reporter,
         metrics=metrics,
         clock=time.monotonic,
         wall_clock=time.time_ns,
@@ -158,7 +158,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         may_ask=may_bind,
         errors=errors,
     )
-    pod_handler = _pod_handler(scheduler, herald, volumes, rejections)
+    pod_handler = _pod_handler(scheduler, reporter, volumes, rejections)
     pods = _informer(client, metrics, PODS, pod_handler)
     return Parts(
         cluster=cluster,
@@ -168,7 +168,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         volumes=volumes,
         recorder=recorder,
         conditions=conditions,
-        nodes=_informer(client, metrics, NODES, _node_handler(scheduler, preemptor, volumes, rejections)),
+        nodes=_informer(client, metrics, NODES, _node_handler(scheduler, preemption_executor, volumes, rejections)),
         others=(
             _informer(client, metrics, BUDGETS, budgets),
             _namespaces(client, scheduler),
@@ -193,7 +193,7 @@ def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: 
 
 
 def _node_handler(
-    scheduler: Scheduler, preemptor: Preemptor, volumes: VolumeBinder, rejections: Rejections
+    scheduler: Scheduler, preemption_executor: PreemptionExecutor, volumes: VolumeBinder, rejections: Rejections
 ) -> NodeHandler:
     def gone(name: str) -> None:
         volumes.noticed(name)
@@ -206,14 +206,16 @@ def _node_handler(
         metrics=scheduler.metrics,
         wake=scheduler.wake,
         gone=gone,
-        void=preemptor.void,
+        nomination_lost=preemption_executor.nomination_lost,
         changed=scheduler.fence.node_changed,
     )
 
 
-def _pod_handler(scheduler: Scheduler, herald: Herald, volumes: VolumeBinder, rejections: Rejections) -> PodHandler:
+def _pod_handler(
+    scheduler: Scheduler, reporter: PodReporter, volumes: VolumeBinder, rejections: Rejections
+) -> PodHandler:
     def gone(uid: str) -> None:
-        herald.forget(uid)
+        reporter.forget(uid)
         volumes.noticed(uid)
 
     return PodHandler(
@@ -224,11 +226,11 @@ def _pod_handler(scheduler: Scheduler, herald: Herald, volumes: VolumeBinder, re
         clock=scheduler.clock,
         wake=scheduler.wake,
         gone=gone,
-        came=scheduler.preemptor.recheck,
+        came=scheduler.preemption_executor.recheck,
         left=rejections.left,
         started=rejections.started,
-        contested=herald.contested,
-        unknown=herald.allocation_unknown,
+        double_booked=reporter.double_booked,
+        unknown=reporter.allocation_unknown,
         noticed=scheduler.fence.noticed,
     )
 
@@ -271,7 +273,7 @@ def _profiles(config: Config) -> dict[str, Profile]:
     return {
         profile.scheduler_name: default_profile(
             profile.scheduler_name,
-            trusting=profile.unknown_allocations == "count-only",
+            count_unknown_only=profile.unknown_allocations == "count-only",
             preferences=PREFERENCES if profile.preferences is None else profile.preferences,
         )
         for profile in config.profiles

@@ -11,7 +11,7 @@ Waiting: TypeAlias = deque[asyncio.Future[None]]  # an anyio.Event costs as much
 
 
 @attrs.define(eq=False)
-class Worklist(Generic[T]):
+class WorkQueue(Generic[T]):
     """
     First in, first out; `put` never waits, `give` and `next` do.
 

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 import pytest
 
-from neuron_scheduler.controllers.pod_reporter import Herald
+from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.kube.writes.pod_condition import Wanted, encode_patch
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
@@ -78,7 +78,7 @@ class Server:
         if "nominatedNodeName" in patch["status"]:
             status["nominatedNodeName"] = patch["status"]["nominatedNodeName"]
 
-    def denominate(self, pod: Pod) -> None:
+    def clear_nomination(self, pod: Pod) -> None:
         """Let it name no node any more."""
         assert pod.uid
         self.found["status"]["nominatedNodeName"] = None
@@ -99,9 +99,9 @@ def server() -> Server:
 
 
 @pytest.fixture
-def herald(server: Server) -> Herald:
+def reporter(server: Server) -> PodReporter:
     """Return what tells the server."""
-    return Herald(recorder=server, conditions=server, clock=lambda: 0.0, speaks=lambda: True)
+    return PodReporter(recorder=server, conditions=server, clock=lambda: 0.0, speaks=lambda: True)
 
 
 def on_types(*names: str) -> dict[str, Any]:
@@ -147,20 +147,20 @@ PIECES = (
     ],
 )
 def test_refusals(
-    server: Server, herald: Herald, *, cluster: tuple[Sequence[Node], Sequence[Pod]], pending: Pod, bought: bool
+    server: Server, reporter: PodReporter, *, cluster: tuple[Sequence[Node], Sequence[Pod]], pending: Pod, bought: bool
 ) -> None:
     """`Unschedulable` where a new node could help (docs/decisions/0004), `SchedulerError` where none could."""
     found = refusal(cluster_of(*cluster), pending)
-    herald.unschedulable(pending, found.text, hopeless=found.hopeless)
+    reporter.unschedulable(pending, found.text, new_node_cannot_help=found.new_node_cannot_help)
     assert server.seen == (bought, bought)
     (condition,) = server.found["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable" if bought else "SchedulerError")
     assert condition["message"] == found.text
 
 
-def test_an_error_buys_nothing(server: Server, herald: Herald) -> None:
+def test_an_error_buys_nothing(server: Server, reporter: PodReporter) -> None:
     """A Binding that the API server refused is tried again; it is not a lack of nodes."""
-    herald.failed(pod(), "admission webhook denied the request")
+    reporter.failed(pod(), "admission webhook denied the request")
     assert server.seen == (False, False)
 
 
@@ -169,15 +169,21 @@ def test_nothing_said_nothing_bought(server: Server) -> None:
     assert server.seen == (False, False)
 
 
-def test_a_promised_node_is_waited_for(server: Server, herald: Herald) -> None:
+def test_a_promised_node_is_waited_for(server: Server, reporter: PodReporter) -> None:
     """While others leave for the pod Karpenter adds nothing; once the promise is void, it does."""
     pending = pod(devices=8)
-    herald.unschedulable(pending, "0/1 nodes are available: 1 Insufficient cpu.", hopeless=False, nominated="a")
+    reporter.unschedulable(
+        pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nominated="a"
+    )
     assert server.seen == (False, True)  # Cluster Autoscaler sees it, and takes the space on that node into account
-    herald.displaced(pending)
+    reporter.displaced(pending)
     assert server.seen == (True, True)
-    herald.unschedulable(pending, "0/1 nodes are available: 1 Insufficient cpu.", hopeless=False, nominated="a")
-    herald.unschedulable(pending, "0/1 nodes are available: 1 Insufficient cpu.", hopeless=False, nominated="")
+    reporter.unschedulable(
+        pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nominated="a"
+    )
+    reporter.unschedulable(
+        pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nominated=""
+    )
     assert server.seen == (True, True)
 
 
@@ -190,9 +196,9 @@ def test_a_promised_node_is_waited_for(server: Server, herald: Herald) -> None:
         ),
     ],
 )
-def test_other_grounds(server: Server, herald: Herald, change: dict[str, Any], seen: tuple[bool, bool]) -> None:
+def test_other_grounds(server: Server, reporter: PodReporter, change: dict[str, Any], seen: tuple[bool, bool]) -> None:
     """What the two look at beside the condition is not ours to write."""
-    herald.unschedulable(pod(), "0/1 nodes are available: 1 Insufficient cpu.", hopeless=False)
+    reporter.unschedulable(pod(), "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False)
     assert server.seen == (True, True)
     server.found |= change
     assert server.seen == seen

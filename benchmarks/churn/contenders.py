@@ -11,7 +11,7 @@ import attrs
 
 from benchmarks.churn.workload import SCHEDULER_NAME, Arrival, Workload
 from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
@@ -47,15 +47,15 @@ def preferring(prefer: Prefer) -> Profile:
     return attrs.evolve(default_profile(SCHEDULER_NAME), preferences=(Preference(prefer),))
 
 
-def _free_devices(state: NodeState) -> int:
-    return 0 if state.machine is None else whole_free_devices(state.machine, state.free_cores)
+def _free_devices(node_info: NodeInfo) -> int:
+    return 0 if node_info.machine is None else whole_free_devices(node_info.machine, node_info.free_cores)
 
 
-def _free_cores(state: NodeState) -> int:
-    return state.free_cores.bit_count()
+def _free_cores(node_info: NodeInfo) -> int:
+    return node_info.free_cores.bit_count()
 
 
-def _counting(pod: Pod) -> Callable[[NodeState], int]:
+def _counting(pod: Pod) -> Callable[[NodeInfo], int]:
     return _free_cores if pod.neuron is not None and pod.neuron.unit is Unit.CORE else _free_devices
 
 
@@ -95,13 +95,13 @@ class FragmentationGradientDescent:
             found[growth] = found.get(growth, 0) | 1 << slot
         return found[min(found)]
 
-    def growth(self, state: NodeState, request: NeuronRequest) -> float:
+    def growth(self, node_info: NodeInfo, request: NeuronRequest) -> float:
         """Return by how much a node's fragmentation grows with one more pod."""
-        placement = None if state.machine is None else place(state.machine, state.free_cores, request)
-        if state.machine is None or placement is None:
+        placement = None if node_info.machine is None else place(node_info.machine, node_info.free_cores, request)
+        if node_info.machine is None or placement is None:
             return float("inf")
-        after = self.fragmentation(state.machine, state.free_cores & ~placement.cores)
-        return round(after - self.fragmentation(state.machine, state.free_cores), 9)
+        after = self.fragmentation(node_info.machine, node_info.free_cores & ~placement.cores)
+        return round(after - self.fragmentation(node_info.machine, node_info.free_cores), 9)
 
     def fragmentation(self, machine: Machine, free: int) -> float:
         """Return how many of the free cores the next pod can be expected not to be able to use."""

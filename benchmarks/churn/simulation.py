@@ -104,8 +104,8 @@ class Simulation:
             self.used -= ended.size
             name = self.cluster.remove_pod(ended.pod.uid)
             if name is not None and self.queue.listening:
-                state = self.cluster.node(name)
-                on = None if state is None else Change(state)
+                node_info = self.cluster.node(name)
+                on = None if node_info is None else Change(node_info)
                 self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, ended.pod, on=on)
 
     def _take_arrivals(self) -> None:

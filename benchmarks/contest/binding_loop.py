@@ -14,7 +14,7 @@ import anyio
 import msgspec
 from aiohttp import web
 
-from neuron_scheduler.controllers.leader_elector import Leader
+from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.watch.informer import NODES, PODS, Informer
@@ -73,7 +73,7 @@ async def main(kubeconfig: str, port: int) -> None:
         listing = msgspec.json.decode((await client.request("GET", NODES.path)).body)
         nodes = [item["metadata"]["name"] for item in listing["items"]]
         work = zip(waiting.pods, itertools.cycle(nodes), strict=False)
-        leader = Leader(leases=LeaseClient(client=client))
+        leader = LeaderElector(leases=LeaseClient(client=client))
         await leader.acquire()
         await anyio.sleep(POLICY_LEARNS)
         binder = Binder(client=client, may_send=lambda: True)

@@ -12,33 +12,33 @@ from typing import Any, Protocol
 import attrs
 
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 
 
-class Lens(Hashable, Protocol):
+class Overlay(Hashable, Protocol):
     """An assumption about rows."""
 
     @property
-    def marks(self) -> Callable[[NodeState], Values]:
+    def marks(self) -> Callable[[NodeInfo], Values]:
         """Index definition: the marks by which lenses of this sort tell the rows that they change."""
 
     def changes(self, mark: Hashable) -> bool:
         """Tell whether rows with this mark are changed; a row without such a mark is not."""
 
-    def __call__(self, state: NodeState, /) -> NodeState:
+    def __call__(self, node_info: NodeInfo, /) -> NodeInfo:
         """Return the row as it would be."""
 
 
 @attrs.frozen(eq=False)
-class _Through:
+class _Overlaid:
     """Index definition: another one, of rows seen through a lens."""
 
-    lens: Lens
-    definition: Callable[[NodeState], Any]
+    overlay: Overlay
+    definition: Callable[[NodeInfo], Any]
 
-    def __call__(self, state: NodeState) -> Any:
-        return self.definition(self.lens(state))
+    def __call__(self, node_info: NodeInfo) -> Any:
+        return self.definition(self.overlay(node_info))
 
 
-through = lru_cache(maxsize=4096)(_Through)
+overlaid = lru_cache(maxsize=4096)(_Overlaid)
 """The one definition for a lens and a definition: an index is then looked up by identity."""

@@ -15,9 +15,9 @@ from neuron_scheduler.cluster.index.indexes import Derived, Indexes
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
 from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
-from neuron_scheduler.cluster.overlay import Lens, through
-from neuron_scheduler.cluster.rows.node_info import NodeState
-from neuron_scheduler.cluster.tables.affinity_terms import Bearing
+from neuron_scheduler.cluster.overlay import Overlay, overlaid
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.demand import Demand
 from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.cluster.tables.nodes import NodeTable
@@ -36,11 +36,11 @@ class Needs:
     """The indexes of nodes and of rows that a question asks for, those through a lens left out, by definition."""
 
     of_nodes: tuple[Callable[[Node], Any], ...]
-    of_rows: tuple[Callable[[NodeState], Any], ...]
+    of_rows: tuple[Callable[[NodeInfo], Any], ...]
 
 
 @attrs.define(eq=False)
-class Noted:
+class IndexRequests:
     """
     What a question has asked for.
 
@@ -50,7 +50,7 @@ class Noted:
     """
 
     of_nodes: dict[Callable[[Node], Any], None] = attrs.field(factory=dict)
-    of_rows: dict[Callable[[NodeState], Any], None] = attrs.field(factory=dict)
+    of_rows: dict[Callable[[NodeInfo], Any], None] = attrs.field(factory=dict)
     lacking: dict[Hashable, Callable[[], Iterator[None]]] = attrs.field(factory=dict)
 
     @property
@@ -79,8 +79,8 @@ class View:
     namespaces: NamespaceTable = attrs.field(factory=NamespaceTable)
     volumes: Volumes = attrs.field(factory=Volumes)
     _table: NodeTable = attrs.field(factory=NodeTable)
-    _lens: Lens | None = None
-    _noted: Noted | None = None
+    _overlay: Overlay | None = None
+    _index_requests: IndexRequests | None = None
 
     @property
     def live(self) -> NodeSet:
@@ -114,15 +114,15 @@ class View:
         """The sizes of the pods with Neuron, as the cluster is."""
         return self._table.demand
 
-    def row(self, slot: int) -> NodeState:
+    def row(self, slot: int) -> NodeInfo:
         """Return the row in a live slot."""
-        state = self._table.row(slot)
-        return state if self._lens is None else self._lens(state)
+        node_info = self._table.row(slot)
+        return node_info if self._overlay is None else self._overlay(node_info)
 
-    def rows(self) -> Iterator[NodeState]:
+    def rows(self) -> Iterator[NodeInfo]:
         """Yield every node's row by age. For tests, start-up and explanations: no decision calls it."""
         table = self._table.current
-        return map(table.row, table.by_age(slot for slot, state in enumerate(table.slots) if state is not None))
+        return map(table.row, table.by_age(slot for slot, node_info in enumerate(table.slots) if node_info is not None))
 
     def slot(self, name: str) -> int | None:
         """Return the slot of a node; valid until the next `await`."""
@@ -139,14 +139,14 @@ class View:
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
         """Return the postings of something that only the node's own object decides: pods come and go beside it."""
         table = self._table.current if self._table.stale else self._table
-        if self._noted is not None and self._lacks(table.of_nodes, values_of, Postings):
+        if self._index_requests is not None and self._lacks(table.of_nodes, values_of, Postings):
             return Postings()
         return table.of_nodes.postings(values_of, table.nodes)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
         """Return the column of a number that only the node's own object decides."""
         table = self._table.current if self._table.stale else self._table
-        if self._noted is not None and self._lacks(table.of_nodes, number_of, Column):
+        if self._index_requests is not None and self._lacks(table.of_nodes, number_of, Column):
             return Column()
         return table.of_nodes.column(number_of, table.nodes)
 
@@ -166,29 +166,29 @@ class View:
         """Tell whether any node has some of a resource; the columns of one that none has are empty."""
         return resource in self._table.offered.resources
 
-    def postings(self, values_of: Callable[[NodeState], Values]) -> Postings:
+    def postings(self, values_of: Callable[[NodeInfo], Values]) -> Postings:
         """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
         table = self._table.current if self._table.stale else self._table
-        if self._lens is not None:
-            return self._through(self._lens, values_of, Postings)
-        if self._noted is not None and self._lacks(table.of_rows, values_of, Postings):
+        if self._overlay is not None:
+            return self._overlaid(self._overlay, values_of, Postings)
+        if self._index_requests is not None and self._lacks(table.of_rows, values_of, Postings):
             return Postings()
         return table.of_rows.postings(values_of, table.slots)
 
-    def column(self, number_of: Callable[[NodeState], int]) -> Column:
+    def column(self, number_of: Callable[[NodeInfo], int]) -> Column:
         """Return the up-to-date column defined by `number_of`; equal definitions share one index."""
         table = self._table.current if self._table.stale else self._table
-        if self._lens is not None:
-            return self._through(self._lens, number_of, Column)
-        if self._noted is not None and self._lacks(table.of_rows, number_of, Column):
+        if self._overlay is not None:
+            return self._overlaid(self._overlay, number_of, Column)
+        if self._index_requests is not None and self._lacks(table.of_rows, number_of, Column):
             return Column()
         return table.of_rows.column(number_of, table.slots)
 
-    def changed(self, lens: Lens) -> NodeSet:
+    def changed(self, overlay: Overlay) -> NodeSet:
         """Return the nodes whose rows are others through a lens, and perhaps some whose are not."""
         table = self._table.current
-        marked = table.of_rows.postings(lens.marks, table.slots)
-        return marked.any_of(filter(lens.changes, marked.values)) if marked.keyed else 0
+        marked = table.of_rows.postings(overlay.marks, table.slots)
+        return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else 0
 
     def prepared(self, ask: Callable[[Self], object]) -> Iterator[None]:
         """
@@ -198,16 +198,16 @@ class View:
         called once, of a cluster where indexes that are not there have nothing in them, and must not stop at what that
         leads to.
         """
-        noted = self.noted(ask)
-        if noted.lacking:
+        index_requests = self.index_requests(ask)
+        if index_requests.lacking:
             yield
-        yield from noted.prepared()
+        yield from index_requests.prepared()
 
-    def noted(self, ask: Callable[[Self], object]) -> Noted:
+    def index_requests(self, ask: Callable[[Self], object]) -> IndexRequests:
         """Return what a question asks for; `ask` is called as in `prepared`."""
-        noted = Noted()
-        ask(attrs.evolve(self, noted=noted))
-        return noted
+        index_requests = IndexRequests()
+        ask(attrs.evolve(self, index_requests=index_requests))
+        return index_requests
 
     def is_ready(self, needs: Needs) -> bool:
         """Tell whether all these indexes are there and have little to catch up with."""
@@ -217,33 +217,33 @@ class View:
     def counts(self, definition: Matching) -> Column:
         """Return how many pods match a selector on each node."""
         table = self._table.current
-        if self._noted is not None and not table.pods.is_ready(definition):
-            self._noted.lacking[definition] = lambda: self._table.current.pods.prepare(definition)
+        if self._index_requests is not None and not table.pods.is_ready(definition):
+            self._index_requests.lacking[definition] = lambda: self._table.current.pods.prepare(definition)
             return Column()
         return table.pods.counts(definition, len(table.slots))
 
     def totals(self, definition: Matching, key: str) -> Column:
         """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
         table = self._table.current
-        if self._noted is not None and (
+        if self._index_requests is not None and (
             self._lacks_domains(key) or not table.pods.is_ready(definition, table.domains(key))
         ):
-            self._noted.lacking[definition, key] = lambda: self._prepare_totals(definition, key)
+            self._index_requests.lacking[definition, key] = lambda: self._prepare_totals(definition, key)
             return Column()
         return table.pods.totals(definition, table.domains(key), len(table.slots))
 
-    def borne(self, bearing: Bearing, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
+    def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
         """Yield each term that pods here bear and that means a pod, with how many bear it in each node's domain."""
         table = self._table.current
-        for term, bearers in table.terms.meaning(bearing, pod, self.namespaces.labels(pod.namespace)):
-            if self._noted is not None and self._lacks_domains(term.topology_key):
+        for term, bearers in table.terms.matching(kind, pod, self.namespaces.labels(pod.namespace)):
+            if self._index_requests is not None and self._lacks_domains(term.topology_key):
                 continue
             yield term, bearers.totals(table.domains(term.topology_key), len(table.slots))
 
-    def bears(self, *bearings: Bearing) -> bool:
+    def has_terms(self, *kinds: TermKind) -> bool:
         """Tell whether any pod here bears a term in one of these ways."""
         terms = self._table.terms
-        return terms.borne_at_all and any(terms.bears(bearing) for bearing in bearings)
+        return terms.has_any and any(terms.has_terms(kind) for kind in kinds)
 
     @property
     def terms_left_out(self) -> int:
@@ -255,38 +255,38 @@ class View:
         table = self._table.current
         return table.images.named(name, table.slot_of)
 
-    def seen(self, lens: Lens) -> Self:
+    def with_overlay(self, overlay: Overlay) -> Self:
         """
         Return the same cluster with every row seen through a lens.
 
         For questions to all nodes at once. Counts of pods (`counts`, `totals`) are those of the cluster as it is.
         """
-        return attrs.evolve(self, lens=lens)
+        return attrs.evolve(self, overlay=overlay)
 
-    def _through(self, lens: Lens, definition: Callable[[NodeState], Any], kind: type[_Data]) -> _Data:
+    def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], kind: type[_Data]) -> _Data:
         """Return an index of rows seen through a lens."""
         table = self._table.current
-        seen = Derived(through(lens, definition), definition, kind, lambda: self.changed(lens))
-        if self._noted is not None and not table.of_rows.is_ready(seen.definition):
-            self._lacks(table.of_rows, lens.marks, Postings)
+        seen = Derived(overlaid(overlay, definition), definition, kind, lambda: self.changed(overlay))
+        if self._index_requests is not None and not table.of_rows.is_ready(seen.definition):
+            self._lacks(table.of_rows, overlay.marks, Postings)
             self._lacks(table.of_rows, definition, kind)
-            self._noted.lacking[seen.definition] = lambda: self._prepare_through(seen)
+            self._index_requests.lacking[seen.definition] = lambda: self._prepare_overlaid(seen)
             return kind()
         return cast(_Data, table.of_rows.derived(seen, table.slots))
 
-    def _prepare_through(self, seen: Derived[NodeState]) -> Iterator[None]:
+    def _prepare_overlaid(self, seen: Derived[NodeInfo]) -> Iterator[None]:
         table = self._table.current
         return table.of_rows.prepare_derived(seen, table.slots)
 
     def _lacks(self, indexes: Indexes[Any], definition: Callable[[Any], Any], kind: type[Postings | Column]) -> bool:
         """Note that an index is asked for; tell whether it is not ready."""
-        if self._noted is None:
+        if self._index_requests is None:
             return False
         of_nodes = indexes is self._table.of_nodes
-        (self._noted.of_nodes if of_nodes else self._noted.of_rows)[definition] = None
+        (self._index_requests.of_nodes if of_nodes else self._index_requests.of_rows)[definition] = None
         if indexes.is_ready(definition):
             return False
-        self._noted.lacking[definition] = lambda: self._prepare(definition, kind, of_nodes=of_nodes)
+        self._index_requests.lacking[definition] = lambda: self._prepare(definition, kind, of_nodes=of_nodes)
         return True
 
     def _lacks_domains(self, key: str) -> bool:

@@ -119,11 +119,11 @@ class AllocateFence:
 
     def stamp(self, commitment: Commitment) -> int:
         """Return the NEURON_ALLOC_TIME of a Binding that is sent now: unique, and increasing on its node."""
-        state = self.cluster.node(commitment.node_name)
-        if state is None:
+        node_info = self.cluster.node(commitment.node_name)
+        if node_info is None:
             return self.wall_clock()  # it is gone, and with it all that was remembered of it
         turns = self._turns_of(commitment.node_name)
-        turns.stamped = max(self.wall_clock(), turns.stamped + 1, state.last_alloc_time + 1)
+        turns.stamped = max(self.wall_clock(), turns.stamped + 1, node_info.last_alloc_time + 1)
         self._date(turns, commitment.pod.uid)
         return turns.stamped
 
@@ -198,10 +198,10 @@ class AllocateFence:
 
     def _amounts(self, commitment: Commitment) -> _Amounts:
         request = commitment.pod.neuron
-        state = self.cluster.node(commitment.node_name) if self.enabled and request is not None else None
-        if request is None or state is None or state.machine is None:
+        node_info = self.cluster.node(commitment.node_name) if self.enabled and request is not None else None
+        if request is None or node_info is None or node_info.machine is None:
             return frozenset()
-        return looked_up(request, state.machine)
+        return looked_up(request, node_info.machine)
 
     def _turns_of(self, name: str) -> _Turns:
         turns = self._turns.get(name)
@@ -253,12 +253,12 @@ class AllocateFence:
         self._advance(name)
 
     def _let_through(self, wait: _Wait, turns: _Turns) -> None:
-        pod, state = wait.commitment.pod, self.cluster.node(wait.commitment.node_name)
-        tenants = {} if state is None else state.tenants
+        pod, node_info = wait.commitment.pod, self.cluster.node(wait.commitment.node_name)
+        pod_infos = {} if node_info is None else node_info.pod_infos
         turns.bound_at = {
             uid: at
             for uid, at in turns.bound_at.items()
-            if (tenant := tenants.get(uid)) is not None and not tenant.pod.admitted
+            if (pod_info := pod_infos.get(uid)) is not None and not pod_info.pod.admitted
         }
         turns.bound_at[pod.uid] = self.clock()
         turns.first_tries[pod.uid] = pod
@@ -284,12 +284,12 @@ class AllocateFence:
 
     def _confusable(self, wait: _Wait, turns: _Turns) -> Iterator[tuple[Pod, float]]:
         """Yield the pods on the node that the plugin could take for one, and when they were bound."""
-        state = self.cluster.node(wait.commitment.node_name)
-        machine = None if state is None else state.machine
-        if state is None or machine is None:
+        node_info = self.cluster.node(wait.commitment.node_name)
+        machine = None if node_info is None else node_info.machine
+        if node_info is None or machine is None:
             return
-        for uid, tenant in state.tenants.items():
-            pod = tenant.pod
+        for uid, pod_info in node_info.pod_infos.items():
+            pod = pod_info.pod
             if pod.admitted or pod.neuron is None or looked_up(pod.neuron, machine).isdisjoint(wait.amounts):
                 continue
             at = turns.bound_at.get(uid)

@@ -30,13 +30,13 @@ from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
-from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod, bears_on_scheduling
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import taken_back
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-from neuron_scheduler.work_queue import Worklist
+from neuron_scheduler.work_queue import WorkQueue
 
 log = logs.logger(__name__)
 
@@ -56,7 +56,7 @@ class Binder(Protocol):
         """Send the identical Binding once more."""
 
 
-class Herald(Protocol):
+class PodReporter(Protocol):
     """Tells the pod's owner what became of its Binding: Event and condition."""
 
     def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
@@ -113,7 +113,7 @@ class BindingCycle:
     queue: SchedulingQueue
     binder: Binder
     volumes: VolumeBinder
-    herald: Herald
+    reporter: PodReporter
     metrics: Metrics
     clock: Callable[[], float]
     wall_clock: Callable[[], int]
@@ -123,13 +123,13 @@ class BindingCycle:
     concurrency: int
     fenced: bool = True
     fence: AllocateFence = attrs.field(init=False)
-    _decided: Worklist[Commitment] = attrs.field(init=False)
+    _decided: WorkQueue[Commitment] = attrs.field(init=False)
     _doubts: DelayingQueue[_Doubt] = attrs.field(init=False)
     _doubtful: Counter[str] = attrs.field(factory=Counter, init=False)  # by namespace
     _preparing: TaskGroup | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._decided = Worklist(self.concurrency)
+        self._decided = WorkQueue(self.concurrency)
         self._doubts = DelayingQueue(clock=self.clock, share=_RETRIES_OF_A_NAMESPACE)
         self.fence = AllocateFence(
             cluster=self.cluster,
@@ -211,7 +211,7 @@ class BindingCycle:
     async def _bind(self, commitment: Commitment) -> BindOutcome | InDoubt:
         pod, annotations = commitment.queued.pod, commitment.annotations
         try:
-            self.herald.withdraw(pod.uid)
+            self.reporter.withdraw(pod.uid)
             if IDS in annotations:
                 annotations = {**annotations, ALLOC_TIME: str(self.fence.stamp(commitment))}
             extension_log.executing(self.cluster, pod, commitment.decision, annotations)
@@ -254,7 +254,7 @@ class BindingCycle:
             inDoubt=len(self._doubts),
             err=binding.problem,
         )
-        self.herald.in_doubt(
+        self.reporter.in_doubt(
             pod,
             f"Binding to {node_name} has no definite outcome after {tries} tries; it is sent again, and the pod keeps "
             f"its place: {binding.problem}",
@@ -289,14 +289,14 @@ class BindingCycle:
             return self._surprise(commitment, error, "binding")
 
     def _obstacle(self, commitment: Commitment) -> BindOutcome | None:
-        pod, state = commitment.queued.pod, self.cluster.node(commitment.node_name)
+        pod, node_info = commitment.queued.pod, self.cluster.node(commitment.node_name)
         if pod.uid not in self.queue:
             return Gone()  # deleted, about to be, or bound by somebody else
-        if state is None:
+        if node_info is None:
             return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
         placement = commitment.decision.placement
         cores = 0 if placement is None else placement.cores
-        if bears_on_scheduling(commitment.pod, pod) or not still_takes(state, pod, cores):
+        if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, cores):
             return Fenced()
         return None
 
@@ -321,7 +321,7 @@ class BindingCycle:
             partial(self.cluster.forget, pod.uid),
             partial(self.queue.failed, queued, now),
             partial(self.metrics.attempted, "error", pod.scheduler_name, 0.0),
-            partial(self.herald.failed, pod, message),
+            partial(self.reporter.failed, pod, message),
         ):
             try:
                 step()
@@ -347,7 +347,7 @@ class BindingCycle:
             **ids,
         )
         extension_log.executed(self.cluster, commitment.pod, decision)
-        self.herald.scheduled(commitment.pod, decision.node_name, decision.placement)
+        self.reporter.scheduled(commitment.pod, decision.node_name, decision.placement)
 
     def _failed(self, commitment: Commitment, message: str, *, until_changed: bool) -> None:
         now = self.clock()
@@ -358,7 +358,7 @@ class BindingCycle:
                 self.queue.unschedulable(commitment.queued, frozenset({BINDER}), now)
             else:
                 self.queue.failed(commitment.queued, now)
-            self.herald.failed(commitment.pod, message)
+            self.reporter.failed(commitment.pod, message)
 
     def _forget(self, commitment: Commitment) -> None:
         """Free what was assumed; others may be waiting for it."""
@@ -373,5 +373,5 @@ class BindingCycle:
 
 def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:
     """Tell the queue that a pod leaves, or will not take, space on a node."""
-    state = cluster.node(node_name)
-    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if state is None else Change(state))
+    node_info = cluster.node(node_name)
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if node_info is None else Change(node_info))

@@ -20,7 +20,7 @@ from typing import Final
 import anyio
 import attrs
 
-from neuron_scheduler.controllers.leader_elector import RELEASE_TIMEOUT, Leader, Leases, boot_time, identity
+from neuron_scheduler.controllers.leader_elector import RELEASE_TIMEOUT, LeaderElector, Leases, boot_time, identity
 from neuron_scheduler.errors import LeaseLostError
 from neuron_scheduler.telemetry import logs
 
@@ -53,7 +53,7 @@ class Election:
     end_process: Callable[[int], object] = os._exit
     last_seconds: float = LAST_SECONDS
     _beaten_at: float = attrs.field(default=0.0, init=False)
-    _leader: Leader | None = attrs.field(default=None, init=False)
+    _leader: LeaderElector | None = attrs.field(default=None, init=False)
     _error: BaseException | None = attrs.field(default=None, init=False)
     _scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
     _left: bool = attrs.field(default=False, init=False)
@@ -166,8 +166,8 @@ class Election:
                     if self._releasing:
                         await leader.release()
 
-    def _candidate(self, leases: Leases) -> Leader:
-        return Leader(
+    def _candidate(self, leases: Leases) -> LeaderElector:
+        return LeaderElector(
             leases=leases,
             identity=self.identity,
             lease_duration=self.lease_duration,

@@ -160,10 +160,10 @@ class _Usage:
 
 def _usage(cluster: Cluster, node_name: str) -> _Usage | None:
     """Return the usage of a node; None if nobody wants to read it."""
-    state = cluster.node(node_name)
-    if not _maps.enabled or state is None or state.machine is None:
+    node_info = cluster.node(node_name)
+    if not _maps.enabled or node_info is None or node_info.machine is None:
         return None
-    return _Usage(state.machine, state.free_cores)
+    return _Usage(node_info.machine, node_info.free_cores)
 
 
 def _usage_map(resource: str, node_name: str, usage: str) -> None:

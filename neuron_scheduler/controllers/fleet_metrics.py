@@ -14,14 +14,14 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less, slots_of
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES
 from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.neuron.topology import whole_free_devices
-from neuron_scheduler.scheduling.cycle.filters import Promised, promised
+from neuron_scheduler.scheduling.cycle.filters import WithNominated, nodes_with_nominations
 from neuron_scheduler.scheduling.plugins import (
     neuron_topology,
     node_resources_fit,
@@ -98,17 +98,17 @@ class Devices:
         self.largest_block[name] = max(self.largest_block[name], still.largest_block if nodes else 0)
 
 
-def _stock(state: NodeState) -> tuple[_Stock, ...]:
+def _stock(node_info: NodeInfo) -> tuple[_Stock, ...]:
     """Index definition: the nodes by what they have. One index, since it has much to catch up with at a scrape."""
-    machine, silicon = state.machine, state.silicon
+    machine, neuron_usage = node_info.machine, node_info.neuron_usage
     if machine is None:
         return ()
     devices = whole = free = block = 0
     if Unit.DEVICE in machine.units:
-        name = NEURON_DEVICE if state.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
-        devices, whole = machine.devices, whole_free_devices(machine, silicon.free)
-        free, block = neuron_topology.free_units_of(name)(state), neuron_topology.largest_block_of(name)(state)
-    doubts = silicon.unknown_holders, silicon.contested.bit_count()
+        name = NEURON_DEVICE if node_info.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
+        devices, whole = machine.devices, whole_free_devices(machine, neuron_usage.free)
+        free, block = neuron_topology.free_units_of(name)(node_info), neuron_topology.largest_block_of(name)(node_info)
+    doubts = neuron_usage.unknown_holders, neuron_usage.double_booked.bit_count()
     return (_Stock(machine.instance_type or "unknown", devices, whole, free, block, *doubts),)
 
 
@@ -132,40 +132,40 @@ def prepared(cluster: Cluster) -> Iterator[None]:
 
     def ask(view: View) -> None:
         view.postings(_stock)
-        _closed(view, trusting=False)
+        _closed(view, count_unknown_only=False)
 
     return cluster.view.prepared(ask)
 
 
-def devices(cluster: Cluster, *, trusting: bool = False) -> Devices:
+def devices(cluster: Cluster, *, count_unknown_only: bool = False) -> Devices:
     """
     Count the devices.
 
     Args:
         cluster: whose devices.
-        trusting: unknown holders count by number only (`--unknown-allocations=count-only`).
+        count_unknown_only: unknown holders count by number only (`--unknown-allocations=count-only`).
     """
     view, found = cluster.view, Devices()
-    closed = _closed(view, trusting=trusting)
+    closed = _closed(view, count_unknown_only=count_unknown_only)
     open_ = view.live
     for nodes in closed.values():
         open_ = less(open_, nodes)
-    promises = promised(cluster, PLAIN.priority) & open_
-    open_ = less(open_, promises)
+    nominated = nodes_with_nominations(cluster, PLAIN.priority) & open_
+    open_ = less(open_, nominated)
     for stock, nodes in _stocks(view):
         name, whole = stock.instance_type, stock.whole
         found.used[name] += (stock.devices - whole) * nodes.bit_count()
         for reason, among in closed.items():
             found.withheld[name, reason] += whole * (nodes & among).bit_count()
         found.add_open(stock, stock, (nodes & open_).bit_count())
-    lens = Promised(PLAIN.priority)
-    for state in map(view.row, slots_of(promises)):  # of few nodes
-        for stock, still in zip(_stock(state), _stock(lens(state)), strict=True):
+    overlay = WithNominated(PLAIN.priority)
+    for node_info in map(view.row, slots_of(nominated)):  # of few nodes
+        for stock, still in zip(_stock(node_info), _stock(overlay(node_info)), strict=True):
             found.add_open(stock, still, 1)
     return found
 
 
-def _closed(view: View, *, trusting: bool) -> dict[Withheld, NodeSet]:
+def _closed(view: View, *, count_unknown_only: bool) -> dict[Withheld, NodeSet]:
     """Return the nodes that take no such pod, each under its first reason."""
     standing = {refusal.reason: refusal.nodes for refusal in node_unschedulable.filter_nodes(view, PLAIN, view.live)}
     closed = {
@@ -174,7 +174,7 @@ def _closed(view: View, *, trusting: bool) -> dict[Withheld, NodeSet]:
         Withheld.TAINTED: taint_toleration.untolerated(view, PLAIN),
         Withheld.UNHEALTHY: neuron_topology.unhealthy(view),
         Withheld.TOO_MANY_PODS: less(view.live, node_resources_fit.fitting_nodes(view, PLAIN, view.live)),
-        Withheld.UNKNOWN_HOLDER: 0 if trusting else neuron_topology.with_unknown(view),
+        Withheld.UNKNOWN_HOLDER: 0 if count_unknown_only else neuron_topology.with_unknown(view),
     }
     told = 0
     for reason, nodes in closed.items():

@@ -95,7 +95,7 @@ def _is_missing(error: ApiError) -> bool:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Leader:
+class LeaderElector:
     """
     One candidate.
 

@@ -36,7 +36,7 @@ class Conditions(Protocol):
     def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
         """Let the pod's condition be False with this reason; never waits."""
 
-    def denominate(self, pod: Pod) -> None:
+    def clear_nomination(self, pod: Pod) -> None:
         """Let the pod's status name no node, and leave its condition as it is."""
 
     def forget(self, uid: str) -> None:
@@ -44,7 +44,7 @@ class Conditions(Protocol):
 
 
 @attrs.define(eq=False, kw_only=True)
-class Herald:
+class PodReporter:
     """
     Remembers what each waiting pod was told last, as (what it was apart from numbers, when).
 
@@ -73,14 +73,16 @@ class Herald:
             note=f"Successfully assigned {pod.key} to {node_name}{_with_ids(pod, placement)}",
         )
 
-    def unschedulable(self, pod: Pod, message: str, *, hopeless: bool, nominated: str | None = None) -> None:
+    def unschedulable(
+        self, pod: Pod, message: str, *, new_node_cannot_help: bool, nominated: str | None = None
+    ) -> None:
         """
         Tell why no node takes the pod now.
 
         `hopeless` keeps autoscalers from buying nodes for it; `nominated` is the node that others leave for it, empty
         to name none any more, None to leave that alone.
         """
-        self._refused(pod, message, SCHEDULER_ERROR if hopeless else UNSCHEDULABLE, nominated)
+        self._refused(pod, message, SCHEDULER_ERROR if new_node_cannot_help else UNSCHEDULABLE, nominated)
 
     def failed(self, pod: Pod, message: str) -> None:
         """Tell that an attempt ended in an error and is repeated; what the pod was promised is void."""
@@ -95,9 +97,9 @@ class Herald:
 
     def displaced(self, pod: Pod) -> None:
         """Let the pod's status name no node any more: what it was promised is another's."""
-        self.conditions.denominate(pod)
+        self.conditions.clear_nomination(pod)
 
-    def contested(self, pod: Pod, rival: Pod) -> None:
+    def double_booked(self, pod: Pod, rival: Pod) -> None:
         """Warn that another pod claims the same cores; every core counts as held until both are gone."""
         if self.speaks() and self._observed.take_now():
             note = f"Neuron cores of this pod are also claimed by {rival.key}; delete one of the two"

@@ -52,7 +52,7 @@ class Evictor(Protocol):
         """Return whether it is terminating or gone."""
 
 
-class Herald(Protocol):
+class PodReporter(Protocol):
     """Tells pods' owners what preemption does to them."""
 
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
@@ -81,7 +81,7 @@ class PostFilter:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Preemptor:
+class PreemptionExecutor:
     """
     Preempts for pods while it runs.
 
@@ -96,7 +96,7 @@ class Preemptor:
     cluster: Cluster
     queue: SchedulingQueue
     evictor: Evictor
-    herald: Herald
+    reporter: PodReporter
     metrics: Metrics
     budgets: Callable[[], Sequence[DisruptionBudget]]
     clock: Callable[[], float]
@@ -131,20 +131,20 @@ class Preemptor:
 
     def recheck(self, node_name: str) -> None:
         """Take back what can no longer be kept of the promises on a node, since another pod has come to it."""
-        state = self.cluster.node(node_name)
-        if state is None or not state.nominated:
+        node_info = self.cluster.node(node_name)
+        if node_info is None or not node_info.nominated:
             return
-        lost = [each.pod for each in state.nominated if not can_be_kept(state, each)]
+        lost = [each.pod for each in node_info.nominated if not can_be_kept(node_info, each)]
         for pod in lost:
-            self.void(pod)
+            self.nomination_lost(pod)
         if lost:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, *lost)  # a part of it may suit others
 
-    def void(self, pod: Pod) -> None:
+    def nomination_lost(self, pod: Pod) -> None:
         """Let a pod look anew, because what it was promised is another's, or gone with the node."""
-        node_name = self.cluster.denominate(pod.uid)
+        node_name = self.cluster.clear_nomination(pod.uid)
         log.info("Nominated node is lost; trying pod anew", v=2, pod=pod.key, node=node_name or "")
-        self.herald.displaced(pod)
+        self.reporter.displaced(pod)
         self.queue.activate(pod.uid, self.clock())
         self.wake()
 
@@ -174,12 +174,12 @@ class Preemptor:
         """Promise the space and start asking; no event can come in between."""
         displaced = self._promised_to_lower(pod, node_name)
         for lower in displaced:
-            self.void(lower)
-        if self.cluster.denominate(pod.uid) is not None or displaced:
+            self.nomination_lost(lower)
+        if self.cluster.clear_nomination(pod.uid) is not None or displaced:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, *displaced)  # what they were promised may suit others
         self.cluster.nominate(node_name, nomination)
-        tenants = [self.cluster.tenant(uid) for uid in sorted(nomination.victims)]
-        victims = [tenant.pod for tenant in tenants if tenant is not None and not tenant.pod.terminating]
+        pod_infos = [self.cluster.pod_info(uid) for uid in sorted(nomination.victims)]
+        victims = [pod_info.pod for pod_info in pod_infos if pod_info is not None and not pod_info.pod.terminating]
         log.info(
             "Preempting pods for a pod of higher priority",
             v=2,
@@ -197,13 +197,13 @@ class Preemptor:
         return PostFilter(nominated=node_name, held=True)
 
     def _promised_to_lower(self, pod: Pod, node_name: str) -> list[Pod]:
-        state = self.cluster.node(node_name)
-        promises = state.nominated if state is not None else ()
-        return [promise.pod for promise in promises if promise.pod.priority < pod.priority]
+        node_info = self.cluster.node(node_name)
+        nominations = node_info.nominated if node_info is not None else ()
+        return [nomination.pod for nomination in nominations if nomination.pod.priority < pod.priority]
 
     def _give_up(self, pod: Pod) -> str | None:
         """Take back what the pod was promised: no node can be made to fit."""
-        if self.cluster.denominate(pod.uid) is not None:
+        if self.cluster.clear_nomination(pod.uid) is not None:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod)
             return ""
         return "" if pod.nominated_node_name else None
@@ -231,6 +231,6 @@ class Preemptor:
             if self.give_up(victim.uid) or await self.evictor.evict(victim, scheduler_name=pod.scheduler_name):
                 asked.append(victim)
                 log.info("Preempted pod", v=2, pod=victim.key, preemptor=pod.key, node=node_name)
-                self.herald.preempted(victim, pod, node_name)
+                self.reporter.preempted(victim, pod, node_name)
         except Exception as error:  # noqa: BLE001 - one victim's: it counts as not asked unless it was
             self.errors.report(error, task="preemption", pod=victim.key)

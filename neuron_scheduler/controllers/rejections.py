@@ -21,7 +21,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import SetAside
-from neuron_scheduler.cluster.rows.pod_info import Tenant
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.kube.pod_failures import Failure
@@ -31,7 +31,7 @@ from neuron_scheduler.neuron.annotations import IDS
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-from neuron_scheduler.work_queue import Worklist
+from neuron_scheduler.work_queue import WorkQueue
 
 FIRST: Final = 60.0
 """Seconds for which a node is set aside at its first rejection."""
@@ -148,7 +148,7 @@ def lasting(level: int) -> float:
 class _Departed:
     """A pod that left the watch at a version, before it had started."""
 
-    tenant: Tenant
+    pod_info: PodInfo
     version: str
 
 
@@ -174,7 +174,7 @@ class Rejections:
     may_ask: Callable[[], bool]
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _marks: dict[str, Mark] = attrs.field(factory=dict, init=False)
-    _departed: Worklist[_Departed] = attrs.field(factory=lambda: Worklist(READS_AT_ONCE), init=False)
+    _departed: WorkQueue[_Departed] = attrs.field(factory=lambda: WorkQueue(READS_AT_ONCE), init=False)
     _reads: TokenBucket = attrs.field(init=False)
     _lines: TokenBucket = attrs.field(init=False)
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -191,19 +191,19 @@ class Rejections:
 
     # What is told
 
-    def left(self, tenant: Tenant) -> None:
+    def left(self, pod_info: PodInfo) -> None:
         """Take that a pod with a node has left before it had started, and nobody had asked it to."""
-        if (tenant.cores == 0 and tenant.pod.scheduler_name not in self.scheduler_names) or not self.may_ask():
+        if (pod_info.cores == 0 and pod_info.pod.scheduler_name not in self.scheduler_names) or not self.may_ask():
             return
         version = self.version()
-        if not (version and self._reads.take_now() and self._departed.put(_Departed(tenant, version))):
+        if not (version and self._reads.take_now() and self._departed.put(_Departed(pod_info, version))):
             self.metrics.rejection_unread()
 
-    def started(self, tenant: Tenant) -> None:
+    def started(self, pod_info: PodInfo) -> None:
         """Take that a pod has started: its kubelet has admitted it."""
-        mark = self._marks.get(tenant.pod.node_name)
-        if mark is not None and tenant.cores != 0:
-            self._put(tenant.pod.node_name, mark.started(tenant.cores or 0, self.clock()))
+        mark = self._marks.get(pod_info.pod.node_name)
+        if mark is not None and pod_info.cores != 0:
+            self._put(pod_info.pod.node_name, mark.started(pod_info.cores or 0, self.clock()))
             self._changed.set()
 
     def forget(self, name: str) -> None:
@@ -231,23 +231,23 @@ class Rejections:
 
     async def _ask_about_each(self) -> None:
         while (departed := await self._departed.next()) is not None:
-            pod = departed.tenant.pod
+            pod = departed.pod_info.pod
             try:
                 failure = await self.failures.read(pod, departed.version)
                 if failure is not None and (found := verdict(failure)) is not None:
-                    self._rejected(departed.tenant, failure, found)
+                    self._rejected(departed.pod_info, failure, found)
             except (ApiError, UnreachableError) as error:
                 self.metrics.rejection_unread()
                 log.v(2).info("It is not known how a pod ended", pod=pod.key, node=pod.node_name, err=error)
             except Exception as error:  # noqa: BLE001 - one pod's
                 self.errors.report(error, task="rejection", pod=pod.key)
 
-    def _rejected(self, tenant: Tenant, failure: Failure, found: Verdict) -> None:
-        pod, now, seconds = tenant.pod, self.clock(), 0.0
+    def _rejected(self, pod_info: PodInfo, failure: Failure, found: Verdict) -> None:
+        pod, now, seconds = pod_info.pod, self.clock(), 0.0
         self.metrics.rejected(found.reason)
         if found.of_node and self.cluster.node(pod.node_name) is not None:
             known = self._marks.get(pod.node_name, Mark())
-            mark = known.rejected((tenant.cores or 0) if found.of_devices else 0, now)
+            mark = known.rejected((pod_info.cores or 0) if found.of_devices else 0, now)
             self._put(pod.node_name, mark)
             self._changed.set()
             seconds = mark.until - now

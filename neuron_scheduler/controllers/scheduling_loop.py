@@ -24,7 +24,7 @@ from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.annotations import LEADER, annotations_for
-from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import (
     Decision,
@@ -55,14 +55,14 @@ _PAUSE = 0.1
 """Seconds between two looks at whether a Binding may be started."""
 
 
-class Herald(binding_cycle.Herald, Protocol):
+class PodReporter(binding_cycle.PodReporter, Protocol):
     """Tells the pod's owner what became of an attempt: Event and condition."""
 
-    def unschedulable(self, pod: Pod, message: str, *, hopeless: bool, nominated: str | None) -> None:
+    def unschedulable(self, pod: Pod, message: str, *, new_node_cannot_help: bool, nominated: str | None) -> None:
         """Tell why no node takes the pod now, and which one was promised to it."""
 
 
-class Preemptor(Protocol):
+class PreemptionExecutor(Protocol):
     """Asks pods to leave for one that fits nowhere."""
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -106,8 +106,8 @@ class Scheduler:
     profiles: Mapping[str, Profile]
     binder: Binder
     volumes: VolumeBinder
-    preemptor: Preemptor
-    herald: Herald
+    preemption_executor: PreemptionExecutor
+    reporter: PodReporter
     metrics: Metrics
     clock: Callable[[], float]
     wall_clock: Callable[[], int]
@@ -119,7 +119,7 @@ class Scheduler:
     looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
-    _rehearsal: Rehearsal = attrs.field(factory=Rehearsal, init=False)
+    _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
     _cycle: BindingCycle = attrs.field(init=False)
     _aside: SideLane = attrs.field(init=False)
 
@@ -129,7 +129,7 @@ class Scheduler:
             queue=self.queue,
             binder=self.binder,
             volumes=self.volumes,
-            herald=self.herald,
+            reporter=self.reporter,
             metrics=self.metrics,
             clock=self.clock,
             wall_clock=self.wall_clock,
@@ -143,7 +143,7 @@ class Scheduler:
             cluster=self.cluster,
             queue=self.queue,
             profiles=self.profiles,
-            rehearsal=self._rehearsal,
+            warmup=self._warmup,
             clock=self.clock,
             wake=self.wake,
             crashed=self._cycle.crashed,
@@ -163,13 +163,13 @@ class Scheduler:
         self.stopping = True
         self._wake.set()
 
-    async def rehearse(self) -> None:
+    async def warm_up(self) -> None:
         """Prepare the cluster for pods like those that wait already, and for those that may come."""
         typical = [attrs.evolve(TYPICAL, scheduler_name=name) for name in self.profiles]
         for pod in (*typical, *self.queue.first(_REHEARSED)):
             try:
                 profile = self.profiles[pod.scheduler_name]
-                for question in (self._rehearsal.of, self._rehearsal.of_refusal):
+                for question in (self._warmup.of, self._warmup.of_refusal):
                     for _ in question(self.cluster, pod, profile):
                         await anyio.lowlevel.checkpoint()
             except Exception as error:  # noqa: BLE001 - one pod's; its attempt will say it again
@@ -183,10 +183,10 @@ class Scheduler:
             self._cycle.running(),
             anyio.create_task_group() as preparing,
         ):
-            await preempting.start(self.preemptor.run)
+            await preempting.start(self.preemption_executor.run)
             await self._schedule_each(preparing)
             preparing.cancel_scope.cancel()
-            self.preemptor.stop()
+            self.preemption_executor.stop()
 
     async def _schedule_each(self, preparing: TaskGroup) -> None:
         turn_ends = self.clock() + _LONGEST_TURN
@@ -224,12 +224,12 @@ class Scheduler:
     async def _schedule_one(self, queued: QueuedPod) -> Commitment | None:
         """Decide and assume in one step; None if there is nothing to commit. Waits only where no node was found."""
         profile = self.profiles[queued.pod.scheduler_name]
-        if not await self._rehearsed(queued, profile):
+        if not await self._warmed_up(queued, profile):
             return None
         pod, started = queued.pod, self.clock()
         if _attempts.enabled:
             _attempts.info("Attempting to schedule pod", pod=pod.key)
-        self.preemptor.adopt(queued, profile)
+        self.preemption_executor.adopt(queued, profile)
         found = select_node(self.cluster, pod, profile)
         decision = found if isinstance(found, Decision) else await self._explained(queued, profile, found)
         if decision is None:
@@ -242,21 +242,21 @@ class Scheduler:
             await self._refused(queued, decision, profile, started)
             return None
         allocation = self._allocation(pod, decision)
-        promised = self.cluster.nomination(pod.uid)
+        nominated = self.cluster.nomination(pod.uid)
         assumed = placed(pod, decision.node_name, allocation)
         self.cluster.assume(assumed, decision.placement.cores if decision.placement else 0)
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
-        self.preemptor.recheck(decision.node_name)
-        if promised is not None:  # it may have taken other space than that which was kept for it
-            note_freed(self.cluster, self.queue, pod, promised[0])
+        self.preemption_executor.recheck(decision.node_name)
+        if nominated is not None:  # it may have taken other space than that which was kept for it
+            note_freed(self.cluster, self.queue, pod, nominated[0])
         plan = self.volumes.reserve(pod, decision.node_name)
         leader = {LEADER: self.identity} if self.identity else {}
         return Commitment(queued, pod, {**allocation, **leader}, decision, started, plan)
 
-    async def _rehearsed(self, queued: QueuedPod, profile: Profile) -> bool:
+    async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
         """Prepare the cluster for a pod that is the first of its sort; False if it is gone when that is done."""
         uid, waited = queued.pod.uid, False
-        for _ in self._rehearsal.of(self.cluster, queued.pod, profile):
+        for _ in self._warmup.of(self.cluster, queued.pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
         return not waited or uid in self.queue
@@ -264,7 +264,7 @@ class Scheduler:
     async def _explained(self, queued: QueuedPod, profile: Profile, found: NoNode) -> Decision | FitError | None:
         """Return why no node was found, or what was decided when all was ready to say it; None if the pod is gone."""
         pod, waited = queued.pod, False
-        for _ in self._rehearsal.of_refusal(self.cluster, pod, profile):
+        for _ in self._warmup.of_refusal(self.cluster, pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
         if not waited:
@@ -275,33 +275,35 @@ class Scheduler:
         """Ask others to leave if that helps, tell the pod's owner, and put the pod back."""
         after = PostFilter()
         if refused.nodes:
-            after = await self.preemptor.post_filter(queued, refused, profile)
+            after = await self.preemption_executor.post_filter(queued, refused, profile)
             refused = attrs.evolve(refused, preemption=after.text)
         pod, now = queued.pod, self.clock()
         if pod.uid not in self.queue:
             return  # gone, or bound by somebody else, in the meantime
-        promised = self.cluster.nomination(pod.uid) is not None
+        has_nomination = self.cluster.nomination(pod.uid) is not None
         self.queue.unschedulable(
             queued,
             refused.plugins,
             now,
             held=after.held,
-            promised=promised,
+            has_nomination=has_nomination,
             cause=refused.cause,
             against_preemption=after.plugins,
         )
         self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
         log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
-        self.herald.unschedulable(pod, refused.text, hopeless=refused.hopeless, nominated=after.nominated)
+        self.reporter.unschedulable(
+            pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nominated=after.nominated
+        )
 
     def _allocation(self, pod: Pod, decision: Decision) -> Mapping[str, str]:
         """Return the annotations that tell what the pod is given."""
-        state = self.cluster.node(decision.node_name)
-        if decision.placement is None or state is None or state.machine is None:
+        node_info = self.cluster.node(decision.node_name)
+        if decision.placement is None or node_info is None or node_info.machine is None:
             return {}
         return annotations_for(
             pod=pod,
-            machine=state.machine,
+            machine=node_info.machine,
             placement=decision.placement,
             node_name=decision.node_name,
         )

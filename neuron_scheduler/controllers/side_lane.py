@@ -14,7 +14,7 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal, asks_much
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -39,7 +39,7 @@ class SideLane:
     cluster: Cluster
     queue: SchedulingQueue
     profiles: Mapping[str, Profile]
-    rehearsal: Rehearsal
+    warmup: IndexWarmup
     clock: Callable[[], float]
     wake: Callable[[], None]
     crashed: Callable[[QueuedPod, Exception], None]
@@ -80,7 +80,7 @@ class SideLane:
     async def _round(self, queued: QueuedPod) -> bool:
         """Build the missing indexes; tell whether any was missing."""
         lacked, turn_ends = False, self.clock() + _LONGEST_TURN
-        for _ in self.rehearsal.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name]):
+        for _ in self.warmup.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name]):
             lacked = True
             if self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()

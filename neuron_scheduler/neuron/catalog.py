@@ -68,18 +68,18 @@ class Machine:
         return (built << _WIDTH | self.devices) << _WIDTH | self.cores_per_device
 
     @property
-    def cores(self) -> int:
+    def core_count(self) -> int:
         """Number of core bits."""
         return self.devices * self.cores_per_device
 
     @property
     def all_cores(self) -> int:
         """Mask of all core bits."""
-        return (1 << self.cores) - 1
+        return (1 << self.core_count) - 1
 
     def size(self, unit: Unit) -> int:
         """Return the number of ids in a unit."""
-        return self.devices if unit is Unit.DEVICE else self.cores
+        return self.devices if unit is Unit.DEVICE else self.core_count
 
 
 def machine_of_kind(kind: int) -> Machine:

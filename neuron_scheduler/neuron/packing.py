@@ -42,7 +42,7 @@ def runs(mask: int) -> tuple[tuple[int, int], ...]:
 
 
 @attrs.frozen
-class Ground:
+class FreeIds:
     """
     The free ids of a machine in one unit.
 
@@ -83,7 +83,7 @@ class Ground:
         return [start for start in range(0, self.size, count) if free >> start & block == block]
 
 
-def best_start(ground: Ground, free: int, count: int) -> int | None:
+def best_start(ground: FreeIds, free: int, count: int) -> int | None:
     """
     Return where a set of `count` ids does the least harm within `free`; None if there is no room.
 
@@ -111,7 +111,7 @@ def best_start(ground: Ground, free: int, count: int) -> int | None:
     return best[-1] if best else None
 
 
-def _harm(ground: Ground, start: int, count: int, *, bin_: tuple[int, int]) -> tuple[int, int, int, bool, bool, int]:
+def _harm(ground: FreeIds, start: int, count: int, *, bin_: tuple[int, int]) -> tuple[int, int, int, bool, bool, int]:
     """Return what `best_start` compares; the smaller, the better."""
     first, length = bin_
     touched = ground.levels[start // ground.width : (start + count - 1) // ground.width + 1]
@@ -120,7 +120,7 @@ def _harm(ground: Ground, start: int, count: int, *, bin_: tuple[int, int]) -> t
     return max(touched), broken, length, not _aligned(ground, start, count), inside, start
 
 
-def fit(ground: Ground, parts: Sequence[int]) -> tuple[int, ...] | None:
+def fit(ground: FreeIds, parts: Sequence[int]) -> tuple[int, ...] | None:
     """
     Return a start for each part, so that the sets are disjoint and free; None if they do not fit.
 
@@ -145,7 +145,7 @@ def fit(ground: Ground, parts: Sequence[int]) -> tuple[int, ...] | None:
     return None
 
 
-def _align(ground: Ground, start: int, count: int, *, up: bool = True) -> int:
+def _align(ground: FreeIds, start: int, count: int, *, up: bool = True) -> int:
     """Return the next start, up or down, that is a multiple of the power of two that holds `count` ids."""
     if count > ground.width:
         return start
@@ -153,7 +153,7 @@ def _align(ground: Ground, start: int, count: int, *, up: bool = True) -> int:
     return (start + grain - 1 if up else start) // grain * grain
 
 
-def _aligned(ground: Ground, start: int, count: int) -> bool:
+def _aligned(ground: FreeIds, start: int, count: int) -> bool:
     """Tell whether a run inside a device stays within one aligned power of two; longer runs have no such rule."""
     if count > ground.width:
         return True
@@ -162,7 +162,7 @@ def _aligned(ground: Ground, start: int, count: int) -> bool:
     return offset // grain == (offset + count - 1) // grain and offset + count <= ground.width
 
 
-def _ascending(ground: Ground, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
+def _ascending(ground: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
     """Lay the parts from left to right, at aligned starts if they all fit so, else each as far left as it goes."""
     bins = ground.bins(free)
     for aligned in (True, False):
@@ -180,7 +180,7 @@ def _ascending(ground: Ground, free: int, parts: Sequence[int]) -> tuple[int, ..
 
 
 def _next_start(
-    ground: Ground, free: int, *, bins: Sequence[tuple[int, int]], count: int, cursor: int, aligned: bool
+    ground: FreeIds, free: int, *, bins: Sequence[tuple[int, int]], count: int, cursor: int, aligned: bool
 ) -> int | None:
     if count > ground.cell:
         return next((start for start in ground.block_starts(free, count) if start >= cursor), None)
@@ -193,7 +193,7 @@ def _next_start(
     return None
 
 
-def _packed(ground: Ground, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
+def _packed(ground: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
     """Lay the parts wherever they fit, the largest first; parts of one size ascend in the order given."""
     order = sorted(range(len(parts)), key=lambda i: (-parts[i], i))
     starts: dict[int, int] = {}

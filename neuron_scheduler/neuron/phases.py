@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from neuron_scheduler.model.neuron_request import widest_phase
-from neuron_scheduler.neuron.packing import Ground, best_start, fit, ones
+from neuron_scheduler.neuron.packing import FreeIds, best_start, fit, ones
 
 MOST_SUBSETS_OF = 10
 """Up to so many containers, every way of sharing ids with a larger init container is tried."""
@@ -28,7 +28,7 @@ Inits = Sequence[tuple[int, int]]
 Starts = tuple[int, ...]
 
 
-def arrange(ground: Ground, counts: tuple[int, ...], inits: Inits) -> tuple[Starts, Starts] | None:
+def arrange(ground: FreeIds, counts: tuple[int, ...], inits: Inits) -> tuple[Starts, Starts] | None:
     """
     Return the lowest id of the set of each container, and of each init container; None if they do not fit.
 
@@ -103,7 +103,7 @@ class _Search:
     _left: int = MOST_DIVISIONS
 
     def divided(
-        self, ground: Ground, counts: tuple[int, ...], inits: Inits, *, room: int
+        self, ground: FreeIds, counts: tuple[int, ...], inits: Inits, *, room: int
     ) -> tuple[Starts, Starts] | None:
         """
         Return where each set begins if they can be laid with `room` ids in all, as several sets.
@@ -123,7 +123,7 @@ class _Search:
         return None
 
     def _laid(
-        self, ground: Ground, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, room: int
+        self, ground: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, room: int
     ) -> tuple[Starts, Starts] | None:
         """Lay the carrier among those that do not share it, and then into it those that do."""
         outside = [i for i in range(len(counts)) if i not in sharing.inside]
@@ -148,7 +148,7 @@ class _Search:
         return tuple(starts[i] for i in range(len(counts))), tuple(carried[j] for j in range(len(inits)))
 
     def _shared(
-        self, ground: Ground, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, first: int
+        self, ground: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, first: int
     ) -> tuple[Starts, Starts] | None:
         """Lay those who share a carrier into it."""
         parts, along = _sharers(counts, inits, sharing.inside, sharing.along)
@@ -166,7 +166,7 @@ def _sharers(
     return parts, [(inits[j][0], sum(i < inits[j][1] for i in inside)) for j in along]
 
 
-def _sharings(ground: Ground, counts: tuple[int, ...], inits: Inits, room: int) -> Iterator[_Sharing]:
+def _sharings(ground: FreeIds, counts: tuple[int, ...], inits: Inits, room: int) -> Iterator[_Sharing]:
     """
     Yield the ways of sharing a set with the largest init container that leave room, those first that share least.
 

@@ -16,7 +16,7 @@ import attrs
 
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.neuron.catalog import Machine, Shape
-from neuron_scheduler.neuron.packing import Ground, ones, runs
+from neuron_scheduler.neuron.packing import FreeIds, ones, runs
 from neuron_scheduler.neuron.phases import arrange
 
 INVALID_DEVICES = (
@@ -78,7 +78,7 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
             text = INVALID_DEVICES if request.unit is Unit.DEVICE else INVALID_CORES
             return text.format(type=machine.instance_type or "unknown", count=count)
     if len(request.counts) + len(request.init_counts) > 1 and request.total <= machine.size(request.unit):
-        ground = _ground(machine, machine.all_cores, request.unit)
+        ground = _free_ids(machine, machine.all_cores, request.unit)
         if arrange(ground, request.counts, request.inits) is None:
             return INVALID_TOGETHER.format(type=machine.instance_type or "unknown")
     return None
@@ -92,7 +92,7 @@ def place(machine: Machine, free: int, request: NeuronRequest) -> Placement | No
     The whole pod in one run or block where possible; several containers ascend in their order where possible; else the
     smallest sufficient free block, cut at an end. Init containers get legal sets inside the pod's.
     """
-    ground = _ground(machine, free, request.unit)
+    ground = _free_ids(machine, free, request.unit)
     if request.total > ground.free.bit_count() or illegal_count(machine, request) is not None:
         return None
     arranged = arrange(ground, request.counts, request.inits)
@@ -142,7 +142,7 @@ def served(machine: Machine, unit: Unit) -> tuple[int, ...]:
 
 def _parts(machine: Machine, unit: Unit, count: int) -> list[int]:
     """Return the core masks of a single container's legal sets."""
-    ground = _ground(machine, machine.all_cores, unit)
+    ground = _free_ids(machine, machine.all_cores, unit)
     if count > ground.cell or ground.cell == 1:
         starts = ground.block_starts(ground.free, count)
     else:
@@ -170,7 +170,7 @@ def largest_free_block(machine: Machine, free: int, unit: Unit) -> int:
     """Return the largest count that one container could get now, in the unit asked for."""
     if unit not in machine.units:
         return 0
-    ground = _ground(machine, free, unit)
+    ground = _free_ids(machine, free, unit)
     for count in reversed(ground.blocks):
         if ground.block_starts(ground.free, count):
             return count
@@ -191,10 +191,10 @@ def _geometry(machine: Machine, unit: Unit) -> tuple[int, int, tuple[int, ...]]:
             return width, machine.devices * width, ()
 
 
-def _ground(machine: Machine, free: int, unit: Unit) -> Ground:
+def _free_ids(machine: Machine, free: int, unit: Unit) -> FreeIds:
     width, cell, blocks = _geometry(machine, unit)
     whole, levels = _levels(machine, _whole(machine, free))
-    return Ground(
+    return FreeIds(
         free=whole if unit is Unit.DEVICE else free & machine.all_cores,
         size=machine.size(unit),
         width=width,
@@ -214,7 +214,7 @@ def _whole(machine: Machine, free: int) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _first_cores(machine: Machine) -> int:
-    return sum(1 << core for core in range(0, machine.cores, machine.cores_per_device))
+    return sum(1 << core for core in range(0, machine.core_count, machine.cores_per_device))
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)

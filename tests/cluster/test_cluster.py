@@ -7,8 +7,8 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import CHANGED, Cluster
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState, with_tenant, without_tenant
-from neuron_scheduler.cluster.rows.pod_info import Tenant
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_pod, without_pod
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.tables import nodes
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -36,7 +36,7 @@ def trn1(name: str = "n", **keywords: object) -> Node:
 
 def order(cluster: Cluster) -> list[str]:
     """Return the nodes' names by age, and check that whoever asks for the oldest is told so."""
-    names = [state.node.name for state in cluster.view.rows()]
+    names = [node_info.node.name for node_info in cluster.view.rows()]
     slots = [slot for slot in map(cluster.view.slot, names) if slot is not None]
     assert list(cluster.view.oldest_first(cluster.view.live)) == slots
     for i in range(len(slots)):
@@ -47,9 +47,9 @@ def order(cluster: Cluster) -> list[str]:
 
 def free(cluster: Cluster, name: str = "n") -> int:
     """Return a node's free cores."""
-    state = cluster.node(name)
-    assert state is not None
-    return state.free_cores
+    node_info = cluster.node(name)
+    assert node_info is not None
+    return node_info.free_cores
 
 
 # Order
@@ -117,8 +117,8 @@ def test_slots_do_not_grow_for_ever(remove: bool) -> None:
         assert len(cluster._table.slots) < 100
 
 
-def _cpu(state: NodeState) -> int:
-    return state.free(CPU)
+def _cpu(node_info: NodeInfo) -> int:
+    return node_info.free(CPU)
 
 
 def _name(node_: Node) -> Values:
@@ -137,9 +137,9 @@ def test_a_pod_before_its_node() -> None:
     early.put_node(trn1())
     late = cluster_of(trn1(), pods=(holder,))
     assert list(early.view.rows()) == list(late.view.rows())
-    tenant = early.tenant("uid-p")
-    assert tenant is not None
-    assert (tenant.cores, tenant.problem) == (0xFF00, "")
+    pod_info = early.pod_info("uid-p")
+    assert pod_info is not None
+    assert (pod_info.cores, pod_info.problem) == (0xFF00, "")
 
 
 def test_pods_outlive_their_node() -> None:
@@ -167,8 +167,8 @@ def test_the_first_allocation_read_is_kept() -> None:
     """What the kubelet was told at the start is what the pod holds, whatever its annotations say later."""
     cluster = cluster_of(trn1(), pods=(pod("p", devices=1, ids=(3,), on="n"),))
     for later in (pod("p", devices=1, ids=(5,), on="n"), pod("p", devices=1, on="n")):
-        tenant = cluster.put_pod(later)
-        assert (tenant.cores, tenant.problem) == (0xC0, CHANGED)
+        pod_info = cluster.put_pod(later)
+        assert (pod_info.cores, pod_info.problem) == (0xC0, CHANGED)
         assert free(cluster) == ALL & ~0xC0
     cluster.put_node(trn1(cores_per_device=4))  # read anew, and still the first
     assert free(cluster) == (1 << 64) - 1 & ~0xF000
@@ -180,9 +180,9 @@ def test_an_allocation_that_appears_later_is_taken() -> None:
     """An unknown holder becomes known as soon as its ids can be read."""
     cluster = cluster_of(trn1(), pods=(pod("p", devices=1, on="n"),))
     assert cluster.put_pod(pod("p", devices=1, ids=(5,), on="n")).cores == 0xC00
-    state = cluster.node("n")
-    assert state is not None
-    assert (state.silicon.unknown_devices, state.free_cores) == (0, ALL & ~0xC00)
+    node_info = cluster.node("n")
+    assert node_info is not None
+    assert (node_info.neuron_usage.unknown_devices, node_info.free_cores) == (0, ALL & ~0xC00)
 
 
 def test_a_pod_that_cannot_be_read_keeps_its_last_good_state() -> None:
@@ -191,9 +191,9 @@ def test_a_pod_that_cannot_be_read_keeps_its_last_good_state() -> None:
     cluster = cluster_of(trn1(), pods=(known,))
     cluster.put_unreadable_pod(pod("p", on="n"))
     cluster.put_unreadable_pod(unknown)
-    state = cluster.node("n")
-    assert state is not None
-    assert (state.free_cores, state.silicon.unknown_devices) == (ALL & ~0xC0, 16)
+    node_info = cluster.node("n")
+    assert node_info is not None
+    assert (node_info.free_cores, node_info.neuron_usage.unknown_devices) == (ALL & ~0xC0, 16)
     cluster.put_pod(pod("q", devices=2, ids=(0, 1), on="n"))
     assert free(cluster) == ALL & ~0xCF
 
@@ -203,9 +203,9 @@ def test_a_malformed_node_frees_nothing() -> None:
     cluster = cluster_of(trn1(), pods=(pod("p", devices=4, ids=range(4), on="n"),))
     before = list(cluster.view.rows())
     cluster.put_node(Node(uid="uid-n", name="n", refusal="cannot be read"))
-    tenant = cluster.tenant("uid-p")
-    assert tenant is not None
-    assert (tenant.cores, free(cluster)) == (None, 0)
+    pod_info = cluster.pod_info("uid-p")
+    assert pod_info is not None
+    assert (pod_info.cores, free(cluster)) == (None, 0)
     cluster.put_node(trn1())
     assert list(cluster.view.rows()) == before
 
@@ -249,12 +249,12 @@ def test_a_confirmed_pod_tells_when_its_ids_were_given(monkeypatch: pytest.Monke
     """Its Binding said so first; what it holds is not read again for that, nor when the plugin has handed it out."""
     cluster = cluster_of(trn1())
     cluster.assume(pod("p", devices=1, ids=(0,), on="n"), 0b11)
-    monkeypatch.setattr("neuron_scheduler.cluster.cluster.tenant_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("neuron_scheduler.cluster.cluster.pod_info_of", lambda *_: 1 / 0)
     for allocated in ("false", "true"):
         cluster.put_pod(pod("p", devices=1, ids=(0,), on="n", allocation={ALLOC_TIME: "7", ALLOCATED: allocated}))
-    state = cluster.node("n")
-    assert state is not None
-    assert state.last_alloc_time == 7
+    node_info = cluster.node("n")
+    assert node_info is not None
+    assert node_info.last_alloc_time == 7
     assert cluster.assumed_count == 0
 
 
@@ -271,8 +271,8 @@ def test_the_watch_is_right_about_an_assumed_pod(seen: Pod, where: str, cores: i
     """What the server says replaces what was assumed; otherwise a restart would know better than we do."""
     cluster = cluster_of(trn1("n"), trn1("m"))
     cluster.assume(pod("p", devices=1, ids=(0,), on="n"), 0b11)
-    tenant = cluster.put_pod(seen)
-    assert (cluster.node_of("uid-p"), tenant.cores, cluster.assumed_count) == (where, cores, 0)
+    pod_info = cluster.put_pod(seen)
+    assert (cluster.node_of("uid-p"), pod_info.cores, cluster.assumed_count) == (where, cores, 0)
     rebuilt = cluster_of(trn1("n"), trn1("m"), pods=(seen,))
     assert list(cluster.view.rows()) == list(rebuilt.view.rows())
 
@@ -321,9 +321,9 @@ def test_what_no_index_reads_is_not_logged() -> None:
     cluster.put_pod(pod("p", cpu=1000, labels={"a": "b"}, on="n"))
     cluster.put_node(trn1())
     assert (len(cluster._table.of_nodes._log), len(cluster._table.of_rows._log)) == (0, 0)
-    tenant = cluster.tenant("uid-p")
-    assert tenant is not None
-    assert tenant.pod.labels == {"a": "b"}
+    pod_info = cluster.pod_info("uid-p")
+    assert pod_info is not None
+    assert pod_info.pod.labels == {"a": "b"}
 
 
 def test_what_if_leaves_no_trace() -> None:
@@ -331,7 +331,7 @@ def test_what_if_leaves_no_trace() -> None:
     cluster = cluster_of(trn1(), pods=(pod("p", cpu=1000, devices=4, ids=range(4), on="n"),))
     row = cluster.view.row(0)
     assert cluster.view.column(_cpu).value(0) == 191_000
-    with suppress(RuntimeError), cluster.what_if(0, without_tenant(row, "uid-p")):
+    with suppress(RuntimeError), cluster.what_if(0, without_pod(row, "uid-p")):
         assert cluster.view.column(_cpu).value(0) == 192_000
         assert cluster.view.row(0).free_cores == ALL
         raise RuntimeError
@@ -342,12 +342,12 @@ def test_what_if_leaves_no_trace() -> None:
 def test_what_if_without_any_index_yet() -> None:
     """An index that is first asked inside the block is true afterwards too."""
     cluster = cluster_of(node("n"))
-    with cluster.what_if(0, with_tenant(cluster.view.row(0), Tenant(pod("p", cpu=2000, on="n")))):
+    with cluster.what_if(0, with_pod(cluster.view.row(0), PodInfo(pod("p", cpu=2000, on="n")))):
         assert cluster.view.column(_cpu).value(0) == 190_000
     assert cluster.view.column(_cpu).value(0) == 192_000
 
 
-@pytest.mark.parametrize("where", ["cluster.cluster.with_tenant", "cluster.tables.nodes.NodeTable._move_pod"])
+@pytest.mark.parametrize("where", ["cluster.cluster.with_pod", "cluster.tables.nodes.NodeTable._move_pod"])
 def test_an_assumption_that_fails_half_way_can_be_forgotten(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever raised, the pod holds nothing afterwards and can be assumed again."""
     cluster = Cluster()

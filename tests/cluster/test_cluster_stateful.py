@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index import rollup
-from neuron_scheduler.cluster.rows.node_info import NodeState, with_tenant, without_tenant
-from neuron_scheduler.cluster.rows.pod_info import tenant_of
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_pod, without_pod
+from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.tables import nodes, pods as pod_table
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
@@ -205,20 +205,20 @@ class ClusterMachine(RuleBasedStateMachine):
         pending = some_pod(name, cpu=100, labels=LABELS_OF_PODS[pick % 5], **asked)
         if pending.uid in self.pods or not self.nodes:
             return
-        state = self._row(chosen(self.nodes, pick))
-        placed, cores = attrs.evolve(pending, node_name=state.node.name), 0
+        node_info = self._row(chosen(self.nodes, pick))
+        placed, cores = attrs.evolve(pending, node_name=node_info.node.name), 0
         if pending.neuron is not None:
-            machine = state.machine
-            placement = None if machine is None else place(machine, state.free_cores, pending.neuron)
+            machine = node_info.machine
+            placement = None if machine is None else place(machine, node_info.free_cores, pending.neuron)
             if placement is None or machine is None:
                 return
             cores = placement.cores
-            assert not cores & self._held(state.node.name)
+            assert not cores & self._held(node_info.node.name)
             allocation = annotations_for(
                 pod=pending,
                 machine=machine,
                 placement=placement,
-                node_name=state.node.name,
+                node_name=node_info.node.name,
             )
             placed = attrs.evolve(placed, allocation=allocation)
         self.cluster.assume(placed, cores)
@@ -230,10 +230,10 @@ class ClusterMachine(RuleBasedStateMachine):
         """A core that somebody holds, or that is not there, cannot be given out."""
         if not self.nodes:
             return
-        state = self._row(chosen(self.nodes, pick))
-        if not state.free_cores >> core & 1:
+        node_info = self._row(chosen(self.nodes, pick))
+        if not node_info.free_cores >> core & 1:
             try:
-                self.cluster.assume(pod("never", cores=1, on=state.node.name), 1 << core)
+                self.cluster.assume(pod("never", cores=1, on=node_info.node.name), 1 << core)
             except ValueError:
                 return
             raise AssertionError("a held core was given out")
@@ -272,10 +272,10 @@ class ClusterMachine(RuleBasedStateMachine):
         name = chosen(self.nodes, pick)
         before, slot = list(self.cluster.view.rows()), self.cluster.view.slot(name)
         assert slot is not None
-        state = self.cluster.view.row(slot)
-        other = with_tenant(state, tenant_of(data.draw(some_pods("z", name)), state.machine))
-        for uid in state.tenants:
-            other = without_tenant(other, uid)
+        node_info = self.cluster.view.row(slot)
+        other = with_pod(node_info, pod_info_of(data.draw(some_pods("z", name)), node_info.machine))
+        for uid in node_info.pod_infos:
+            other = without_pod(other, uid)
         with self.cluster.what_if(slot, other):
             assert self.cluster.view.row(slot) is other
             check_indexes(self.cluster, range(0, DEFINITIONS, 2))
@@ -298,9 +298,9 @@ class ClusterMachine(RuleBasedStateMachine):
     def what_is_free_is_what_nobody_holds(self) -> None:
         """The mask of free cores is the machine's less the pods', read one by one."""
         for name in self.nodes:
-            state = self._row(name)
-            everything = state.machine.all_cores if state.machine else 0
-            assert state.free_cores == everything & ~self._held(name)
+            node_info = self._row(name)
+            everything = node_info.machine.all_cores if node_info.machine else 0
+            assert node_info.free_cores == everything & ~self._held(name)
 
     @invariant()
     def counts_agree(self) -> None:
@@ -346,10 +346,10 @@ class ClusterMachine(RuleBasedStateMachine):
                 held |= self._cores(bound) or 0
         return held
 
-    def _row(self, name: str) -> NodeState:
-        state = self.cluster.node(name)
-        assert state is not None
-        return state
+    def _row(self, name: str) -> NodeInfo:
+        node_info = self.cluster.node(name)
+        assert node_info is not None
+        return node_info
 
 
 def chosen(candidates: Iterable[str], pick: int) -> str:

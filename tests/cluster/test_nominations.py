@@ -4,11 +4,11 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination, evictable, without_tenant, without_tenants
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, without_pod, without_pods
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.scheduling.cycle.filters import Promised, promised
+from neuron_scheduler.scheduling.cycle.filters import WithNominated, nodes_with_nominations
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
-from neuron_scheduler.scheduling.preemption.search import Emptied
+from neuron_scheduler.scheduling.preemption.search import WithoutLowerPriority
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 
@@ -29,8 +29,8 @@ def test_a_promise_is_in_its_row_until_it_is_taken_back() -> None:
     assert cluster.nomination("uid-p") == ("a", Nomination(pending))
     cluster.nominate("b", Nomination(pending))
     assert [len(row.nominated) for row in cluster.view.rows()] == [0, 1]
-    assert cluster.denominate("uid-p") == "b"
-    assert cluster.denominate("uid-p") is None
+    assert cluster.clear_nomination("uid-p") == "b"
+    assert cluster.clear_nomination("uid-p") is None
     cluster.nominate("gone", Nomination(pending))
     assert cluster.nomination("uid-p") is None
     cluster.nominate("a", Nomination(pending))
@@ -63,34 +63,34 @@ def test_promises_hold_against_equals_and_lower() -> None:
     """As a set of nodes, and as rows seen through the lens; what was promised to a pod is free for itself."""
     cluster = two_nodes()
     cluster.nominate("b", Nomination(pod("p", cpu=500, priority=3)))
-    assert [promised(cluster, priority) for priority in (2, 3, 4)] == [2, 2, 0]
+    assert [nodes_with_nominations(cluster, priority) for priority in (2, 3, 4)] == [2, 2, 0]
     for priority, free in ((3, [2000, 1500]), (4, [2000, 2000])):
-        view = cluster.view.seen(Promised(priority))
+        view = cluster.view.with_overlay(WithNominated(priority))
         assert [view.column(CPU).value(slot) for slot in (0, 1)] == free
-    with cluster.unpromised("uid-p"):
-        assert promised(cluster, 3) == 0
-        with cluster.unpromised("uid-stranger"):
-            assert cluster.view.seen(Promised(3)).column(CPU).value(1) == 2000
-    assert promised(cluster, 3) == 2
+    with cluster.without_nomination("uid-p"):
+        assert nodes_with_nominations(cluster, 3) == 0
+        with cluster.without_nomination("uid-stranger"):
+            assert cluster.view.with_overlay(WithNominated(3)).column(CPU).value(1) == 2000
+    assert nodes_with_nominations(cluster, 3) == 2
 
 
 def test_a_view_follows_the_cluster() -> None:
     """Indexes seen through a lens are caught up like all others, and the cluster itself is as it was."""
     cluster = two_nodes()
     for below, free in ((1, 2000), (2, 3000), (6, 4000)):
-        assert cluster.view.seen(Emptied(below)).column(CPU).value(0) == free
+        assert cluster.view.with_overlay(WithoutLowerPriority(below)).column(CPU).value(0) == free
     cluster.put_pod(pod("new", on="a", cpu=250, priority=1))
     cluster.remove_pod("uid-a5")
-    assert cluster.view.seen(Emptied(2)).column(CPU).value(0) == 4000
+    assert cluster.view.with_overlay(WithoutLowerPriority(2)).column(CPU).value(0) == 4000
     assert cluster.view.column(CPU).value(0) == 2750
-    assert cluster.view.seen(Emptied(2)).row(0).tenants == {}
-    assert set(cluster.view.row(0).tenants) == {"uid-a1", "uid-new"}
+    assert cluster.view.with_overlay(WithoutLowerPriority(2)).row(0).pod_infos == {}
+    assert set(cluster.view.row(0).pod_infos) == {"uid-a1", "uid-new"}
 
 
 def test_a_question_is_prepared() -> None:
     """All indexes that it takes are there afterwards, though pods came and went between the steps."""
     cluster = two_nodes()
-    view, asked = cluster.view.seen(Emptied(2)), []
+    view, asked = cluster.view.with_overlay(WithoutLowerPriority(2)), []
     cluster.view.column(CPU)  # changes are logged only once there is an index
 
     def ask(of: View) -> None:
@@ -106,9 +106,9 @@ def test_a_question_is_prepared() -> None:
     assert built == [view.column(CPU).value(0)] == [3000 - 250 * came]
 
 
-def ports(state: NodeState) -> Values:
+def ports(node_info: NodeInfo) -> Values:
     """Index definition: nodes by the ports taken."""
-    return tuple(state.ports)
+    return tuple(node_info.ports)
 
 
 def test_several_pods_fewer_are_one_fewer_several_times() -> None:
@@ -118,12 +118,12 @@ def test_several_pods_fewer_are_one_fewer_several_times() -> None:
         [pod(f"p{i}", on="n", devices=1, ids=(i,), cpu=100 * i, priority=i % 3) for i in range(6)],
     )
     cluster.put_unreadable_pod(pod("unread", on="n"))
-    state = cluster.view.row(0)
-    uids = sorted(state.tenants)
+    node_info = cluster.view.row(0)
+    uids = sorted(node_info.pod_infos)
     for number in range(len(uids) + 1):
-        one_by_one: NodeState = state
+        one_by_one: NodeInfo = node_info
         for uid in uids[:number]:
-            one_by_one = without_tenant(one_by_one, uid)
-        assert without_tenants(state, uids[:number]) == one_by_one
-    assert evictable(state, 2) == {"uid-p0", "uid-p1", "uid-p3", "uid-p4"}
-    assert set(state.above(99).tenants) == {"uid-unread"}
+            one_by_one = without_pod(one_by_one, uid)
+        assert without_pods(node_info, uids[:number]) == one_by_one
+    assert evictable(node_info, 2) == {"uid-p0", "uid-p1", "uid-p3", "uid-p4"}
+    assert set(node_info.without_lower_priority(99).pod_infos) == {"uid-unread"}

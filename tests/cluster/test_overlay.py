@@ -9,32 +9,32 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index import indexes
-from neuron_scheduler.cluster.overlay import Lens, _Through
-from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination
+from neuron_scheduler.cluster.overlay import Overlay, _Overlaid
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.scheduling.cycle.filters import Promised, promised_before
+from neuron_scheduler.scheduling.cycle.filters import WithNominated, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
-from neuron_scheduler.scheduling.preemption.search import Emptied
+from neuron_scheduler.scheduling.preemption.search import WithoutLowerPriority
 from tests.support.agreement import NUMBERS_OF_ROWS, OF_ROWS
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 
 PROFILE = default_profile("p")
-LENSES: tuple[Lens, ...] = (Promised(1), Promised(3), Emptied(1), Emptied(4))
+LENSES: tuple[Overlay, ...] = (WithNominated(1), WithNominated(3), WithoutLowerPriority(1), WithoutLowerPriority(4))
 
 
 @pytest.fixture
-def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[NodeState]:
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[NodeInfo]:
     """Return the rows that were looked at through a lens, one entry for each definition."""
-    seen: list[NodeState] = []
-    look = _Through.__call__
+    seen: list[NodeInfo] = []
+    look = _Overlaid.__call__
 
-    def watched(self: _Through, state: NodeState) -> Any:
-        seen.append(state)
-        return look(self, state)
+    def watched(self: _Overlaid, node_info: NodeInfo) -> Any:
+        seen.append(node_info)
+        return look(self, node_info)
 
-    monkeypatch.setattr(_Through, "__call__", watched)
+    monkeypatch.setattr(_Overlaid, "__call__", watched)
     return seen
 
 
@@ -45,7 +45,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(indexes, name, bound)
 
 
-def ask(view: View, definition: Callable[[NodeState], Any]) -> dict[int, Any]:
+def ask(view: View, definition: Callable[[NodeInfo], Any]) -> dict[int, Any]:
     """Return what an index says of every row."""
     if definition in NUMBERS_OF_ROWS:
         column = view.column(definition)
@@ -56,9 +56,9 @@ def ask(view: View, definition: Callable[[NodeState], Any]) -> dict[int, Any]:
     return found
 
 
-def check(cluster: Cluster, lens: Lens, definition: Callable[[NodeState], Any]) -> None:
+def check(cluster: Cluster, overlay: Overlay, definition: Callable[[NodeInfo], Any]) -> None:
     """Compare an index through a lens with its definition, row by row."""
-    for view, row in ((cluster.view.seen(lens), lens), (cluster.view, lambda state: state)):
+    for view, row in ((cluster.view.with_overlay(overlay), overlay), (cluster.view, lambda node_info: node_info)):
         want = [definition(row(cluster.view.row(slot))) for slot in range(view.node_count)]
         said = ask(view, definition)
         assert said == dict(enumerate(want if definition in NUMBERS_OF_ROWS else map(set, want)))
@@ -76,7 +76,7 @@ def change(dice: Random, cluster: Cluster, number: int) -> None:
         case 2:
             cluster.nominate(name, Nomination(some, cores=dice.getrandbits(8) if some.neuron else 0))
         case _:
-            cluster.denominate(uid)
+            cluster.clear_nomination(uid)
 
 
 @pytest.mark.usefixtures("small_bounds")
@@ -88,35 +88,35 @@ def test_an_index_through_a_lens_is_true_when_it_is_asked(seed: int) -> None:
     preparations: list[Iterator[None]] = []
     for number in range(150):
         change(dice, cluster, number)
-        lens, definition = dice.choice(LENSES), dice.choice((*OF_ROWS, *NUMBERS_OF_ROWS))
+        overlay, definition = dice.choice(LENSES), dice.choice((*OF_ROWS, *NUMBERS_OF_ROWS))
         match dice.randrange(4):
             case 0:
-                check(cluster, lens, definition)
+                check(cluster, overlay, definition)
             case 1:
-                view = cluster.view.seen(lens)
+                view = cluster.view.with_overlay(overlay)
                 preparations.append(view.prepared(lambda view, definition=definition: ask(view, definition)))  # type: ignore[misc]  # mypy cannot type the default
             case _:
                 for preparation in preparations:
                     next(preparation, None)
-    for lens in LENSES:
+    for overlay in LENSES:
         for definition in (*OF_ROWS, *NUMBERS_OF_ROWS):
-            check(cluster, lens, definition)
+            check(cluster, overlay, definition)
 
 
-def some_promises(nodes: int, promises: int, priority: int = 9) -> Cluster:
+def some_nominations(nodes: int, nominations: int, priority: int = 9) -> Cluster:
     """Return a fleet of which some nodes are promised to pods of a priority."""
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(nodes)])
-    for number in range(promises):
+    for number in range(nominations):
         cluster.nominate(f"n{number}", Nomination(pod(f"first{number}", devices=4, priority=priority), cores=0xFF))
     return cluster
 
 
-@pytest.mark.parametrize(("promises", "most"), [(1, 60), (30, 90)])
+@pytest.mark.parametrize(("nominations", "most"), [(1, 60), (30, 90)])
 def test_a_decision_beside_promises_looks_at_the_promised_rows(
-    promises: int, most: int, evaluated: list[NodeState]
+    nominations: int, most: int, evaluated: list[NodeInfo]
 ) -> None:
     """Not at all of a thousand, whatever priority the pod has and whatever it asks for."""
-    cluster = some_promises(1000, promises)
+    cluster = some_nominations(1000, nominations)
     schedule_pod(cluster, pod("warm-up", devices=1, cpu=100), PROFILE)
     for priority, devices in ((0, 4), (1, 8), (2, 16), (3, (1, 1)), (4, (4, 4))):
         evaluated.clear()
@@ -126,20 +126,20 @@ def test_a_decision_beside_promises_looks_at_the_promised_rows(
 
 def test_pods_of_all_priorities_below_the_promised_share_a_lens() -> None:
     """A priority that nobody has had before costs no index."""
-    cluster = some_promises(50, 1)
+    cluster = some_nominations(50, 1)
     table, derived = cluster._table.of_rows, set[int]()
     for priority in range(9):
         schedule_pod(cluster, pod("p", devices=4, cpu=100, priority=priority), PROFILE)
         derived.add(len(table._derived))
     assert len(derived) == 1
-    assert promised_before(cluster, 10) is None
+    assert nominated_overlay(cluster, 10) is None
 
 
 def test_derived_indexes_take_no_room_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many requests are asked about beside promises, no index of all rows is dropped for one of a few."""
+    """However many requests are asked about beside nominations, no index of all rows is dropped for one of a few."""
     monkeypatch.setattr(indexes, "_MAX_INDEXES", 40)
     monkeypatch.setattr(indexes, "_MAX_DERIVED", 4)
-    cluster = some_promises(5, 1)
+    cluster = some_nominations(5, 1)
     table = cluster._table.of_rows
     for devices in (1, 2, 4, 8, 16):
         schedule_pod(cluster, pod("p", devices=devices, cpu=100), PROFILE)
@@ -150,26 +150,26 @@ def test_derived_indexes_take_no_room_from_others(monkeypatch: pytest.MonkeyPatc
 
 def test_a_derived_index_that_nobody_asks_is_dropped() -> None:
     """It does not hold the log back."""
-    cluster = some_promises(3, 1)
+    cluster = some_nominations(3, 1)
     schedule_pod(cluster, pod("p", devices=1, cpu=100), PROFILE)
     table = cluster._table.of_rows
     assert table._derived
-    cluster.denominate("uid-first0")
+    cluster.clear_nomination("uid-first0")
     for number in range(2000):
         cluster.put_pod(pod(f"p{number}", on="n0", cpu=1))
     assert not table._derived
     assert len(table._log) <= indexes._MIN_LOG
 
 
-def test_where_much_has_changed_a_derived_index_is_derived_again(evaluated: list[NodeState]) -> None:
+def test_where_much_has_changed_a_derived_index_is_derived_again(evaluated: list[NodeInfo]) -> None:
     """To read what has happened to all rows costs more than to look at the few that the lens changes."""
-    cluster = some_promises(1000, 1)
-    view = cluster.view.seen(Promised(9))
+    cluster = some_nominations(1000, 1)
+    view = cluster.view.with_overlay(WithNominated(9))
     definition = NUMBERS_OF_ROWS[0]
     for number in range(500):
         if number == 100:
             ask(view, definition)
             evaluated.clear()
         cluster.put_pod(pod(f"p{number}", on=f"n{number + 1}", cpu=100))
-    check(cluster, Promised(9), definition)
+    check(cluster, WithNominated(9), definition)
     assert len(evaluated) <= 4 * indexes._PATIENCE  # while it followed, and once more

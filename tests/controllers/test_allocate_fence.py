@@ -55,7 +55,7 @@ class Site(World):
             came=lambda _: None,
             left=lambda _: None,
             started=lambda _: None,
-            contested=lambda _, __: None,
+            double_booked=lambda _, __: None,
             unknown=lambda _, __, ___: None,
             noticed=self.scheduler.fence.noticed,
         )
@@ -65,7 +65,7 @@ class Site(World):
             metrics=Metrics(),
             wake=self.scheduler.wake,
             gone=self.scheduler.fence.node_gone,
-            void=lambda _: None,
+            nomination_lost=lambda _: None,
             changed=self.scheduler.fence.node_changed,
         )
 
@@ -77,9 +77,9 @@ class Site(World):
     def bound(self, name: str, **changes: Any) -> Pod:
         """Return a pod as it is after its Binding."""
         sent = self.sent[self.tried.index(name)]
-        tenant = self.cluster.tenant(f"uid-{name}")
-        assert tenant is not None
-        return attrs.evolve(tenant.pod, allocation=sent, **changes)
+        pod_info = self.cluster.pod_info(f"uid-{name}")
+        assert pod_info is not None
+        return attrs.evolve(pod_info.pod, allocation=sent, **changes)
 
     def tell(self, name: str, **changes: Any) -> None:
         """Let the watch tell of a pod that is bound."""
@@ -143,9 +143,9 @@ async def test_pods_that_the_plugin_could_confuse_are_bound_one_after_the_other(
         site.add("b", "a", devices=4)
         assert await site.settle() == ["b"]
         assert (site.waiting, site.cluster.assumed_count) == (1, 2)
-        state = site.cluster.node("n")
-        assert state is not None
-        assert state.free_cores.bit_count() == 16
+        node_info = site.cluster.node("n")
+        assert node_info is not None
+        assert node_info.free_cores.bit_count() == 16
         site.tell("b")
         assert await site.settle() == ["b"], "it is bound, which is not enough"
         site.tell("b", admitted=True)
@@ -158,10 +158,10 @@ async def test_an_assumed_pod_carries_its_ids() -> None:
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
-        tenant = site.cluster.tenant("uid-a")
-        assert tenant is not None
-        assert tenant.pod.allocation[IDS] == "4,5,6,7"
-        assert ALLOC_TIME not in tenant.pod.allocation
+        pod_info = site.cluster.pod_info("uid-a")
+        assert pod_info is not None
+        assert pod_info.pod.allocation[IDS] == "4,5,6,7"
+        assert ALLOC_TIME not in pod_info.pod.allocation
 
 
 async def test_the_line_moves_in_the_order_of_the_decisions() -> None:
@@ -251,9 +251,9 @@ async def test_times_grow_with_every_binding_of_a_node() -> None:
         site.add("three", devices=1)
         await site.settle()
         site.tell("three")
-        state = site.cluster.node("n")
-        assert state is not None
-        assert state.last_alloc_time == 1000
+        node_info = site.cluster.node("n")
+        assert node_info is not None
+        assert node_info.last_alloc_time == 1000
 
 
 async def test_the_time_is_that_of_the_first_try() -> None:
@@ -502,9 +502,9 @@ async def test_who_waits_is_decided_again_where_another_has_its_devices() -> Non
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
-        tenant = site.cluster.tenant("uid-a")
-        assert tenant is not None
-        rival = attrs.evolve(tenant.pod, uid="rival", name="rival", scheduler_name="other", admitted=True)
+        pod_info = site.cluster.pod_info("uid-a")
+        assert pod_info is not None
+        rival = attrs.evolve(pod_info.pod, uid="rival", name="rival", scheduler_name="other", admitted=True)
         site.handler.added(rival)
         site.tell("b", admitted=True)
         await site.settle()
@@ -588,16 +588,16 @@ async def _history(dice: random.Random, *, fenced: bool, pods: int = 30) -> Node
                 case 2 if agent.uses:
                     uid = dice.choice(sorted(agent.uses))
                     agent.end(uid)
-                    tenant = site.cluster.tenant(uid)
-                    assert tenant is not None
-                    site.handler.deleted(tenant.pod)
+                    pod_info = site.cluster.pod_info(uid)
+                    assert pod_info is not None
+                    site.handler.deleted(pod_info.pod)
             site.now += 0.01
             await site.settle()
             for name, sent in list(zip(site.tried, site.sent, strict=True))[seen:]:
                 seen += 1
-                tenant = site.cluster.tenant(f"uid-{name}")
-                assert tenant is not None
-                bound = placed(tenant.pod, "n", sent)
+                pod_info = site.cluster.pod_info(f"uid-{name}")
+                assert pod_info is not None
+                bound = placed(pod_info.pod, "n", sent)
                 agent.bind(bound)
                 site.handler.updated(pending("any"), bound)
         return agent
@@ -616,7 +616,7 @@ async def test_a_pod_gives_its_place_up_as_long_as_it_waits() -> None:
         assert not site.scheduler.fence.give_up("uid-b")
         assert not site.scheduler.fence.give_up("uid-unknown")
         assert site.scheduler.fence.give_up("uid-a")
-        assert (site.waiting, site.cluster.tenant("uid-a")) == (1, None)
+        assert (site.waiting, site.cluster.pod_info("uid-a")) == (1, None)
         assert site.queue.count(Place.BACKOFF) == 1
         site.tell("b", admitted=True)
         assert await site.settle() == ["b", "c"]
@@ -643,7 +643,7 @@ async def test_an_exception_when_a_pod_is_taken_costs_that_pod(monkeypatch: pyte
         site.add("bad", devices=8)
         site.add("good", devices=4)
         assert await site.settle() == ["good"]
-        assert site.cluster.tenant("uid-bad") is None
+        assert site.cluster.pod_info("uid-bad") is None
         assert site.surprises["allocate fence"] == 1
         monkeypatch.undo()
         site.tell("good", admitted=True)
@@ -681,7 +681,7 @@ async def test_an_exception_when_the_line_moves_costs_one_pod(event: str, monkey
         else:
             fence.delayed(first)
         await site.settle()
-        assert site.cluster.tenant("uid-bad") is None
+        assert site.cluster.pod_info("uid-bad") is None
         assert site.surprises["allocate fence"] == 1
         assert "uid-bad" in site.queue
         assert "good" in site.tried or site.waiting == 1

@@ -69,8 +69,8 @@ class World:
             profiles={"my-scheduler": default_profile("my-scheduler")},
             binder=world,
             volumes=world,
-            preemptor=world,
-            herald=world,
+            preemption_executor=world,
+            reporter=world,
             metrics=Metrics(),
             clock=lambda: self.now,
             wall_clock=lambda: self.wall,
@@ -80,10 +80,10 @@ class World:
             allocate_fence=self.fenced,
         )
 
-    def add(self, *names: str, namespace: str = "default", **wishes: Any) -> None:
+    def add(self, *names: str, namespace: str = "default", **preferred: Any) -> None:
         """Let pods come."""
         for name in names:
-            self.queue.add(pending(name, namespace=namespace, **wishes), self.now)
+            self.queue.add(pending(name, namespace=namespace, **preferred), self.now)
         self.scheduler.wake()
 
     def count(self, name: str) -> int:
@@ -198,9 +198,9 @@ class World:
         assert uid
 
 
-def pending(name: str, **wishes: Any) -> Pod:
+def pending(name: str, **preferred: Any) -> Pod:
     """Return a pod of ours."""
-    return pod(name, scheduler_name="my-scheduler", **wishes)
+    return pod(name, scheduler_name="my-scheduler", **preferred)
 
 
 async def until(met: Callable[[], bool]) -> None:
@@ -236,9 +236,9 @@ async def test_pods_in_doubt_hold_no_worker() -> None:
         world.add("good", devices=1)
         await until(lambda: ("good", "n") in world.told)
         assert (world.cluster.pod_count, world.cluster.assumed_count) == (11, 11)
-        state = world.cluster.node("n")
-        assert state is not None
-        assert state.free_cores.bit_count() == 32 - 11 * 2
+        node_info = world.cluster.node("n")
+        assert node_info is not None
+        assert node_info.free_cores.bit_count() == 32 - 11 * 2
 
 
 async def test_a_doubt_is_tried_until_it_is_definite() -> None:
@@ -410,9 +410,9 @@ async def test_an_exception_in_telling_ends_nothing(part: str) -> None:
 async def test_an_exception_in_the_warm_up_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod is prepared for when it is tried."""
     world = World()
-    monkeypatch.setattr("neuron_scheduler.scheduling.cycle.index_warmup.Rehearsal.of", lambda *_: 1 / 0)
+    monkeypatch.setattr("neuron_scheduler.scheduling.cycle.index_warmup.IndexWarmup.of", lambda *_: 1 / 0)
     world.add("p")
-    await world.scheduler.rehearse()
+    await world.scheduler.warm_up()
     assert world.surprises["warm-up"] == 2
 
 

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.controllers import fleet_metrics
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.resources import NEURON_DEVICE
@@ -22,9 +22,9 @@ USUAL = Taint(NEURON_DEVICE, Effect.NO_SCHEDULE, "true")
 OTHERS = Taint("team", Effect.NO_SCHEDULE, "red")
 
 
-def withheld(cluster: Cluster, *, trusting: bool = False) -> dict[str, int]:
+def withheld(cluster: Cluster, *, count_unknown_only: bool = False) -> dict[str, int]:
     """Return what is withheld of trn1.32xlarge, by reason."""
-    found = fleet_metrics.devices(cluster, trusting=trusting).withheld
+    found = fleet_metrics.devices(cluster, count_unknown_only=count_unknown_only).withheld
     return {reason: count for (name, reason), count in found.items() if count and name == TRN1}
 
 
@@ -64,9 +64,9 @@ def test_unknown_holders_withhold_what_they_may_hold() -> None:
     found = fleet_metrics.devices(cluster)
     assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (0, 4, 0)
     assert withheld(cluster) == {"unknown_holder": 12}
-    trusted = fleet_metrics.devices(cluster, trusting=True)
+    trusted = fleet_metrics.devices(cluster, count_unknown_only=True)
     assert (trusted.free[TRN1], trusted.largest_block[TRN1]) == (10, 8)
-    assert withheld(cluster, trusting=True) == {"not_allocatable": 2}
+    assert withheld(cluster, count_unknown_only=True) == {"not_allocatable": 2}
 
 
 def test_promised_devices_are_withheld() -> None:
@@ -126,10 +126,10 @@ def _random_cluster(dice: random.Random) -> Cluster:
     return cluster
 
 
-def _gets(cluster: Cluster, state: NodeState, count: int) -> bool:
+def _gets(cluster: Cluster, node_info: NodeInfo, count: int) -> bool:
     """Tell whether a plain pod with so many devices gets this node, by the decision itself."""
     usual = Toleration(key=NEURON_DEVICE, exists=True)
-    selector = {"kubernetes.io/hostname": state.node.name}
+    selector = {"kubernetes.io/hostname": node_info.node.name}
     asking = pod("asking", devices=count, tolerations=(usual,), node_selector=selector)
     return not isinstance(decide(cluster, asking), FitError)
 
@@ -138,19 +138,21 @@ def _gets(cluster: Cluster, state: NodeState, count: int) -> bool:
 def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
     """Node by node: free, used and withheld add up, and what the largest block says is what the decision gives."""
     cluster = _random_cluster(random.Random(seed))
-    for state in list(cluster.view.rows()):
-        labelled = attrs.evolve(state.node, labels={**state.node.labels, "kubernetes.io/hostname": state.node.name})
+    for node_info in list(cluster.view.rows()):
+        labelled = attrs.evolve(
+            node_info.node, labels={**node_info.node.labels, "kubernetes.io/hostname": node_info.node.name}
+        )
         cluster.put_node(labelled)
     found = fleet_metrics.devices(cluster)
     there: Counter[str] = Counter()
     largest: Counter[str] = Counter()
-    for state in cluster.view.rows():
-        if state.machine is None:
+    for node_info in cluster.view.rows():
+        if node_info.machine is None:
             continue
-        name = state.node.instance_type or "unknown"
-        there[name] += state.machine.devices
-        counts = [n for n in range(1, 17) if _gets(cluster, state, n)]
-        if state.silicon.unknown_holders:
+        name = node_info.node.instance_type or "unknown"
+        there[name] += node_info.machine.devices
+        counts = [n for n in range(1, 17) if _gets(cluster, node_info, n)]
+        if node_info.neuron_usage.unknown_holders:
             assert counts in ([], [1])  # one unit is given by count
             counts = []
         largest[name] = max(largest[name], *counts, 0)

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.controllers.leader_elector import Leader, identity
+from neuron_scheduler.controllers.leader_elector import LeaderElector, identity
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.telemetry import logs
@@ -31,7 +31,7 @@ class Clock:
         return anyio.current_time() + self.offset
 
 
-def candidate(memory: Memory, name: str = "me", **options: object) -> Leader:
+def candidate(memory: Memory, name: str = "me", **options: object) -> LeaderElector:
     """A candidate with deadlines that no slow machine misses, and a retry period that no test waits for."""
     defaults: dict[str, object] = {
         "lease_duration": 1500,
@@ -41,10 +41,10 @@ def candidate(memory: Memory, name: str = "me", **options: object) -> Leader:
         "now": lambda: NOW,
         "random": lambda: 0.0,
     }
-    return Leader(leases=memory, identity=name, **{**defaults, **options})  # type: ignore[arg-type]  # by keyword
+    return LeaderElector(leases=memory, identity=name, **{**defaults, **options})  # type: ignore[arg-type]  # by keyword
 
 
-async def acquired(leader: Leader) -> float:
+async def acquired(leader: LeaderElector) -> float:
     """Let it acquire, and return how many seconds that took."""
     start = anyio.current_time()
     with anyio.fail_after(10):
@@ -52,7 +52,7 @@ async def acquired(leader: Leader) -> float:
     return anyio.current_time() - start
 
 
-async def held(leader: Leader, reached: Callable[[], bool]) -> None:
+async def held(leader: LeaderElector, reached: Callable[[], bool]) -> None:
     """Let it hold until something is reached."""
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
@@ -519,4 +519,4 @@ async def test_no_lease_is_taken_for_a_scheduler_that_does_not_answer() -> None:
 def test_times_that_contradict_each_other(lease: float, renew: float, retry: float) -> None:
     """The rule of client-go is checked, in words."""
     with pytest.raises(ConfigurationError, match="leader election needs"):
-        Leader(leases=Memory(), lease_duration=lease, renew_deadline=renew, retry_period=retry)
+        LeaderElector(leases=Memory(), lease_duration=lease, renew_deadline=renew, retry_period=retry)

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, Herald
+from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, PodReporter
 from neuron_scheduler.kube.writes.pod_condition import shape
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
@@ -40,7 +40,7 @@ class Told:
         assert nominated is None
         self.conditions.append((f"{pod.name}: {reason}", message))
 
-    def denominate(self, pod: Pod) -> None:
+    def clear_nomination(self, pod: Pod) -> None:
         """Nobody is nominated here."""
         raise AssertionError(pod.key)
 
@@ -55,9 +55,9 @@ def told() -> Told:
 
 
 @pytest.fixture
-def herald(told: Told) -> Herald:
+def reporter(told: Told) -> PodReporter:
     """Return a herald of the leader."""
-    return Herald(recorder=told, conditions=told, clock=told, speaks=lambda: True)
+    return PodReporter(recorder=told, conditions=told, clock=told, speaks=lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -98,23 +98,23 @@ def test_what_differs_in_more(one: str, other: str) -> None:
     assert shape(one) != shape(other)
 
 
-def test_numbers_alone_are_told_every_half_minute(told: Told, herald: Herald) -> None:
+def test_numbers_alone_are_told_every_half_minute(told: Told, reporter: PodReporter) -> None:
     """The condition writer has a pace of its own, so it hears everything; an Event comes when its time has come."""
     for at in (0, 10, 29.9, 30, 59, 61):
         told.now = at
-        herald.unschedulable(pod(), FULL.format(n=1 + int(at)), hopeless=False)
+        reporter.unschedulable(pod(), FULL.format(n=1 + int(at)), new_node_cannot_help=False)
     assert [note for _, note in told.events] == [FULL.format(n=n) for n in (1, 31, 62)]
     assert len(told.conditions) == 6
 
 
-def test_a_changed_reason_is_told_at_once(told: Told, herald: Herald) -> None:
+def test_a_changed_reason_is_told_at_once(told: Told, reporter: PodReporter) -> None:
     """Other words, or the same for another reason, are news; so is the same for another pod, or one that came back."""
-    herald.unschedulable(pod("a"), "one", hopeless=False)
-    herald.unschedulable(pod("a"), "two", hopeless=False)
-    herald.unschedulable(pod("a"), "two", hopeless=True)
-    herald.unschedulable(pod("b"), "two", hopeless=True)
-    herald.forget("uid-b")
-    herald.unschedulable(pod("b"), "two", hopeless=True)
+    reporter.unschedulable(pod("a"), "one", new_node_cannot_help=False)
+    reporter.unschedulable(pod("a"), "two", new_node_cannot_help=False)
+    reporter.unschedulable(pod("a"), "two", new_node_cannot_help=True)
+    reporter.unschedulable(pod("b"), "two", new_node_cannot_help=True)
+    reporter.forget("uid-b")
+    reporter.unschedulable(pod("b"), "two", new_node_cannot_help=True)
     assert (
         told.events
         == [("a: FailedScheduling", text) for text in ("one", "two", "two")] + [("b: FailedScheduling", "two")] * 2
@@ -129,10 +129,10 @@ def test_a_changed_reason_is_told_at_once(told: Told, herald: Herald) -> None:
 
 
 @pytest.mark.parametrize("speaks", [True, False])
-def test_an_unknown_allocation_is_told_by_the_leader(told: Told, herald: Herald, speaks: bool) -> None:
+def test_an_unknown_allocation_is_told_by_the_leader(told: Told, reporter: PodReporter, speaks: bool) -> None:
     """The pod's owner hears why, what it costs others, and what to do; a replica on standby is silent."""
-    herald.speaks = lambda: speaks
-    herald.allocation_unknown(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
+    reporter.speaks = lambda: speaks
+    reporter.allocation_unknown(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
     note = (
         "The Neuron devices of this pod are unknown: no annotation names its ids. Until it ends, node trn1 gets no pod"
         " that asks for more than one device or core, but fewer than all (unless --unknown-allocations is count-only);"
@@ -154,26 +154,26 @@ def test_an_unknown_allocation_is_told_by_the_leader(told: Told, herald: Herald,
     ],
 )
 def test_a_bound_pod_is_told_its_ids(
-    told: Told, herald: Herald, asking: dict[str, int], ids: tuple[int, ...] | None, given: str
+    told: Told, reporter: PodReporter, asking: dict[str, int], ids: tuple[int, ...] | None, given: str
 ) -> None:
     """Upstream's sentence to the letter, which tools match, and after it the ids in runs."""
     placement = None if ids is None else Placement(ids, (ids,), 0, 1)
-    herald.scheduled(pod("p", **asking), "trn1-a", placement)  # type: ignore[arg-type]  # by name
+    reporter.scheduled(pod("p", **asking), "trn1-a", placement)  # type: ignore[arg-type]  # by name
     assert told.events == [("p: Scheduled", f"Successfully assigned default/p to trn1-a{given}")]
 
 
-def test_a_binding_in_doubt_is_told_by_an_event_alone(herald: Herald, told: Told) -> None:
+def test_a_binding_in_doubt_is_told_by_an_event_alone(reporter: PodReporter, told: Told) -> None:
     """The pod may be bound, and its condition may be True."""
-    herald.in_doubt(pod("p"), "no definite outcome")
+    reporter.in_doubt(pod("p"), "no definite outcome")
     assert told.events == [("p: FailedBinding", "no definite outcome")]
     assert not told.conditions
 
 
-def test_a_takeover_does_not_flood_with_what_was_so_before(told: Told, herald: Herald) -> None:
+def test_a_takeover_does_not_flood_with_what_was_so_before(told: Told, reporter: PodReporter) -> None:
     """Thousands of pods may be unknown to a new leader at once; they do not hold up the Events of its own pods."""
     for number in range(5_000):
-        herald.allocation_unknown(pod(f"p{number}", on="trn1"), "no annotation names its ids", "set schedulerName")
+        reporter.allocation_unknown(pod(f"p{number}", on="trn1"), "no annotation names its ids", "set schedulerName")
     assert len(told.events) == OBSERVED_AT_ONCE
     told.now = 60.0
-    herald.allocation_unknown(pod("later", on="trn1"), "no annotation names its ids", "set schedulerName")
+    reporter.allocation_unknown(pod("later", on="trn1"), "no annotation names its ids", "set schedulerName")
     assert told.events[-1][0] == "later: NeuronAllocationUnknown"

@@ -7,8 +7,8 @@ import anyio
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination
-from neuron_scheduler.controllers.preemption_executor import PostFilter, Preemptor
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
+from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
@@ -65,11 +65,11 @@ class World:
         """Take note that it is over."""
         self.carried_out.set()
 
-    def row(self, name: str) -> NodeState:
+    def row(self, name: str) -> NodeInfo:
         """Return a node's row."""
-        state = self.cluster.node(name)
-        assert state is not None
-        return state
+        node_info = self.cluster.node(name)
+        assert node_info is not None
+        return node_info
 
     def pending(self, pending: Pod = BIG) -> QueuedPod:
         """Queue and pop a pod."""
@@ -78,14 +78,14 @@ class World:
 
 
 @asynccontextmanager
-async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, Preemptor]]:
+async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, PreemptionExecutor]]:
     """Run a preemptor for a node with these pods."""
     world = World(cluster_of([node("n", "trn1.32xlarge")], pods))
-    preemptor = Preemptor(
+    preemption_executor = PreemptionExecutor(
         cluster=world.cluster,
         queue=world.queue,
         evictor=world,
-        herald=world,
+        reporter=world,
         metrics=Metrics(),
         budgets=tuple,
         clock=lambda: 100.0,
@@ -94,24 +94,24 @@ async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, Preemptor]]:
     )
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            await tasks.start(preemptor.run)
-            yield world, preemptor
+            await tasks.start(preemption_executor.run)
+            yield world, preemption_executor
             world.may_answer.set()
-            preemptor.stop()
+            preemption_executor.stop()
 
 
-async def post_filter(world: World, preemptor: Preemptor, queued: QueuedPod) -> PostFilter:
+async def post_filter(world: World, preemption_executor: PreemptionExecutor, queued: QueuedPod) -> PostFilter:
     """Let a refused pod preempt, and put it back."""
-    after = await preemptor.post_filter(queued, refusal(world.cluster, queued.pod), PROFILE)
-    promised = world.cluster.nomination(queued.pod.uid) is not None
-    world.queue.unschedulable(queued, FIT, 0.0, held=after.held, promised=promised)
+    after = await preemption_executor.post_filter(queued, refusal(world.cluster, queued.pod), PROFILE)
+    has_nomination = world.cluster.nomination(queued.pod.uid) is not None
+    world.queue.unschedulable(queued, FIT, 0.0, held=after.held, has_nomination=has_nomination)
     return after
 
 
 async def test_the_pod_is_held_until_all_were_asked() -> None:
     """The space is promised at once; the pod is tried again when the victims are gone, not before all were asked."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
-        after = await post_filter(world, preemptor, world.pending())
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        after = await post_filter(world, preemption_executor, world.pending())
         assert after == PostFilter(nominated="n", held=True)
         assert world.cluster.nomination("uid-big") is not None
         world.cluster.remove_pod("uid-a")
@@ -126,21 +126,24 @@ async def test_the_pod_is_held_until_all_were_asked() -> None:
 
 async def test_a_victim_that_could_not_be_asked() -> None:
     """The pod looks anew, and may ask again: nobody waits for a pod that does not leave."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.refusing.add("b")
-        await post_filter(world, preemptor, world.pending())
+        await post_filter(world, preemption_executor, world.pending())
         world.may_answer.set()
         await world.carried_out.wait()
         assert world.told == [("a", "big on n")]
         again = popped(world.queue, 100.0)
         world.asked.clear()
-        assert (await post_filter(world, preemptor, again)).nominated == "n"
+        assert (await post_filter(world, preemption_executor, again)).nominated == "n"
 
 
 async def test_who_terminates_already_is_not_asked() -> None:
     """The pod waits for it, that is all."""
-    async with preempting(half("a", 0, terminating=True), half("b", 8, terminating=True)) as (world, preemptor):
-        after = await post_filter(world, preemptor, world.pending())
+    async with preempting(half("a", 0, terminating=True), half("b", 8, terminating=True)) as (
+        world,
+        preemption_executor,
+    ):
+        after = await post_filter(world, preemption_executor, world.pending())
         assert after == PostFilter(nominated="n")
         assert not world.asked
         assert world.cluster.nomination("uid-big") is not None
@@ -148,12 +151,12 @@ async def test_who_terminates_already_is_not_asked() -> None:
 
 async def test_a_lower_promise_is_taken_back() -> None:
     """Who was promised the space before looks for another place at once."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.may_answer.set()
-        await post_filter(world, preemptor, world.pending(pod("lesser", devices=8, priority=1)))
+        await post_filter(world, preemption_executor, world.pending(pod("lesser", devices=8, priority=1)))
         await world.carried_out.wait()
         assert counts(world.queue) == {"unschedulable": 1}
-        await post_filter(world, preemptor, world.pending())
+        await post_filter(world, preemption_executor, world.pending())
         assert ("lesser", "displaced") in world.told
         assert world.cluster.nomination("uid-lesser") is None
         assert popped(world.queue, 200.0).pod.name == "lesser"
@@ -161,21 +164,21 @@ async def test_a_lower_promise_is_taken_back() -> None:
 
 async def test_another_promise_wakes_who_waits_for_the_one_before() -> None:
     """A pod that is promised space elsewhere keeps nobody from what it was promised first."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
         world.cluster.put_pod(pod("c", on="m", devices=16, ids=range(16), priority=9))
         world.cluster.nominate("m", Nomination(BIG))
         other = world.pending(pod("other", cpu=1))
         world.queue.unschedulable(other, FIT, 0.0)
-        await post_filter(world, preemptor, world.pending())
+        await post_filter(world, preemption_executor, world.pending())
         assert world.cluster.nomination("uid-big") is not None
         assert popped(world.queue, 100.0) is other
 
 
-async def promised(world: World, preemptor: Preemptor) -> None:
+async def nominated(world: World, preemption_executor: PreemptionExecutor) -> None:
     """Let the big pod be promised the node, and ask both halves to leave."""
     world.may_answer.set()
-    await post_filter(world, preemptor, world.pending())
+    await post_filter(world, preemption_executor, world.pending())
     await world.carried_out.wait()
     assert world.cluster.nomination("uid-big") is not None
     assert world.queue.pop(100.0) is None
@@ -183,12 +186,12 @@ async def promised(world: World, preemptor: Preemptor) -> None:
 
 async def test_who_loses_the_space_looks_anew() -> None:
     """One victim of two has left and a higher pod takes its half: the end of the other will not do, nor wake."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
-        await promised(world, preemptor)
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        await nominated(world, preemption_executor)
         world.cluster.remove_pod("uid-a")
         world.cluster.assume(pod("higher", on="n", devices=8, priority=10), 0xFFFF)
         world.carried_out = anyio.Event()
-        preemptor.recheck("n")
+        preemption_executor.recheck("n")
         assert world.cluster.nomination("uid-big") is None
         assert world.told[-1] == ("big", "displaced")
         assert world.carried_out.is_set()  # the loop is woken
@@ -197,24 +200,24 @@ async def test_who_loses_the_space_looks_anew() -> None:
 
 async def test_who_loses_nothing_sleeps_on() -> None:
     """A pod that takes what was promised to nobody wakes nobody, and a node without promises is no matter."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
-        await promised(world, preemptor)
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        await nominated(world, preemption_executor)
         world.cluster.assume(pod("beside", on="n", cpu=1000, priority=10))
         for name in ("n", "gone"):
-            preemptor.recheck(name)
+            preemption_executor.recheck(name)
         assert world.cluster.nomination("uid-big") is not None
         assert world.queue.pop(100.0) is None
 
 
 async def test_it_wakes_when_it_fits() -> None:
     """The end of one victim of two is not enough, nor is that of a pod elsewhere whose neighbours could be evicted."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
         for name, first in (("c", 0), ("d", 8)):
             world.cluster.put_pod(attrs.evolve(half(name, first, priority=5), node_name="m"))
-        await promised(world, preemptor)
+        await nominated(world, preemption_executor)
         for name, node_name, woken in (("a", "n", False), ("c", "m", False), ("b", "n", True)):
-            gone = world.cluster.tenant(f"uid-{name}")
+            gone = world.cluster.pod_info(f"uid-{name}")
             assert gone is not None
             assert world.cluster.remove_pod(gone.pod.uid) == node_name
             world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone.pod, on=Change(world.row(node_name)))
@@ -223,35 +226,35 @@ async def test_it_wakes_when_it_fits() -> None:
 
 async def test_a_node_takes_its_promises_with_it() -> None:
     """Its pods may stay on the books for minutes; who waits for their end looks elsewhere at once."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
-        await promised(world, preemptor)
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        await nominated(world, preemption_executor)
         for lost in world.cluster.remove_node("n"):
-            preemptor.void(lost.pod)
-        assert world.cluster.denominate("uid-big") is None
+            preemption_executor.nomination_lost(lost.pod)
+        assert world.cluster.clear_nomination("uid-big") is None
         assert popped(world.queue, 100.0).pod.name == "big"
 
 
 async def test_a_pod_that_is_gone_preempts_nobody() -> None:
     """Deleted while the search went on: nobody leaves for it."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         queued = world.pending()
         world.queue.remove("uid-big")
-        after = await preemptor.post_filter(queued, refusal(world.cluster, BIG), PROFILE)
+        after = await preemption_executor.post_filter(queued, refusal(world.cluster, BIG), PROFILE)
         assert after == PostFilter()
         assert not world.asked
 
 
 async def test_giving_up_takes_the_promise_back() -> None:
     """No node can be made to fit any more: the status names none, and others may have the space."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.may_answer.set()
-        await post_filter(world, preemptor, world.pending())
+        await post_filter(world, preemption_executor, world.pending())
         await world.carried_out.wait()
         for name in ("a", "b"):
             world.cluster.remove_pod(f"uid-{name}")
         world.cluster.put_pod(pod("foreign", on="n", devices=16, priority=99))
         world.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
-        after = await post_filter(world, preemptor, popped(world.queue, 100.0))
+        after = await post_filter(world, preemption_executor, popped(world.queue, 100.0))
         assert (after.nominated, after.held) == ("", False)
         assert after.text.startswith("preemption: 0/1 nodes are available: 1 No preemption victims found")
         assert world.cluster.nomination("uid-big") is None
@@ -259,27 +262,27 @@ async def test_giving_up_takes_the_promise_back() -> None:
 
 async def test_a_promise_is_adopted() -> None:
     """After a restart the status tells, and where somebody else has set it; what was promised here comes first."""
-    async with preempting(half("a", 0, terminating=True, preempted=True)) as (world, preemptor):
+    async with preempting(half("a", 0, terminating=True, preempted=True)) as (world, preemption_executor):
         queued = world.pending(attrs.evolve(BIG, nominated_node_name="n"))
-        preemptor.adopt(queued, PROFILE)
+        preemption_executor.adopt(queued, PROFILE)
         promise = world.cluster.nomination("uid-big")
         assert promise is not None
         assert promise[1].cores == 0xFFFFFFFF
         world.cluster.nominate("n", Nomination(BIG, cores=1))
-        preemptor.adopt(queued, PROFILE)
+        preemption_executor.adopt(queued, PROFILE)
         assert world.cluster.nomination("uid-big") == ("n", Nomination(BIG, cores=1))
-        world.cluster.denominate("uid-big")
+        world.cluster.clear_nomination("uid-big")
         queued.attempts = 2
-        preemptor.adopt(queued, PROFILE)
+        preemption_executor.adopt(queued, PROFILE)
         assert world.cluster.nomination("uid-big") == promise
 
 
 async def test_a_victim_that_waits_to_be_bound_is_not_deleted() -> None:
     """It goes back to the queue, and counts as asked; those on the node are asked to leave as ever."""
-    async with preempting(half("a", 0), half("b", 8)) as (world, preemptor):
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.waiting.add("uid-a")
         world.may_answer.set()
-        await post_filter(world, preemptor, world.pending())
+        await post_filter(world, preemption_executor, world.pending())
         await world.carried_out.wait()
         assert world.asked == ["b"]
         assert sorted(world.told) == [("a", "big on n"), ("b", "big on n")]

@@ -12,7 +12,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import SetAside
-from neuron_scheduler.cluster.rows.pod_info import Tenant
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.controllers import rejections
 from neuron_scheduler.controllers.rejections import (
     BURST,
@@ -72,18 +72,18 @@ class World:
             raise found
         return found
 
-    async def leave(self, *tenants: Tenant) -> None:
+    async def leave(self, *pod_infos: PodInfo) -> None:
         """Let pods leave, and let everything be found out about them."""
-        for tenant in tenants:
-            self.rejections.left(tenant)
+        for pod_info in pod_infos:
+            self.rejections.left(pod_info)
         await anyio.wait_all_tasks_blocked()
 
     def aside(self, name: str = "a") -> SetAside | None:
         """Return what is set aside of a node, once everything has ended that is over."""
         self.rejections.expire()
-        state = self.cluster.node(name)
-        assert state is not None
-        return state.set_aside
+        node_info = self.cluster.node(name)
+        assert node_info is not None
+        return node_info.set_aside
 
     def counted(self) -> dict[str, float]:
         """Return how many rejections were counted, by reason."""
@@ -106,16 +106,16 @@ async def running() -> AsyncIterator[World]:
         tasks.cancel_scope.cancel()
 
 
-def tenant(name: str = "p", *, on: str = "a", cores: int | None = 0xFF, **fields: Any) -> Tenant:
+def pod_info(name: str = "p", *, on: str = "a", cores: int | None = 0xFF, **fields: Any) -> PodInfo:
     """Return a pod of four devices with what it was to get, as it was before it had started."""
     asked: Mapping[str, Any] = {"devices": 4} | fields
-    return Tenant(pod(name, on=on, **asked), cores=cores)
+    return PodInfo(pod(name, on=on, **asked), cores=cores)
 
 
 async def test_a_rejection_sets_node_and_ids_aside_for_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """It is asked about at the version of its last sight; counted, told, and ended in time."""
     async with running() as world:
-        await world.leave(tenant(ids=range(4)))
+        await world.leave(pod_info(ids=range(4)))
         assert world.asked == [("p", "41")]
         assert world.aside() == SetAside(1, 0xFF)
         assert world.aside("b") is None
@@ -174,7 +174,7 @@ async def test_what_is_set_aside(failure: Failure | None, want: SetAside | None)
     """The ids only where they may be at fault; nothing for a pod that would fail anywhere, or was deleted."""
     async with running() as world:
         world.answers["p"] = failure
-        await world.leave(tenant())
+        await world.leave(pod_info())
         assert world.aside() == want
 
 
@@ -182,14 +182,14 @@ async def test_who_is_asked_about() -> None:
     """Neuron pods, whoever bound them, and all of ours; by nobody but the leader."""
     async with running() as world:
         await world.leave(
-            tenant("theirs", cores=None, scheduler_name="default-scheduler"),
-            tenant("plain", cores=0, devices=0, scheduler_name="default-scheduler"),
-            tenant("ours", cores=0, devices=0, scheduler_name="my-scheduler"),
+            pod_info("theirs", cores=None, scheduler_name="default-scheduler"),
+            pod_info("plain", cores=0, devices=0, scheduler_name="default-scheduler"),
+            pod_info("ours", cores=0, devices=0, scheduler_name="my-scheduler"),
         )
         assert world.asked == [("theirs", "41"), ("ours", "41")]
         assert world.aside() == SetAside(1), "of one whose ids are unknown there are none to set aside"
         world.leads = False
-        await world.leave(tenant("follower"))
+        await world.leave(pod_info("follower"))
         assert len(world.asked) == 2
 
 
@@ -197,7 +197,7 @@ async def test_each_further_rejection_doubles_the_time() -> None:
     """A minute, two, four, eight, a quarter of an hour and no more; also once it is in use again."""
     async with running() as world:
         for minutes in (1, 2, 4, 8, 15, 15):
-            await world.leave(tenant())
+            await world.leave(pod_info())
             world.now += 60 * minutes - 1
             assert world.aside() is not None
             world.now += 1
@@ -207,54 +207,54 @@ async def test_each_further_rejection_doubles_the_time() -> None:
 async def test_rejections_in_a_burst_count_once() -> None:
     """Pods that were sent there together say the same; their ids add up, and the time begins with the last."""
     async with running() as world:
-        await world.leave(tenant("p"), tenant("q", cores=0xFF00))
+        await world.leave(pod_info("p"), pod_info("q", cores=0xFF00))
         world.now += BURST - 1
-        await world.leave(tenant("r", cores=0xFF0000))
+        await world.leave(pod_info("r", cores=0xFF0000))
         assert world.aside() == SetAside(1, 0xFFFFFF)
         world.now += FIRST - 1
         assert world.aside() is not None
-        await world.leave(tenant("s"))
+        await world.leave(pod_info("s"))
         assert world.aside() == SetAside(2, 0xFFFFFF)
 
 
 async def test_it_is_forgotten() -> None:
     """A quarter of an hour after its time the next rejection is the first again, and old ids are not set aside."""
     async with running() as world:
-        await world.leave(tenant(cores=0xFF00))
+        await world.leave(pod_info(cores=0xFF00))
         world.now += FIRST + LONGEST
         assert world.aside() is None
-        await world.leave(tenant())
+        await world.leave(pod_info())
         assert world.aside() == SetAside(1, 0xFF)
 
 
 async def test_pods_that_start_well_halve_it() -> None:
     """The node is soon as good as others; ids that nobody tried stay aside until their time."""
     async with running() as world:
-        await world.leave(tenant(cores=0xFFFF))
+        await world.leave(pod_info(cores=0xFFFF))
         world.now += BURST
-        await world.leave(tenant(cores=0xFFFF))
+        await world.leave(pod_info(cores=0xFFFF))
         assert world.aside() == SetAside(2, 0xFFFF)
-        world.rejections.started(tenant("plain", cores=0, devices=0))
+        world.rejections.started(pod_info("plain", cores=0, devices=0))
         assert world.aside() == SetAside(2, 0xFFFF), "a pod without Neuron says nothing"
-        world.rejections.started(tenant("one"))
+        world.rejections.started(pod_info("one"))
         assert world.aside() == SetAside(1, 0xFF00)
-        world.rejections.started(tenant("other", cores=0xFF0000))
+        world.rejections.started(pod_info("other", cores=0xFF0000))
         assert world.aside() == SetAside(0, 0xFF00)
         world.now += FIRST
         assert world.aside() is None
-        await world.leave(tenant())
+        await world.leave(pod_info())
         assert world.aside() == SetAside(1, 0xFF)
 
 
 async def test_a_node_that_goes_is_forgotten() -> None:
     """A node made anew under its name has rejected nobody; of a node that is gone nothing is remembered."""
     async with running() as world:
-        await world.leave(tenant())
+        await world.leave(pod_info())
         world.cluster.remove_node("a")
         world.rejections.forget("a")
         world.cluster.put_node(node("a", "trn1.32xlarge", uid="2"))
         assert world.aside() is None
-        await world.leave(tenant("late", on="gone"))
+        await world.leave(pod_info("late", on="gone"))
         assert world.rejections.set_aside == 0
         assert world.counted() == {"UnexpectedAdmissionError": 2}
 
@@ -264,7 +264,7 @@ async def test_a_failure_to_ask_ends_nothing(error: Exception) -> None:
     """It is counted, and the next pod is asked about."""
     async with running() as world:
         world.answers["p"] = error
-        await world.leave(tenant("p"), tenant("q"))
+        await world.leave(pod_info("p"), pod_info("q"))
         assert world.aside() == SetAside(1, 0xFF)
         assert samples(world.metrics)[UNREAD] == (not isinstance(error, RuntimeError))
 
@@ -272,11 +272,11 @@ async def test_a_failure_to_ask_ends_nothing(error: Exception) -> None:
 async def test_ten_thousand_pods_that_leave_at_once_are_no_storm() -> None:
     """The API server is asked about as many as may be asked about at once; the others are counted."""
     async with running() as world:
-        await world.leave(*(tenant(f"p{number}") for number in range(10_000)))
+        await world.leave(*(pod_info(f"p{number}") for number in range(10_000)))
         assert len(world.asked) == READS_AT_ONCE
         assert samples(world.metrics)[UNREAD] == 10_000 - READS_AT_ONCE
         world.now += 1
-        await world.leave(*(tenant(f"q{number}") for number in range(100)))
+        await world.leave(*(pod_info(f"q{number}") for number in range(100)))
         assert len(world.asked) == READS_AT_ONCE + 10
 
 
@@ -285,7 +285,7 @@ async def test_time_alone_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejections, "FIRST", 0.02)
     async with running() as world:
         world.rejections.clock = anyio.current_time
-        await world.leave(tenant())
+        await world.leave(pod_info())
         with anyio.fail_after(5):
             while world.cluster.view.set_aside:
                 await anyio.lowlevel.checkpoint()

@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from neuron_scheduler.controllers import scheduling_loop as loop
-from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.telemetry import logs
 from tests.support.builders import node, pod
@@ -103,7 +103,7 @@ async def test_what_happens_while_a_refusal_is_prepared_counts(meanwhile: str) -
     world = World(Random(1))
     world.see_node(node("small", cpu=1))
     world.see_pod(pod("p", cpu=1000, scheduler_name="my-scheduler"))
-    prepared, of_refusal = [0], Rehearsal.of_refusal
+    prepared, of_refusal = [0], IndexWarmup.of_refusal
 
     def preparing(*asked: Any) -> Iterator[None]:
         yield from of_refusal(*asked)
@@ -114,7 +114,7 @@ async def test_what_happens_while_a_refusal_is_prepared_counts(meanwhile: str) -
         prepared[0] += 1
         yield
 
-    with mock.patch.object(Rehearsal, "of_refusal", preparing), anyio.fail_after(10):
+    with mock.patch.object(IndexWarmup, "of_refusal", preparing), anyio.fail_after(10):
         async with running(world):
             while not prepared[0]:
                 await anyio.lowlevel.checkpoint()

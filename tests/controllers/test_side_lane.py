@@ -13,7 +13,7 @@ from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.node import HOSTNAME_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
-from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
 from neuron_scheduler.scheduling.queue.queued_pod import Place
@@ -32,7 +32,7 @@ def lane_of(cluster: Cluster, queue: SchedulingQueue) -> SideLane:
         cluster=cluster,
         queue=queue,
         profiles={"default-scheduler": PROFILE},
-        rehearsal=Rehearsal(),
+        warmup=IndexWarmup(),
         clock=partial(next, count()),
         wake=lambda: None,
         crashed=lambda queued, _: queue.failed(queued, 0.0),
@@ -194,6 +194,6 @@ async def test_an_exception_in_preparing_is_that_pods_error(cluster: Cluster, mo
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
-    monkeypatch.setattr(Rehearsal, "of", lambda *_: 1 / 0)
+    monkeypatch.setattr(IndexWarmup, "of", lambda *_: 1 / 0)
     await lane.prepare(queued)
     assert (queue.count(Place.BACKOFF), lane.next()) == (1, None)

@@ -55,8 +55,8 @@ def test_machine(case: str) -> None:
     machine = machine_of(given)
 
     assert machine == Machine(given.instance_type, shape, devices, cores_per_device, BOTH)
-    assert machine.cores == devices * cores_per_device
-    assert machine.all_cores.bit_count() == machine.cores
+    assert machine.core_count == devices * cores_per_device
+    assert machine.all_cores.bit_count() == machine.core_count
 
 
 ONE_UNIT: dict[str, tuple[Node, Machine]] = {

@@ -144,7 +144,7 @@ _BLOCKS = [[bits(block) for block in TORUS_SETS[count]] for count in (4, 8, 16)]
 def cut(machine: Machine, free: int, core_bits: int) -> int:
     """Return the level of a set by looking at each of its cores."""
     by_device = levels(machine, free_ids(machine, free, Unit.DEVICE))
-    return max(by_device[c // machine.cores_per_device] for c in range(machine.cores) if core_bits >> c & 1)
+    return max(by_device[c // machine.cores_per_device] for c in range(machine.core_count) if core_bits >> c & 1)
 
 
 def spread_devices(machine: Machine, whole: int) -> int:

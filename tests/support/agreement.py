@@ -6,7 +6,7 @@ from typing import Any
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import label
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
@@ -34,12 +34,16 @@ OF_NODES: tuple[Callable[[Node], Values], ...] = (
     silicon_balance.size_of,
 )
 NUMBERS_OF_NODES = (node_resources_fit.allocatable_of(CPU), node_resources_fit.allocatable_of(NEURON_DEVICE))
-OF_ROWS: tuple[Callable[[NodeState], Values], ...] = (
+OF_ROWS: tuple[Callable[[NodeInfo], Values], ...] = (
     node_ports._taken,
     neuron_topology._has_unknown,
-    *(neuron_topology.block_level(each, trusting) for each in REQUESTS for trusting in (False, True)),
+    *(
+        neuron_topology.block_level(each, count_unknown_only)
+        for each in REQUESTS
+        for count_unknown_only in (False, True)
+    ),
 )
-NUMBERS_OF_ROWS: tuple[Callable[[NodeState], int], ...] = (
+NUMBERS_OF_ROWS: tuple[Callable[[NodeInfo], int], ...] = (
     *(node_resources_fit.free_of(name) for name in (CPU, PODS, NEURON_DEVICE)),
     *(of(name) for of in (neuron_topology.free_units_of, neuron_topology.largest_block_of) for name in NEURON_NAMES),
     silicon_balance.SURPLUS_OF_CPU,
@@ -73,7 +77,7 @@ DEFINITIONS = (
 def check_indexes(cluster: Cluster, which: Sequence[int]) -> None:
     """Compare some of the plugins' indexes with their definitions, row by row."""
     view = cluster.view
-    rows = {1 << (view.slot(state.node.name) or 0): state for state in view.rows()}
+    rows = {1 << (view.slot(node_info.node.name) or 0): node_info for node_info in view.rows()}
     assert view.live == sum(rows)
     for i, (definition, kind) in enumerate(_definitions()):
         if i not in which:
@@ -92,12 +96,12 @@ def check_indexes(cluster: Cluster, which: Sequence[int]) -> None:
     _check_counts(cluster, rows, {i - len(tuple(_definitions())) for i in which})
 
 
-def _check_counts(cluster: Cluster, rows: dict[int, NodeState], which: AbstractSet[int]) -> None:
+def _check_counts(cluster: Cluster, rows: dict[int, NodeInfo], which: AbstractSet[int]) -> None:
     """Compare the counts of pods, on nodes and in domains, with counting them."""
     for i, (matching, key) in enumerate((m, k) for m in MATCHING for k in (None, *DOMAINS)):
         if i not in which:
             continue
-        on_node = {bit: sum(matching.matches(t.pod) for t in row.tenants.values()) for bit, row in rows.items()}
+        on_node = {bit: sum(matching.matches(t.pod) for t in row.pod_infos.values()) for bit, row in rows.items()}
         if key is None:
             column, want = cluster.view.counts(matching), on_node
         else:
@@ -136,7 +140,7 @@ def check_equal_to_rebuilt(
         live, anew = list(cluster.view.rows()), list(rebuilt.view.rows())
         assert [s.node for s in live] == sorted(nodes.values(), key=lambda n: (n.created, n.name, n.uid))
         assert live == anew
-        assert [holdings(state) for state in live] == [holdings(state) for state in anew]
+        assert [holdings(node_info) for node_info in live] == [holdings(node_info) for node_info in anew]
         assert cluster.view.demand.weights == rebuilt.view.demand.weights
 
 
@@ -145,6 +149,6 @@ def _put_nodes(cluster: Cluster, nodes: Iterable[Node]) -> None:
         cluster.put_node(each)
 
 
-def holdings(state: NodeState) -> dict[str, tuple[Pod, int | None]]:
+def holdings(node_info: NodeInfo) -> dict[str, tuple[Pod, int | None]]:
     """Return what each pod of a row is and holds."""
-    return {uid: (tenant.pod, tenant.cores) for uid, tenant in state.tenants.items()}
+    return {uid: (pod_info.pod, pod_info.cores) for uid, pod_info in node_info.pod_infos.items()}

@@ -23,14 +23,14 @@ def cluster_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> Cluster:
     return cluster
 
 
-def decide(cluster: Cluster, pod: Pod, *, trusting: bool = False) -> Decision | FitError:
+def decide(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) -> Decision | FitError:
     """Return the decision of the default profile."""
-    return schedule_pod(cluster, pod, default_profile("my-scheduler", trusting=trusting))
+    return schedule_pod(cluster, pod, default_profile("my-scheduler", count_unknown_only=count_unknown_only))
 
 
-def schedule(cluster: Cluster, pod: Pod, *, trusting: bool = False) -> Placed | str:
+def schedule(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) -> Placed | str:
     """Place a pod for good and return (node, ids), or leave all as it is and return the refusal's counts."""
-    found = decide(cluster, pod, trusting=trusting)
+    found = decide(cluster, pod, count_unknown_only=count_unknown_only)
     if isinstance(found, FitError):
         return attrs.evolve(found, hint="", blocked="").text
     cores = found.placement.cores if found.placement else 0
@@ -38,9 +38,9 @@ def schedule(cluster: Cluster, pod: Pod, *, trusting: bool = False) -> Placed | 
     return found.node_name, found.placement.ids if found.placement else ()
 
 
-def refusal(cluster: Cluster, pod: Pod, *, trusting: bool = False) -> FitError:
+def refusal(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) -> FitError:
     """Return the refusal of a pod that does not fit."""
-    found = decide(cluster, pod, trusting=trusting)
+    found = decide(cluster, pod, count_unknown_only=count_unknown_only)
     if isinstance(found, Decision):
         raise TypeError(f"{pod.key} fits on {found.node_name}")
     return found

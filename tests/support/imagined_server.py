@@ -18,10 +18,10 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
 from neuron_scheduler.controllers.handlers.storage import StorageHandler
-from neuron_scheduler.controllers.preemption_executor import Preemptor
+from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.scheduling_loop import Scheduler
 from neuron_scheduler.kube.objects.base import Decoded
-from neuron_scheduler.kube.watch.object_store import Reflection, same_node, same_pod
+from neuron_scheduler.kube.watch.object_store import ObjectStore, same_node, same_pod
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Refused
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -53,37 +53,41 @@ class World:
     storage: dict[str, Storage] = attrs.field(factory=dict)
     queue: SchedulingQueue = attrs.field(init=False)
     scheduler: Scheduler = attrs.field(init=False)
-    sights: dict[str, Reflection[Any]] = attrs.field(init=False)
+    sights: dict[str, ObjectStore[Any]] = attrs.field(init=False)
     uids: int = 0
 
     def __attrs_post_init__(self) -> None:
         self.queue = SchedulingQueue(max_unschedulable=1e18, row=self.cluster.node)
         shared: dict[str, Any] = {"queue": self.queue, "metrics": Metrics()}
-        preemptor = Preemptor(
-            cluster=self.cluster, evictor=self, herald=self, budgets=lambda: (), clock=self.clock, wake=self.wake,
+        executor = PreemptionExecutor(
+            cluster=self.cluster, evictor=self, reporter=self, budgets=lambda: (), clock=self.clock, wake=self.wake,
             give_up=self.give_up, **shared,
         )  # fmt: skip
         self.scheduler = Scheduler(
-            cluster=self.cluster, profiles={"my-scheduler": PROFILE}, binder=self, volumes=self, preemptor=preemptor,
-            herald=self, clock=self.clock, wall_clock=lambda: 1, may_bind=lambda: True, bind_concurrency=2, **shared,
+            cluster=self.cluster, profiles={"my-scheduler": PROFILE}, binder=self, volumes=self,
+            preemption_executor=executor, reporter=self, clock=self.clock, wall_clock=lambda: 1,
+            may_bind=lambda: True, bind_concurrency=2, **shared,
         )  # fmt: skip
         shared["wake"] = self.scheduler.wake
         pods = PodHandler(
             cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
-            gone=lambda _: None, came=preemptor.recheck, contested=lambda *_: None, unknown=lambda *_: None,
+            gone=lambda _: None, came=executor.recheck, double_booked=lambda *_: None, unknown=lambda *_: None,
             noticed=self.scheduler.fence.noticed, left=lambda _: None, started=lambda _: None, **shared,
         )  # fmt: skip
         handlers: Mapping[str, Any] = {
             "pod": pods,
             "node": NodeHandler(
-                cluster=self.cluster, gone=self.scheduler.fence.node_gone, void=preemptor.void, **shared
+                cluster=self.cluster,
+                gone=self.scheduler.fence.node_gone,
+                nomination_lost=executor.nomination_lost,
+                **shared,
             ),
             "namespace": NamespaceHandler(namespaces=self.cluster.namespaces, **shared),
             "storage": StorageHandler(cluster=self.cluster, noticed=lambda _: None, **shared),
         }
         same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": same_pod, "node": same_node}
         self.sights = {
-            kind: Reflection(handler=handler, same=same.get(kind, lambda old, new: old == new))
+            kind: ObjectStore(handler=handler, same=same.get(kind, lambda old, new: old == new))
             for kind, handler in handlers.items()
         }
 
@@ -138,7 +142,7 @@ class World:
     def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Tell nobody."""
 
-    def unschedulable(self, pod: Pod, message: str, *, hopeless: bool, nominated: str | None) -> None:
+    def unschedulable(self, pod: Pod, message: str, *, new_node_cannot_help: bool, nominated: str | None) -> None:
         """Tell nobody."""
 
     def failed(self, pod: Pod, message: str) -> None:

@@ -59,7 +59,7 @@ def outcome(
     bound: Sequence[Pod],
     pod: Pod,
     *,
-    trusting: bool = False,
+    count_unknown_only: bool = False,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
     rejecting: Mapping[str, int] = NOBODY,
@@ -74,7 +74,7 @@ def outcome(
     for node in nodes:
         here = [p for p in bound if p.node_name == node.name]
         reasons = (
-            refusals(node, here, pod, trusting=trusting)
+            refusals(node, here, pod, count_unknown_only=count_unknown_only)
             or spread_refusals(nodes, bound, pod, node)
             or affinity_refusals(nodes, bound, pod, node, namespaces)
         )
@@ -188,7 +188,7 @@ def names_allowed(pod: Pod) -> set[str] | None:
     return allowed if pod.constraints.required_terms else None
 
 
-def refusals(node: Node, here: Sequence[Pod], pod: Pod, *, trusting: bool) -> list[str]:
+def refusals(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: bool) -> list[str]:
     """Return why a node cannot take a pod: the reasons of the first that refuses, in kube-scheduler's order."""
     named = names_allowed(pod)
     cordon = [CORDON] if node.unschedulable else []
@@ -206,7 +206,11 @@ def refusals(node: Node, here: Sequence[Pod], pod: Pod, *, trusting: bool) -> li
     ):
         if refused:
             return [reason]
-    return illegal(node, pod) or lacking(node, here, pod) or no_block(node, here, pod, trusting=trusting)
+    return (
+        illegal(node, pod)
+        or lacking(node, here, pod)
+        or no_block(node, here, pod, count_unknown_only=count_unknown_only)
+    )
 
 
 def clash(mine: HostPort, theirs: HostPort) -> bool:
@@ -252,7 +256,7 @@ def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
             in_between |= bool(cores) and pod.neuron is not None and pod.neuron.total > 1 and cores != machine.all_cores
         elif pod.neuron is None:
             unknown_devices += machine.devices
-            unknown_cores += machine.cores
+            unknown_cores += machine.core_count
         else:
             in_cores = pod.neuron.unit is Unit.CORE
             unknown_devices += pod.neuron.total
@@ -260,7 +264,7 @@ def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
     return Machinery(machine, free, unknown_devices, unknown_cores, in_between)
 
 
-def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, trusting: bool) -> list[str]:
+def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: bool) -> list[str]:
     """Return why the silicon that is left does not do."""
     request, left = pod.neuron, silicon(node, here)
     if request is None:
@@ -269,7 +273,7 @@ def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, trusting: bool) -> li
     free = doubtful = 0
     if left is not None:
         free = left.free.bit_count() if by_core else whole_free_devices(left.machine, left.free)
-        doubtful = 0 if trusting else left.unknown_cores if by_core else left.unknown_devices
+        doubtful = 0 if count_unknown_only else left.unknown_cores if by_core else left.unknown_devices
     reason = ""
     if node.neuron_unhealthy:
         reason = "node(s) had an unhealthy Neuron device"
@@ -305,7 +309,7 @@ def stranded(node: Node, free: Mapping[str, int], pod: Pod, left: Machinery, tak
     """Return by how much |share of cpu left - share of silicon left|, and of memory, grows: 16ths times devices."""
     grown = 0
     for name in (CPU, MEMORY):
-        whole, size = node.allocatable.get(name, 0), left.machine.cores
+        whole, size = node.allocatable.get(name, 0), left.machine.core_count
         if whole > 0:
             surplus = floor((Fraction(free[name], whole) - Fraction(left.free.bit_count(), size)) * 16)
             alike = int(f"{whole:b}"[:6].ljust(len(f"{whole:b}"), "0"), 2)  # nodes of a size differ by little

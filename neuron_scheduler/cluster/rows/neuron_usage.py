@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 import attrs
 
-from neuron_scheduler.cluster.rows.pod_info import Tenant
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.neuron.catalog import Machine
 
 
 @attrs.frozen
-class Silicon:
+class NeuronUsage:
     """
     What of a node's silicon is held, and how certain that is.
 
@@ -29,59 +29,63 @@ class Silicon:
     """
 
     free: int = 0
-    contested: int = 0
+    double_booked: int = 0
     in_between: bool = False
     unknown_holders: int = 0
     unknown_devices: int = 0
     unknown_cores: int = 0
 
 
-NO_SILICON = Silicon()
+NO_NEURON_USAGE = NeuronUsage()
 
 
-def silicon_with(tenant: Tenant, before: Silicon, machine: Machine | None, tenants: Mapping[str, Tenant]) -> Silicon:
+def neuron_usage_with(
+    pod_info: PodInfo, before: NeuronUsage, machine: Machine | None, pod_infos: Mapping[str, PodInfo]
+) -> NeuronUsage:
     """Return the silicon with one of the tenants more; the others are looked at only where cores are unknown."""
-    cores = tenant.cores
+    cores = pod_info.cores
     if cores == 0 or machine is None:
         return before
     if cores is None or before.unknown_holders:
-        return silicon_of(machine, tenants)
-    return Silicon(
+        return neuron_usage_of(machine, pod_infos)
+    return NeuronUsage(
         free=before.free & ~cores,
-        contested=before.contested | cores & (machine.all_cores ^ before.free),
-        in_between=before.in_between or _is_in_between(tenant, machine),
+        double_booked=before.double_booked | cores & (machine.all_cores ^ before.free),
+        in_between=before.in_between or _is_in_between(pod_info, machine),
     )
 
 
-def _is_in_between(tenant: Tenant, machine: Machine) -> bool:
-    request = tenant.pod.neuron
-    return request is not None and request.total > 1 and tenant.cores != machine.all_cores
+def _is_in_between(pod_info: PodInfo, machine: Machine) -> bool:
+    request = pod_info.pod.neuron
+    return request is not None and request.total > 1 and pod_info.cores != machine.all_cores
 
 
-def silicon_of(machine: Machine | None, tenants: Mapping[str, Tenant]) -> Silicon:
+def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo]) -> NeuronUsage:
     """Count the silicon from the tenants: two that claim one core both hold it until both are gone."""
     if machine is None:
-        return NO_SILICON
-    held = contested = unknown_holders = unknown_devices = unknown_cores = 0
+        return NO_NEURON_USAGE
+    held = double_booked = unknown_holders = unknown_devices = unknown_cores = 0
     in_between = False
-    for tenant in tenants.values():
-        if tenant.cores is None:
-            devices, cores = _may_hold(tenant, machine)
+    for pod_info in pod_infos.values():
+        if pod_info.cores is None:
+            devices, cores = _may_hold(pod_info, machine)
             unknown_holders += 1
             unknown_devices += devices
             unknown_cores += cores
-        elif tenant.cores:
-            contested |= held & tenant.cores
-            held |= tenant.cores
-            in_between |= _is_in_between(tenant, machine)
-    return Silicon(machine.all_cores & ~held, contested, in_between, unknown_holders, unknown_devices, unknown_cores)
+        elif pod_info.cores:
+            double_booked |= held & pod_info.cores
+            held |= pod_info.cores
+            in_between |= _is_in_between(pod_info, machine)
+    return NeuronUsage(
+        machine.all_cores & ~held, double_booked, in_between, unknown_holders, unknown_devices, unknown_cores
+    )
 
 
-def _may_hold(tenant: Tenant, machine: Machine) -> tuple[int, int]:
+def _may_hold(pod_info: PodInfo, machine: Machine) -> tuple[int, int]:
     """Return the most devices an unknown holder may have broken into, and the most cores it may hold."""
-    request = tenant.pod.neuron
-    if request is None or tenant.unreadable:
-        return machine.devices, machine.cores
+    request = pod_info.pod.neuron
+    if request is None or pod_info.unreadable:
+        return machine.devices, machine.core_count
     if request.unit is Unit.DEVICE:
         return request.total, request.total * machine.cores_per_device
     return request.total, request.total  # at worst every core lies on a device of its own

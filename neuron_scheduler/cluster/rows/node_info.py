@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from neuron_scheduler.cluster.rows.neuron_usage import NO_SILICON, Silicon, silicon_of, silicon_with
-from neuron_scheduler.cluster.rows.pod_info import NO_TENANTS, Tenant
+from neuron_scheduler.cluster.rows.neuron_usage import NO_NEURON_USAGE, NeuronUsage, neuron_usage_of, neuron_usage_with
+from neuron_scheduler.cluster.rows.pod_info import NO_POD_INFOS, PodInfo
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import NOTHING, PODS, Resources
@@ -60,7 +60,7 @@ class SetAside:
 
 
 @attrs.frozen
-class NodeState:
+class NodeInfo:
     """
     One node with all that its pods use.
 
@@ -81,22 +81,22 @@ class NodeState:
 
     node: Node
     machine: Machine | None = None
-    tenants: Mapping[str, Tenant] = attrs.field(default=NO_TENANTS, eq=False)
+    pod_infos: Mapping[str, PodInfo] = attrs.field(default=NO_POD_INFOS, eq=False)
     used: Resources = NOTHING
     ports: Mapping[HostPort, int] = NONE_BORNE
-    silicon: Silicon = NO_SILICON
+    neuron_usage: NeuronUsage = NO_NEURON_USAGE
     priorities: Mapping[int, int] = NONE_BORNE
     nominated: tuple[Nomination, ...] = ()
     volumes: Mapping[Held, int] = NONE_BORNE
     storage: NodeStorage = NO_STORAGE
     set_aside: SetAside | None = None
     last_alloc_time: int = attrs.field(default=0, eq=False)
-    _imagined: dict[tuple[str, int], "NodeState"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    _imagined: dict[tuple[str, int], "NodeInfo"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @property
     def free_cores(self) -> int:
         """Mask of the core bits nobody provably holds."""
-        return self.silicon.free
+        return self.neuron_usage.free
 
     def free(self, resource: str) -> int:
         """Return allocatable less used, never below 0."""
@@ -104,19 +104,19 @@ class NodeState:
 
     def conflicts(self, uid: str) -> tuple[Pod, ...]:
         """Return the other pods that claim a core this pod claims."""
-        mine = self.tenants[uid].cores or 0
-        return tuple(t.pod for other, t in self.tenants.items() if other != uid and (t.cores or 0) & mine)
+        mine = self.pod_infos[uid].cores or 0
+        return tuple(t.pod for other, t in self.pod_infos.items() if other != uid and (t.cores or 0) & mine)
 
-    def above(self, priority: int) -> "NodeState":
+    def without_lower_priority(self, priority: int) -> "NodeInfo":
         """Return the row without the pods of lower priority; worked out once for a row and a priority."""
         if not any(lower < priority for lower in self.priorities):
             return self
-        found = self._imagined.get(("above", priority))
+        found = self._imagined.get(("without_lower_priority", priority))
         if found is None:
-            found = self._imagined["above", priority] = without_tenants(self, evictable(self, priority))
+            found = self._imagined["without_lower_priority", priority] = without_pods(self, evictable(self, priority))
         return found
 
-    def claimed(self, priority: int) -> "NodeState":
+    def with_nominated(self, priority: int) -> "NodeInfo":
         """
         Return the row with the nominated pods of this priority or a higher one as tenants.
 
@@ -124,27 +124,27 @@ class NodeState:
         """
         if not self.nominated:
             return self
-        found = self._imagined.get(("claimed", priority))
+        found = self._imagined.get(("with_nominated", priority))
         if found is None:
             found = self
             for nomination in self.nominated:
                 pod = nomination.pod
-                if pod.priority >= priority and pod.uid not in self.tenants:
-                    found = with_tenant(found, Tenant(pod, cores=nomination.cores, volumes=nomination.volumes))
+                if pod.priority >= priority and pod.uid not in self.pod_infos:
+                    found = with_pod(found, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
             if found is not self:
-                self._imagined["claimed", priority] = found
+                self._imagined["with_nominated", priority] = found
         return found
 
 
-_compared: Final = attrgetter(*(field.name for field in attrs.fields(NodeState) if field.eq))
+_compared: Final = attrgetter(*(field.name for field in attrs.fields(NodeInfo) if field.eq))
 
 
-def read_alike(one: NodeState, other: NodeState) -> bool:
+def reads_alike(one: NodeInfo, other: NodeInfo) -> bool:
     """Tell whether two rows are equal, as `==` does, but without looking into what is the same object in both."""
     return bool(_compared(one) == _compared(other))
 
 
-def on_node(node: Node, tenants: Mapping[str, Tenant] = NO_TENANTS) -> NodeState:
+def on_node(node: Node, pod_infos: Mapping[str, PodInfo] = NO_POD_INFOS) -> NodeInfo:
     """
     Return the row of a node and its tenants.
 
@@ -152,110 +152,112 @@ def on_node(node: Node, tenants: Mapping[str, Tenant] = NO_TENANTS) -> NodeState
     on the order in which nodes and pods arrive.
     """
     machine = machine_of(node)
-    state = NodeState(node=node, machine=machine, silicon=silicon_of(machine, NO_TENANTS))
-    for tenant in tenants.values():
-        state = with_tenant(state, tenant)
-    return state
+    node_info = NodeInfo(node=node, machine=machine, neuron_usage=neuron_usage_of(machine, NO_POD_INFOS))
+    for pod_info in pod_infos.values():
+        node_info = with_pod(node_info, pod_info)
+    return node_info
 
 
-def with_tenant(state: NodeState, tenant: Tenant) -> NodeState:
+def with_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
     """Return the row with one pod more."""
-    pod = tenant.pod
-    used = dict(state.used)
+    pod = pod_info.pod
+    used = dict(node_info.used)
     for name, amount in pod.requests.items():
         used[name] = used.get(name, 0) + amount
     used[PODS] = used.get(PODS, 0) + 1
-    tenants = {**state.tenants, pod.uid: tenant}
-    return _with_tenants(
-        state,
-        tenants,
+    pod_infos = {**node_info.pod_infos, pod.uid: pod_info}
+    return _with_pods(
+        node_info,
+        pod_infos,
         used=used,
-        ports=_more(state.ports, pod.host_ports),
-        volumes=_more(state.volumes, tenant.volumes),
-        silicon=silicon_with(tenant, state.silicon, state.machine, tenants),
-        priorities=state.priorities if tenant.unreadable else _one_more(state.priorities, pod.priority),
-        last_alloc_time=max(state.last_alloc_time, (tenant.cores != 0 and alloc_time_of(pod)) or 0),
+        ports=_more(node_info.ports, pod.host_ports),
+        volumes=_more(node_info.volumes, pod_info.volumes),
+        neuron_usage=neuron_usage_with(pod_info, node_info.neuron_usage, node_info.machine, pod_infos),
+        priorities=node_info.priorities if pod_info.unreadable else _one_more(node_info.priorities, pod.priority),
+        last_alloc_time=max(node_info.last_alloc_time, (pod_info.cores != 0 and alloc_time_of(pod)) or 0),
     )
 
 
-def with_tenant_again(state: NodeState, tenant: Tenant) -> NodeState:
+def with_changed_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
     """Return the row with the new state of a pod that holds what it held."""
-    pod, before = tenant.pod, state.tenants[tenant.pod.uid].pod
-    dated = tenant.cores != 0 and pod.allocation != before.allocation
-    return _with_tenants(
-        state,
-        {**state.tenants, tenant.pod.uid: tenant},
-        used=state.used,
-        ports=state.ports,
-        volumes=state.volumes,
-        silicon=state.silicon,
-        priorities=state.priorities,
-        last_alloc_time=max(state.last_alloc_time, (dated and alloc_time_of(pod)) or 0),
+    pod, before = pod_info.pod, node_info.pod_infos[pod_info.pod.uid].pod
+    dated = pod_info.cores != 0 and pod.allocation != before.allocation
+    return _with_pods(
+        node_info,
+        {**node_info.pod_infos, pod_info.pod.uid: pod_info},
+        used=node_info.used,
+        ports=node_info.ports,
+        volumes=node_info.volumes,
+        neuron_usage=node_info.neuron_usage,
+        priorities=node_info.priorities,
+        last_alloc_time=max(node_info.last_alloc_time, (dated and alloc_time_of(pod)) or 0),
     )
 
 
-def without_tenant(state: NodeState, uid: str) -> NodeState:
+def without_pod(node_info: NodeInfo, uid: str) -> NodeInfo:
     """Return the row with one pod fewer."""
-    return without_tenants(state, (uid,))
+    return without_pods(node_info, (uid,))
 
 
-def without_tenants(state: NodeState, uids: Collection[str]) -> NodeState:
+def without_pods(node_info: NodeInfo, uids: Collection[str]) -> NodeInfo:
     """Return the row with several pods fewer."""
     if not uids:
-        return state
-    tenants, used, priorities = dict(state.tenants), dict(state.used), dict(state.priorities)
-    gone = [tenants.pop(uid) for uid in uids]
-    ports, volumes = state.ports, state.volumes
-    for tenant in gone:
-        pod = tenant.pod
+        return node_info
+    pod_infos, used, priorities = dict(node_info.pod_infos), dict(node_info.used), dict(node_info.priorities)
+    gone = [pod_infos.pop(uid) for uid in uids]
+    ports, volumes = node_info.ports, node_info.volumes
+    for pod_info in gone:
+        pod = pod_info.pod
         for name, amount in pod.requests.items():
             used[name] = used.get(name, 0) - amount
         ports = _less(ports, pod.host_ports)
-        volumes = _less(volumes, tenant.volumes)
-        if not tenant.unreadable:
+        volumes = _less(volumes, pod_info.volumes)
+        if not pod_info.unreadable:
             priorities[pod.priority] -= 1
     used[PODS] = used.get(PODS, 0) - len(gone)
-    return _with_tenants(
-        state,
-        tenants,
+    return _with_pods(
+        node_info,
+        pod_infos,
         used={name: amount for name, amount in used.items() if amount},
         ports=ports,
         volumes=volumes,
-        silicon=silicon_of(state.machine, tenants) if any(tenant.cores != 0 for tenant in gone) else state.silicon,
+        neuron_usage=neuron_usage_of(node_info.machine, pod_infos)
+        if any(pod_info.cores != 0 for pod_info in gone)
+        else node_info.neuron_usage,
         priorities={priority: count for priority, count in priorities.items() if count},
-        last_alloc_time=state.last_alloc_time,
+        last_alloc_time=node_info.last_alloc_time,
     )
 
 
-def evictable(state: NodeState, priority: int) -> frozenset[str]:
+def evictable(node_info: NodeInfo, priority: int) -> frozenset[str]:
     """Return the uids of the tenants that a pod of this priority may ask to leave."""
-    return frozenset(uid for uid, t in state.tenants.items() if t.pod.priority < priority and not t.unreadable)
+    return frozenset(uid for uid, t in node_info.pod_infos.items() if t.pod.priority < priority and not t.unreadable)
 
 
-def _with_tenants(
-    state: NodeState,
-    tenants: Mapping[str, Tenant],
+def _with_pods(
+    node_info: NodeInfo,
+    pod_infos: Mapping[str, PodInfo],
     *,
     used: Resources,
     ports: Mapping[HostPort, int],
     volumes: Mapping[Held, int],
-    silicon: Silicon,
+    neuron_usage: NeuronUsage,
     priorities: Mapping[int, int],
     last_alloc_time: int,
-) -> NodeState:
+) -> NodeInfo:
     """Return the row with other tenants."""
-    return NodeState(
-        node=state.node,
-        machine=state.machine,
-        tenants=tenants,
+    return NodeInfo(
+        node=node_info.node,
+        machine=node_info.machine,
+        pod_infos=pod_infos,
         used=used,
         ports=ports,
         volumes=volumes,
-        storage=state.storage,
-        silicon=silicon,
+        storage=node_info.storage,
+        neuron_usage=neuron_usage,
         priorities=priorities,
-        nominated=state.nominated,
-        set_aside=state.set_aside,
+        nominated=node_info.nominated,
+        set_aside=node_info.set_aside,
         last_alloc_time=last_alloc_time,
     )
 
@@ -264,13 +266,13 @@ def _one_more(counts: Mapping[int, int], key: int) -> Mapping[int, int]:
     return {**counts, key: counts.get(key, 0) + 1}
 
 
-def _more(borne: Mapping[_T, int], added: tuple[_T, ...]) -> Mapping[_T, int]:
+def _more(terms_of_placed_pods: Mapping[_T, int], added: tuple[_T, ...]) -> Mapping[_T, int]:
     if not added:
-        return borne
-    return dict(Counter(borne) + Counter(added))
+        return terms_of_placed_pods
+    return dict(Counter(terms_of_placed_pods) + Counter(added))
 
 
-def _less(borne: Mapping[_T, int], removed: tuple[_T, ...]) -> Mapping[_T, int]:
+def _less(terms_of_placed_pods: Mapping[_T, int], removed: tuple[_T, ...]) -> Mapping[_T, int]:
     if not removed:
-        return borne
-    return dict(Counter(borne) - Counter(removed))
+        return terms_of_placed_pods
+    return dict(Counter(terms_of_placed_pods) - Counter(removed))

@@ -16,7 +16,7 @@ from neuron_scheduler.neuron.catalog import Machine
 
 
 @attrs.frozen
-class Tenant:
+class PodInfo:
     """
     A pod on a node, with what it holds there.
 
@@ -49,10 +49,10 @@ _held = attrgetter(
 )
 """All of a pod that a reading of it and the sums of a row depend on, but for its allocation."""
 
-NO_TENANTS: Mapping[str, Tenant] = {}
+NO_POD_INFOS: Mapping[str, PodInfo] = {}
 
 
-def tenant_of(pod: Pod, machine: Machine | None) -> Tenant:
+def pod_info_of(pod: Pod, machine: Machine | None) -> PodInfo:
     """Read what a bound pod holds on a machine."""
     allocation = read(pod, machine)
-    return Tenant(pod, cores=allocation.cores, problem=allocation.problem)
+    return PodInfo(pod, cores=allocation.cores, problem=allocation.problem)

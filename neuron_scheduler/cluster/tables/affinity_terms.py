@@ -28,7 +28,7 @@ A pod's decision looks at each term that matches it: so many terms take 50 to 10
 _WORTH_APPLYING = 16  # changes that are applied rather than summing up anew, however few bear the term
 
 
-class Bearing(enum.StrEnum):
+class TermKind(enum.StrEnum):
     """How a pod bears a term; the value is the name in `Constraints`."""
 
     AFFINITY = "affinity"
@@ -37,7 +37,7 @@ class Bearing(enum.StrEnum):
     PREFERRED_ANTI_AFFINITY = "preferred_anti_affinity"
 
 
-_BEARINGS = tuple(Bearing)
+_BEARINGS = tuple(TermKind)
 _terms_of = attrgetter(*_BEARINGS)
 _NOTHING_BORNE = _terms_of(NO_CONSTRAINTS)
 
@@ -113,10 +113,10 @@ class TermTable:
     pod's labels must have (None where the selector has none).
     """
 
-    _directories: dict[Bearing, _Directory] = attrs.field(factory=lambda: {bearing: {} for bearing in Bearing})
-    _bearers: dict[tuple[Bearing, PodAffinityTerm], _Bearers] = attrs.field(factory=dict)
+    _directories: dict[TermKind, _Directory] = attrs.field(factory=lambda: {kind: {} for kind in TermKind})
+    _bearers: dict[tuple[TermKind, PodAffinityTerm], _Bearers] = attrs.field(factory=dict)
     _of_namespace: Counter[str] = attrs.field(factory=Counter)
-    _left_out: Counter[tuple[str, Bearing, PodAffinityTerm]] = attrs.field(factory=Counter)
+    _left_out: Counter[tuple[str, TermKind, PodAffinityTerm]] = attrs.field(factory=Counter)
 
     def replace(self, slot: int, old: Pod | None, new: Pod | None) -> None:
         """Take what a pod bears on a node in place of what it bore there before."""
@@ -125,11 +125,11 @@ class TermTable:
         if before is after or _terms_of(before) == _terms_of(after):
             return
         if new is not None:
-            for bearing, term in _borne(after):
-                self._add(bearing, term, slot, new)
+            for kind, term in _borne(after):
+                self._add(kind, term, slot, new)
         if old is not None:
-            for bearing, term in _borne(before):
-                self._discard(bearing, term, slot, old)
+            for kind, term in _borne(before):
+                self._discard(kind, term, slot, old)
 
     @property
     def left_out(self) -> int:
@@ -137,25 +137,25 @@ class TermTable:
         return len(self._left_out)
 
     @property
-    def borne_at_all(self) -> bool:
+    def has_any(self) -> bool:
         """Whether any pod bears any term."""
         return bool(self._bearers)
 
-    def bears(self, bearing: Bearing) -> bool:
+    def has_terms(self, kind: TermKind) -> bool:
         """Tell whether any term is borne in this way."""
-        return bool(self._directories[bearing])
+        return bool(self._directories[kind])
 
-    def meaning(
-        self, bearing: Bearing, pod: Pod, namespace_labels: Mapping[str, str]
+    def matching(
+        self, kind: TermKind, pod: Pod, namespace_labels: Mapping[str, str]
     ) -> Iterator[tuple[PodAffinityTerm, _Bearers]]:
         """Yield the borne terms that match a pod, whose namespace has these labels, with those that bear them."""
-        directory = self._directories[bearing]
+        directory = self._directories[kind]
         for namespace in (pod.namespace, None) if directory else ():
             posted = directory.get(namespace)
             for equality in (*pod.labels.items(), None) if posted else ():
                 for term in posted.get(equality, ()) if posted else ():
                     if _means(term, pod, namespace_labels):
-                        yield term, self._bearers[bearing, term]
+                        yield term, self._bearers[kind, term]
 
     def renumber(self, new_slots: Mapping[int, int]) -> None:
         """Take that nodes have other slots from now on."""
@@ -166,11 +166,11 @@ class TermTable:
         """Return an independent copy, whose totals are summed up anew when asked."""
         return TermTable(
             directories={
-                bearing: {
+                kind: {
                     namespace: {equality: dict(terms) for equality, terms in posted.items()}
                     for namespace, posted in directory.items()
                 }
-                for bearing, directory in self._directories.items()
+                for kind, directory in self._directories.items()
             },
             bearers={
                 key: _Bearers(found.posted, found.namespace, dict(found.numbers))
@@ -180,31 +180,31 @@ class TermTable:
             left_out=self._left_out.copy(),
         )
 
-    def _add(self, bearing: Bearing, term: PodAffinityTerm, slot: int, pod: Pod) -> None:
-        bearers = self._bearers.get((bearing, term))
+    def _add(self, kind: TermKind, term: PodAffinityTerm, slot: int, pod: Pod) -> None:
+        bearers = self._bearers.get((kind, term))
         if bearers is None and self._of_namespace[pod.namespace] >= MOST_OF_A_NAMESPACE:
-            self._left_out[pod.uid, bearing, term] += 1
+            self._left_out[pod.uid, kind, term] += 1
             return
         if bearers is None:
             self._of_namespace[pod.namespace] += 1
-            posted = tuple(_places(self._directories[bearing], term))
+            posted = tuple(_places(self._directories[kind], term))
             for namespace, equality in posted:
-                of_namespace = self._directories[bearing].setdefault(namespace, {})
+                of_namespace = self._directories[kind].setdefault(namespace, {})
                 of_namespace.setdefault(equality, {})[term] = None
-            bearers = self._bearers[bearing, term] = _Bearers(posted, pod.namespace)
+            bearers = self._bearers[kind, term] = _Bearers(posted, pod.namespace)
         bearers.add(slot, 1)
 
-    def _discard(self, bearing: Bearing, term: PodAffinityTerm, slot: int, pod: Pod) -> None:
-        if (pod.uid, bearing, term) in self._left_out:
-            _one_less(self._left_out, (pod.uid, bearing, term))
+    def _discard(self, kind: TermKind, term: PodAffinityTerm, slot: int, pod: Pod) -> None:
+        if (pod.uid, kind, term) in self._left_out:
+            _one_less(self._left_out, (pod.uid, kind, term))
             return
-        bearers = self._bearers[bearing, term]
+        bearers = self._bearers[kind, term]
         bearers.add(slot, -1)
         if bearers.numbers:
             return
-        del self._bearers[bearing, term]
+        del self._bearers[kind, term]
         _one_less(self._of_namespace, bearers.namespace)
-        directory = self._directories[bearing]
+        directory = self._directories[kind]
         for namespace, equality in bearers.posted:
             del directory[namespace][equality][term]
             if not directory[namespace][equality]:
@@ -219,12 +219,12 @@ def _one_less(counts: Counter[_Key], key: _Key) -> None:
         del counts[key]
 
 
-def _borne(constraints: Constraints) -> Iterator[tuple[Bearing, PodAffinityTerm]]:
+def _borne(constraints: Constraints) -> Iterator[tuple[TermKind, PodAffinityTerm]]:
     """Yield the terms that could match some pod."""
-    for bearing, terms in zip(_BEARINGS, _terms_of(constraints), strict=True):
+    for kind, terms in zip(_BEARINGS, _terms_of(constraints), strict=True):
         for term in terms:
             if term.selector is not None:
-                yield bearing, term
+                yield kind, term
 
 
 def _places(directory: _Directory, term: PodAffinityTerm) -> Iterator[tuple[str | None, _Equality]]:

@@ -23,7 +23,7 @@ Entry = tuple[int, str]
 
 
 @attrs.define(eq=False)
-class Rack:
+class VolumesOfAffinity:
     """
     The free volumes of one node affinity.
 
@@ -56,21 +56,21 @@ class Rack:
         return type(self)(self.terms, self.label, list(self._entries))
 
 
-Shelf = dict[Terms, Rack]
+ByAffinity = dict[Terms, VolumesOfAffinity]
 
 
 @attrs.define(eq=False)
 class FreeVolumes:
     """Racks by affinity, on shelves by access modes, by class, volume mode and attributes class."""
 
-    _shelves: dict[Kind, dict[frozenset[str], Shelf]] = attrs.field(factory=dict)
+    _by_access_modes: dict[Kind, dict[frozenset[str], ByAffinity]] = attrs.field(factory=dict)
 
     def fork(self) -> Self:
         """Return an independent copy."""
         return type(self)(
             {
                 kind: {modes: {terms: rack.fork() for terms, rack in shelf.items()} for modes, shelf in shelves.items()}
-                for kind, shelves in self._shelves.items()
+                for kind, shelves in self._by_access_modes.items()
             }
         )
 
@@ -78,25 +78,25 @@ class FreeVolumes:
         """Offer a volume that no claim has."""
         if not _is_offered(volume):
             return
-        shelf = self._shelves.setdefault(_kind(volume), {}).setdefault(frozenset(volume.access_modes), {})
+        shelf = self._by_access_modes.setdefault(_kind(volume), {}).setdefault(frozenset(volume.access_modes), {})
         terms = volume.required_terms
         rack = shelf.get(terms)
         if rack is None:
-            rack = shelf[terms] = Rack(terms, _only_label(terms))
+            rack = shelf[terms] = VolumesOfAffinity(terms, _only_label(terms))
         rack.put((volume.capacity, volume.name))
 
     def take(self, volume: PersistentVolume) -> None:
         """Offer a volume no longer; it must be as it was when it was put."""
         if not _is_offered(volume):
             return
-        shelf = self._shelves[_kind(volume)][frozenset(volume.access_modes)]
+        shelf = self._by_access_modes[_kind(volume)][frozenset(volume.access_modes)]
         if not shelf[volume.required_terms].take((volume.capacity, volume.name)):
             del shelf[volume.required_terms]
 
-    def racks(self, claim: PersistentVolumeClaim) -> Iterator[Rack]:
+    def racks(self, claim: PersistentVolumeClaim) -> Iterator[VolumesOfAffinity]:
         """Yield the racks with volumes that may serve a claim, if large enough and labelled as it wants."""
         wanted = set(claim.access_modes)
-        for modes, shelf in self._shelves.get(_kind(claim), {}).items():
+        for modes, shelf in self._by_access_modes.get(_kind(claim), {}).items():
             if wanted <= modes:
                 yield from shelf.values()
 

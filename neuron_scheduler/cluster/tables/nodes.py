@@ -21,8 +21,8 @@ from neuron_scheduler.cluster.index.labels import domain
 from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots, lowest_slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
-from neuron_scheduler.cluster.rows.node_info import NodeState, read_alike
-from neuron_scheduler.cluster.rows.pod_info import NO_TENANTS, Tenant
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, reads_alike
+from neuron_scheduler.cluster.rows.pod_info import NO_POD_INFOS, PodInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermTable
 from neuron_scheduler.cluster.tables.demand import Demand
 from neuron_scheduler.cluster.tables.images import ImageTable
@@ -58,19 +58,19 @@ class NodeTable:
         stale: the numbering is out of order; `current` gives slots anew.
     """
 
-    slots: list[NodeState | None] = attrs.field(factory=list)
+    slots: list[NodeInfo | None] = attrs.field(factory=list)
     nodes: list[Node | None] = attrs.field(factory=list)
     slot_of: dict[str, int] = attrs.field(factory=dict)
     live: NodeSet = 0
     set_aside: NodeSet = 0
     of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
-    of_rows: Indexes[NodeState] = attrs.field(factory=Indexes[NodeState])
+    of_rows: Indexes[NodeInfo] = attrs.field(factory=Indexes[NodeInfo])
     pods: PodTable = attrs.field(factory=PodTable)
     terms: TermTable = attrs.field(factory=TermTable)
     demand: Demand = attrs.field(factory=Demand)
     images: ImageTable = attrs.field(factory=ImageTable)
     offered: Offered = attrs.field(factory=Offered)
-    _headless: dict[str, NodeState] = attrs.field(factory=dict)
+    _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
     _latecomers: list[tuple[_Age, int]] = attrs.field(factory=list)  # the oldest first
     _late: NodeSet = 0
     _newest: _Age | None = None  # of those in order
@@ -84,12 +84,12 @@ class NodeTable:
             self._renumber()
         return self
 
-    def row(self, slot: int) -> NodeState:
+    def row(self, slot: int) -> NodeInfo:
         """Return the row in a live slot."""
-        state = self.slots[slot]
-        if state is None:
+        node_info = self.slots[slot]
+        if node_info is None:
             raise LookupError(f"slot {slot} is empty")
-        return state
+        return node_info
 
     def oldest(self, nodes: NodeSet) -> int:
         """Return the slot of the oldest of the nodes, of which there must be one."""
@@ -106,12 +106,12 @@ class NodeTable:
         """Return live slots, given in ascending order, by the age of their nodes."""
         return sorted(slots, key=lambda slot: _age(self.row(slot))) if self._latecomers else slots
 
-    def state_of(self, name: str) -> NodeState:
+    def node_info_of(self, name: str) -> NodeInfo:
         """Return the row of a name, an empty one if neither a node nor a pod has named it."""
         slot = self.slot_of.get(name)
         if slot is not None:
             return self.row(slot)
-        return self._headless.get(name) or NodeState(Node(uid="", name=name))
+        return self._headless.get(name) or NodeInfo(Node(uid="", name=name))
 
     def domains(self, key: str) -> Domains:
         """Return the domains that a label makes of the nodes; a key that no node has needs no index."""
@@ -119,33 +119,33 @@ class NodeTable:
         postings = self.of_nodes.postings(domain(key), self.nodes) if known else Postings()
         return Domains(key, postings, self.nodes, self._relabelings)
 
-    def put(self, state: NodeState) -> None:
+    def put(self, node_info: NodeInfo) -> None:
         """Take the new row of a node that exists, made anew or not, or of one that comes into being."""
-        name = state.node.name
+        name = node_info.node.name
         slot = self.slot_of.get(name)
-        if slot is not None and _age(self.row(slot)) == _age(state):
-            self.replace(slot, state)
+        if slot is not None and _age(self.row(slot)) == _age(node_info):
+            self.replace(slot, node_info)
             return
         if slot is not None:  # deleted and made anew while nobody looked, or its age is told otherwise now
             self._vacate(slot)
         self._headless.pop(name, None)
-        self._insert(state)
+        self._insert(node_info)
 
-    def put_tenant(self, state: NodeState, uid: str) -> None:
+    def put_pod(self, node_info: NodeInfo, uid: str) -> None:
         """Take a row in which one pod came, went or changed, whether its node exists or not."""
-        name = state.node.name
+        name = node_info.node.name
         slot = self.slot_of.get(name)
         if slot is not None:
             old = self.row(slot)
-            self.slots[slot] = state
-            before, after = old.tenants.get(uid), state.tenants.get(uid)
+            self.slots[slot] = node_info
+            before, after = old.pod_infos.get(uid), node_info.pod_infos.get(uid)
             self._move_pod(slot, before, after)
             if before is None or after is None or not _asks_alike(before.pod, after.pod):
-                self._recount(before, old, after, state)
-            if not read_alike(old, state):
-                self.of_rows.record(slot, old, state)
-        elif state.tenants:
-            self._headless[name] = state
+                self._recount(before, old, after, node_info)
+            if not reads_alike(old, node_info):
+                self.of_rows.record(slot, old, node_info)
+        elif node_info.pod_infos:
+            self._headless[name] = node_info
         else:
             self._headless.pop(name, None)
 
@@ -154,30 +154,30 @@ class NodeTable:
         slot = self.slot_of.get(name)
         if slot is None:
             return
-        state = self.row(slot)
+        node_info = self.row(slot)
         self._vacate(slot)
-        if state.tenants:
-            self._headless[name] = attrs.evolve(state, nominated=(), set_aside=None)
+        if node_info.pod_infos:
+            self._headless[name] = attrs.evolve(node_info, nominated=(), set_aside=None)
 
-    def replace(self, slot: int, state: NodeState | None) -> None:
+    def replace(self, slot: int, node_info: NodeInfo | None) -> None:
         """Put a row in a slot in place of what is there, and let everything follow."""
         old = self.slots[slot]
-        self.slots[slot] = state
-        node = self.nodes[slot] = None if state is None else state.node
+        self.slots[slot] = node_info
+        node = self.nodes[slot] = None if node_info is None else node_info.node
         node_before = None if old is None else old.node
         self._move_images(slot, node_before, node)
-        if state is old:
+        if node_info is old:
             return
-        if self.set_aside or (state is not None and state.set_aside is not None):
-            self._move_set_aside(slot, state)
+        if self.set_aside or (node_info is not None and node_info.set_aside is not None):
+            self._move_set_aside(slot, node_info)
         if node is not node_before and node != node_before:
             self.of_nodes.record(slot, node_before, node)
             self.offered.replace(node_before, node)
             if node is None or node_before is None or node.labels != node_before.labels:
                 self._relabelings.record(slot, node_before)
-        self._move_pods(slot, old, state)
-        if state != old:
-            self.of_rows.record(slot, old, state)
+        self._move_pods(slot, old, node_info)
+        if node_info != old:
+            self.of_rows.record(slot, old, node_info)
 
     def fork(self) -> Self:
         """Return an independent copy: rows and planes are shared values, what is copied is lists of references."""
@@ -202,8 +202,8 @@ class NodeTable:
             newest=self._newest,
         )
 
-    def _insert(self, state: NodeState) -> None:
-        age, slot = _age(state), len(self.slots)
+    def _insert(self, node_info: NodeInfo) -> None:
+        age, slot = _age(node_info), len(self.slots)
         if self._newest is None or age > self._newest:
             self._newest = age
         else:
@@ -212,9 +212,9 @@ class NodeTable:
             self.stale |= len(self._latecomers) > _MOST_LATECOMERS
         self.slots.append(None)
         self.nodes.append(None)
-        self.slot_of[state.node.name] = slot
+        self.slot_of[node_info.node.name] = slot
         self.live |= 1 << slot
-        self.replace(slot, state)
+        self.replace(slot, node_info)
 
     def _vacate(self, slot: int) -> None:
         del self.slot_of[self.row(slot).node.name]
@@ -226,10 +226,10 @@ class NodeTable:
         holes = len(self.slots) - len(self.slot_of)
         self.stale |= holes > len(self.slot_of) + _MOST_HOLES
 
-    def _move_set_aside(self, slot: int, state: NodeState | None) -> None:
+    def _move_set_aside(self, slot: int, node_info: NodeInfo | None) -> None:
         """Let the set of nodes that are set aside follow a row."""
         self.set_aside &= ~(1 << slot)
-        if state is not None and state.set_aside is not None and state.set_aside.level:
+        if node_info is not None and node_info.set_aside is not None and node_info.set_aside.level:
             self.set_aside |= 1 << slot
 
     def _move_images(self, slot: int, old: Node | None, new: Node | None) -> None:
@@ -237,9 +237,9 @@ class NodeTable:
         name = new.name if new is not None else old.name if old is not None else ""
         self.images.replace(name, slot, old.images if old else (), new.images if new else ())
 
-    def _move_pods(self, slot: int, old: NodeState | None, new: NodeState | None) -> None:
+    def _move_pods(self, slot: int, old: NodeInfo | None, new: NodeInfo | None) -> None:
         """Let the tables of pods follow a row's tenants."""
-        before, after = old.tenants if old else NO_TENANTS, new.tenants if new else NO_TENANTS
+        before, after = old.pod_infos if old else NO_POD_INFOS, new.pod_infos if new else NO_POD_INFOS
         if before is after:
             return
         for uid in {**before, **after}:
@@ -247,7 +247,7 @@ class NodeTable:
             self._recount(before.get(uid), old, after.get(uid), new)
 
     def _recount(
-        self, before: Tenant | None, old: NodeState | None, after: Tenant | None, new: NodeState | None
+        self, before: PodInfo | None, old: NodeInfo | None, after: PodInfo | None, new: NodeInfo | None
     ) -> None:
         """Let the sizes that are asked for follow a tenant of a row."""
         if after is not None and new is not None:
@@ -255,7 +255,7 @@ class NodeTable:
         if before is not None and old is not None:
             self.demand.count(before.pod, old.machine, -1)
 
-    def _move_pod(self, slot: int, old: Tenant | None, new: Tenant | None) -> None:
+    def _move_pod(self, slot: int, old: PodInfo | None, new: PodInfo | None) -> None:
         if old is new:
             return
         if new is not None:
@@ -268,8 +268,8 @@ class NodeTable:
         slots = sorted(self.slot_of.values(), key=lambda slot: _age(self.row(slot)))
         states = [self.row(slot) for slot in slots]
         self.slots = list(states)
-        self.nodes = [state.node for state in states]
-        self.slot_of = {state.node.name: slot for slot, state in enumerate(states)}
+        self.nodes = [node_info.node for node_info in states]
+        self.slot_of = {node_info.node.name: slot for slot, node_info in enumerate(states)}
         self.live = from_slots(range(len(states)), len(states))
         self._latecomers, self._late = [], 0
         self._newest = _age(states[-1]) if states else None
@@ -288,5 +288,5 @@ def _asks_alike(one: Pod, other: Pod) -> bool:
     return one.neuron is other.neuron and one.constraints is other.constraints
 
 
-def _age(state: NodeState) -> _Age:
-    return (state.node.created, state.node.name, state.node.uid)
+def _age(node_info: NodeInfo) -> _Age:
+    return (node_info.node.created, node_info.node.name, node_info.node.uid)

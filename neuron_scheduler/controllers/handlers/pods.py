@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.pod_info import Tenant
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -63,9 +63,9 @@ class PodHandler:
     wake: Callable[[], None]
     gone: Callable[[str], None]
     came: Callable[[str], None]
-    left: Callable[[Tenant], None]
-    started: Callable[[Tenant], None]
-    contested: Callable[[Pod, Pod], None]
+    left: Callable[[PodInfo], None]
+    started: Callable[[PodInfo], None]
+    double_booked: Callable[[Pod, Pod], None]
     unknown: Callable[[Pod, str, str], None]
     noticed: Callable[[str, str], None] = _unheard
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
@@ -89,21 +89,21 @@ class PodHandler:
             self.wake()
         elif self._is_ours(old):
             self.queue.remove(new.uid)
-            if self.cluster.denominate(new.uid) is not None:
+            if self.cluster.clear_nomination(new.uid) is not None:
                 self._note(ClusterEvent.ASSIGNED_POD_GONE, new)
 
     def deleted(self, pod: Pod) -> None:
         """Take that a pod is gone, or has ended: only now is its silicon free."""
         self.queue.remove(pod.uid)
         self._warned.forget(pod.uid)
-        tenant, promised = self.cluster.tenant(pod.uid), self.cluster.denominate(pod.uid)
+        pod_info, nominated_node = self.cluster.pod_info(pod.uid), self.cluster.clear_nomination(pod.uid)
         name = self.cluster.remove_pod(pod.uid)
-        if name is not None or promised is not None:
+        if name is not None or nominated_node is not None:
             self._note(ClusterEvent.ASSIGNED_POD_GONE, pod)
         self.gone(pod.uid)
         self.noticed(pod.uid, name or "")
-        if tenant is not None and tenant.pod.started is None and not (pod.terminating or tenant.unreadable):
-            self.left(tenant)
+        if pod_info is not None and pod_info.pod.started is None and not (pod.terminating or pod_info.unreadable):
+            self.left(pod_info)
 
     def malformed(self, report: Malformed) -> None:
         """Take an object that cannot be read: on a node it may hold anything; its last good state, if any, is kept."""
@@ -116,28 +116,28 @@ class PodHandler:
             )
         if self._warned(("malformed", report.key)):
             log.warning("Skipping malformed pod", pod=report.key, node=report.node_name, err=report.reason)
-            tenant = self.cluster.tenant(report.uid)
-            if tenant is not None and tenant.unreadable:
-                self.unknown(tenant.pod, tenant.problem, ADVICE)
+            pod_info = self.cluster.pod_info(report.uid)
+            if pod_info is not None and pod_info.unreadable:
+                self.unknown(pod_info.pod, pod_info.problem, ADVICE)
 
     def mended(self, report: Malformed) -> None:
         """Take that an unreadable object can be read again, which `added` or `updated` told before, or is gone."""
         self._warned.forget(("malformed", report.key))
-        tenant = self.cluster.tenant(report.uid)
-        if tenant is not None and tenant.unreadable:
+        pod_info = self.cluster.pod_info(report.uid)
+        if pod_info is not None and pod_info.unreadable:
             self.cluster.remove_pod(report.uid)
-            self._note(ClusterEvent.ASSIGNED_POD_GONE, tenant.pod)
+            self._note(ClusterEvent.ASSIGNED_POD_GONE, pod_info.pod)
 
     def tell_doubts(self) -> None:
         """Tell of all pods whose devices are unknown or claimed twice, by a replica that did not speak before."""
-        for state in self.cluster.view.rows():
-            if not (state.silicon.contested or state.silicon.unknown_holders):
+        for node_info in self.cluster.view.rows():
+            if not (node_info.neuron_usage.double_booked or node_info.neuron_usage.unknown_holders):
                 continue
-            for uid, tenant in state.tenants.items():
-                if tenant.cores is None:
-                    self.unknown(tenant.pod, tenant.problem, ADVICE)
-                for rival in state.conflicts(uid)[:1] if state.silicon.contested else ():
-                    self.contested(tenant.pod, rival)
+            for uid, pod_info in node_info.pod_infos.items():
+                if pod_info.cores is None:
+                    self.unknown(pod_info.pod, pod_info.problem, ADVICE)
+                for rival in node_info.conflicts(uid)[:1] if node_info.neuron_usage.double_booked else ():
+                    self.double_booked(pod_info.pod, rival)
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.scheduler_name in self.scheduler_names and not pod.terminating
@@ -152,20 +152,20 @@ class PodHandler:
 
     def _bound(self, pod: Pod) -> None:
         self.queue.remove(pod.uid)
-        before, promised = self.cluster.tenant(pod.uid), self.cluster.nomination(pod.uid)
-        tenant = self.cluster.put_pod(pod)
-        if promised is not None:
-            self._note(ClusterEvent.ASSIGNED_POD_GONE, pod, node_name=promised[0])
-        if before is None or _told_differently(before, tenant):
-            self._report(tenant)
+        before, nominated = self.cluster.pod_info(pod.uid), self.cluster.nomination(pod.uid)
+        pod_info = self.cluster.put_pod(pod)
+        if nominated is not None:
+            self._note(ClusterEvent.ASSIGNED_POD_GONE, pod, node_name=nominated[0])
+        if before is None or _told_differently(before, pod_info):
+            self._report(pod_info)
         if before is None:
             self.came(pod.node_name)
             self._note(ClusterEvent.ASSIGNED_POD_ADDED, pod)
         else:
-            self._note_changes(before, tenant)
+            self._note_changes(before, pod_info)
         self.noticed(pod.uid, pod.node_name)
 
-    def _note_changes(self, before: Tenant, after: Tenant) -> None:
+    def _note_changes(self, before: PodInfo, after: PodInfo) -> None:
         old, new = before.pod, after.pod
         if old.node_name != new.node_name:
             self._note(ClusterEvent.ASSIGNED_POD_GONE, old)
@@ -180,26 +180,28 @@ class PodHandler:
 
     def _note(self, event: ClusterEvent, *pods: Pod, node_name: str = "") -> None:
         if self.queue.listening:
-            state = self.cluster.node(node_name or pods[0].node_name)
-            self.queue.note(event, *pods, on=None if state is None else Change(state))
+            node_info = self.cluster.node(node_name or pods[0].node_name)
+            self.queue.note(event, *pods, on=None if node_info is None else Change(node_info))
             self.wake()
 
-    def _report(self, tenant: Tenant) -> None:
-        pod = tenant.pod
-        if tenant.cores == 0:
+    def _report(self, pod_info: PodInfo) -> None:
+        pod = pod_info.pod
+        if pod_info.cores == 0:
             return
-        if tenant.problem and self._warned(pod.uid, tenant.cores is None):
-            if tenant.cores is None:
-                log.warning(UNKNOWN, pod=pod.key, node=pod.node_name, err=tenant.problem, effect=EFFECT, hint=ADVICE)
-                self.unknown(pod, tenant.problem, ADVICE)
+        if pod_info.problem and self._warned(pod.uid, pod_info.cores is None):
+            if pod_info.cores is None:
+                log.warning(UNKNOWN, pod=pod.key, node=pod.node_name, err=pod_info.problem, effect=EFFECT, hint=ADVICE)
+                self.unknown(pod, pod_info.problem, ADVICE)
             else:
-                log.warning("Pod's Neuron allocation is in doubt", pod=pod.key, node=pod.node_name, err=tenant.problem)
+                log.warning(
+                    "Pod's Neuron allocation is in doubt", pod=pod.key, node=pod.node_name, err=pod_info.problem
+                )
         rivals = self.cluster.conflicts(pod.uid)
         if rivals:  # one is told: a node's pods may all claim the same cores, and pairs would be too many
             others = f"{rivals[0].key}{f' and {len(rivals) - 1} more' if len(rivals) > 1 else ''}"
             log.error("Pods claim the same Neuron cores", pod=pod.key, other=others, node=pod.node_name)
-            self.contested(pod, rivals[0])
-            self.contested(rivals[0], pod)
+            self.double_booked(pod, rivals[0])
+            self.double_booked(rivals[0], pod)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -208,7 +210,7 @@ class NodeHandler:
     Takes node events; the attributes are those of `PodHandler`, but that `gone` is told the names of nodes.
 
     Attributes:
-        void: told of a pod whose promised space went with its node, or its node's machine.
+        nomination_lost: told of a pod whose promised space went with its node, or its node's machine.
         changed: told the name of a node that has changed.
     """
 
@@ -217,7 +219,7 @@ class NodeHandler:
     metrics: Metrics
     wake: Callable[[], None]
     gone: Callable[[str], None]
-    void: Callable[[Pod], None]
+    nomination_lost: Callable[[Pod], None]
     changed: Callable[[str], None] = _nobody_asks
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
@@ -243,7 +245,7 @@ class NodeHandler:
         """Take that a node is gone; its pods stay on the books until they are gone too."""
         log.info("Delete event for node", v=3, node=node.name)
         for lost in self.cluster.remove_node(node.name):
-            self.void(lost.pod)
+            self.nomination_lost(lost.pod)
         self._warned.forget(node.name)
         self.gone(node.name)
         self.queue.note(ClusterEvent.NODE_DELETED)
@@ -261,16 +263,16 @@ class NodeHandler:
 
     def _note(self, node: Node, before: Node | None, events: Sequence[ClusterEvent]) -> None:
         if events and self.queue.listening:
-            state = self.cluster.node(node.name)
+            node_info = self.cluster.node(node.name)
             for event in events:
-                self.queue.note(event, on=None if state is None else Change(state, (before,)))
+                self.queue.note(event, on=None if node_info is None else Change(node_info, (before,)))
             self.wake()
 
     def _put(self, node: Node) -> None:
         before, after = self.cluster.node(node.name), self.cluster.put_node(node)
         if before is not None and before.nominated != after.nominated:  # its machine is another, and so are its cores
             for lost in before.nominated:
-                self.void(lost.pod)
+                self.nomination_lost(lost.pod)
         if node.refusal:
             self.metrics.malformed("nodes")
         doubt = node.refusal or doubts(node)
@@ -280,12 +282,12 @@ class NodeHandler:
             log.warning("Neuron devices of node are not as expected", node=node.name, err=doubt)
 
 
-def _told_differently(before: Tenant, after: Tenant) -> bool:
+def _told_differently(before: PodInfo, after: PodInfo) -> bool:
     """Tell whether there may be something new to report about a pod."""
     return (before.pod.node_name, before.cores, before.problem) != (after.pod.node_name, after.cores, after.problem)
 
 
-def _frees_something(before: Tenant, after: Tenant) -> bool:
+def _frees_something(before: PodInfo, after: PodInfo) -> bool:
     """Tell whether others may fit now: the pod was scaled down, or its silicon is known at last."""
     if before.cores is None and after.cores is not None:
         return True

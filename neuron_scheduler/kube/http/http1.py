@@ -22,7 +22,7 @@ from aiohappyeyeballs import AddrInfoType
 from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.http.answer import Answer, Pieces, reading
 from neuron_scheduler.kube.http.pools import CONNECT_TIMEOUT, KEEPALIVE
-from neuron_scheduler.work_queue import Worklist
+from neuron_scheduler.work_queue import WorkQueue
 
 CLOCK_STEP: Final = 0.002  # seconds by which an alarm may come early: the loop's clock counts milliseconds
 HAPPY_EYEBALLS: Final = 0.25  # seconds after which the next address is tried beside the first
@@ -133,10 +133,10 @@ class Connections:
     limit: int
     open_socket: Callable[[AddrInfoType], socket.socket]
     _idle: list[_Connection] = attrs.field(factory=list, init=False)
-    _slots: Worklist[bool] = attrs.field(init=False)  # asyncio.Semaphore takes twice as long
+    _slots: WorkQueue[bool] = attrs.field(init=False)  # asyncio.Semaphore takes twice as long
 
     def __attrs_post_init__(self) -> None:
-        self._slots = Worklist(self.limit)
+        self._slots = WorkQueue(self.limit)
         for _ in range(self.limit):
             self._slots.put(item=True)
 

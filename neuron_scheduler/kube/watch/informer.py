@@ -27,7 +27,7 @@ from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.objects.nodes import NODE
 from neuron_scheduler.kube.objects.pods import POD
 from neuron_scheduler.kube.objects.resource import Resource
-from neuron_scheduler.kube.watch.object_store import Handler, Reflection, T, same_node, same_pod
+from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T, same_node, same_pod
 from neuron_scheduler.kube.watch.pager import Api, Pager
 from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, is_dead_end, look_at_beginning, look_closely
 from neuron_scheduler.model.node import Node
@@ -93,7 +93,7 @@ class Informer(Generic[T]):
     events: int = attrs.field(default=0, init=False)
     version: str = attrs.field(default="", init=False)
     _pager: Pager[T] = attrs.field(init=False)
-    _reflection: Reflection[T] = attrs.field(init=False)
+    _reflection: ObjectStore[T] = attrs.field(init=False)
     _relisting: Backoff = attrs.field(init=False)
     _resource_version: str = attrs.field(default="", init=False)
     _opened_at: float | None = attrs.field(default=None, init=False)
@@ -111,7 +111,7 @@ class Informer(Generic[T]):
     def __attrs_post_init__(self) -> None:
         self._pager = Pager(self.client, self.resource)
         self._relisting = attrs.evolve(self.backoff)
-        self._reflection = Reflection(
+        self._reflection = ObjectStore(
             handler=self.handler,
             same=self.resource.same,
             failed=partial(self.on_unhandled, self.resource.name),

@@ -78,7 +78,7 @@ def _count_nothing() -> None:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Reflection(Generic[T]):
+class ObjectStore(Generic[T]):
     """
     The objects of one resource by key.
 

@@ -149,7 +149,7 @@ class ConditionWriter:
         only_numbers = entry.said is not None and entry.said.shape == wanted.shape
         self._schedule(entry, entry.said_at + NUMBERS_PAUSE if only_numbers and entry.said_at else 0.0)
 
-    def denominate(self, pod: Pod) -> None:
+    def clear_nomination(self, pod: Pod) -> None:
         """Let the pod's status name no node, and leave its condition as it is, or as it was last wanted."""
         entry = self._entries.get(pod.uid)
         last = (entry.wanted or entry.said) if entry is not None else told(pod, None)

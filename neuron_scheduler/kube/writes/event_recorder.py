@@ -26,7 +26,7 @@ from neuron_scheduler.kube.objects.wire import Wire
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-from neuron_scheduler.work_queue import Worklist
+from neuron_scheduler.work_queue import WorkQueue
 
 CAPACITY: Final = 50_000
 WRITERS: Final = 4
@@ -141,7 +141,7 @@ class EventRecorder:
     capacity: int = CAPACITY
     writers: int = WRITERS
     pause: float = PAUSE
-    _worklist: Worklist[_Series] = attrs.field(init=False)
+    _work_queue: WorkQueue[_Series] = attrs.field(init=False)
     _retries: DelayingQueue[_Series] = attrs.field(init=False)
     _instances: dict[str, str] = attrs.field(init=False)
     _series: OrderedDict[Key, _Series] = attrs.field(factory=OrderedDict, init=False)
@@ -150,13 +150,13 @@ class EventRecorder:
     _ended: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._worklist = Worklist(self.capacity)
+        self._work_queue = WorkQueue(self.capacity)
         self._retries = DelayingQueue(clock=self.clock, share=SHARE)
         self._instances = {name: f"{name}-{self.hostname}"[:128] for name in self.controllers}
 
     def __len__(self) -> int:
         """Events that wait to be written."""
-        return len(self._worklist) + len(self._retries)
+        return len(self._work_queue) + len(self._retries)
 
     def record(
         self,
@@ -181,7 +181,7 @@ class EventRecorder:
         self._series[key] = series
         self._forget_old(now / 1e9)
         if not series.queued:
-            series.queued = self._worklist.put(series)
+            series.queued = self._work_queue.put(series)
             if not series.queued:
                 self.on_dropped()
 
@@ -201,7 +201,7 @@ class EventRecorder:
 
     async def drain(self, seconds: float) -> None:
         """Take no more events, wait that long for the queued ones to be written, then end `run`."""
-        self._worklist.close()
+        self._work_queue.close()
         with anyio.move_on_after(seconds):
             await self._ended.wait()
         if self._scope is not None:
@@ -230,7 +230,7 @@ class EventRecorder:
             self._series.popitem(last=False)
 
     async def _write_all(self) -> None:
-        while (series := await self._worklist.next()) is not None:
+        while (series := await self._work_queue.next()) is not None:
             await self._write(series)
 
     async def _write(self, series: _Series) -> None:

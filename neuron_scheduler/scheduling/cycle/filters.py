@@ -14,7 +14,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Plan, Profile
@@ -24,34 +24,34 @@ Filtered = tuple[NodeSet, list[Refusal]]
 """The nodes that passed, and why the others did not."""
 
 
-def promises(state: NodeState) -> Values:
+def nomination_priorities(node_info: NodeInfo) -> Values:
     """Index definition: the priorities of the pods to which space is promised on a node."""
-    if not state.nominated:
+    if not node_info.nominated:
         return ()
-    return tuple({nomination.pod.priority for nomination in state.nominated})
+    return tuple({nomination.pod.priority for nomination in node_info.nominated})
 
 
 @attrs.frozen(cache_hash=True)
-class Promised:
+class WithNominated:
     """Lens: rows with those nominated pods as tenants that have this priority or a higher one."""
 
     priority: int
 
     @property
-    def marks(self) -> Callable[[NodeState], Values]:
+    def marks(self) -> Callable[[NodeInfo], Values]:
         """The priorities of a row's nominated pods."""
-        return promises
+        return nomination_priorities
 
     def changes(self, mark: Hashable) -> bool:
         """Tell whether a nominated pod of this priority counts."""
         return cast(int, mark) >= self.priority
 
-    def __call__(self, state: NodeState) -> NodeState:
+    def __call__(self, node_info: NodeInfo) -> NodeInfo:
         """Return the row as it will be once those pods have come."""
-        return state.claimed(self.priority)
+        return node_info.with_nominated(self.priority)
 
 
-def promised_before(cluster: Cluster, priority: int) -> Promised | None:
+def nominated_overlay(cluster: Cluster, priority: int) -> WithNominated | None:
     """
     Return the lens that shows the pods to which space is promised before a pod of this priority; None without any.
 
@@ -59,15 +59,15 @@ def promised_before(cluster: Cluster, priority: int) -> Promised | None:
     """
     if not cluster.has_nominations:
         return None
-    priorities = cast(Collection[int], cluster.view.postings(promises).values)
+    priorities = cast(Collection[int], cluster.view.postings(nomination_priorities).values)
     lowest = min((value for value in priorities if value >= priority), default=None)
-    return None if lowest is None else Promised(lowest)
+    return None if lowest is None else WithNominated(lowest)
 
 
-def promised(cluster: Cluster, priority: int) -> NodeSet:
+def nodes_with_nominations(cluster: Cluster, priority: int) -> NodeSet:
     """Return the nodes on which space is promised to a pod of this priority or a higher one."""
-    lens = promised_before(cluster, priority)
-    return 0 if lens is None else cluster.view.changed(lens)
+    overlay = nominated_overlay(cluster, priority)
+    return 0 if overlay is None else cluster.view.changed(overlay)
 
 
 def walk(
@@ -89,11 +89,11 @@ def fitting(cluster: Cluster, pod: Pod, plan: Plan, among: NodeSet) -> NodeSet:
     """Return the nodes that `accepted` returns, without the reasons of the others: that is known for much less."""
     accepts = plan.accepts
     among = _passing(cluster.view, pod, accepts, among)
-    lens = promised_before(cluster, pod.priority)
-    if lens is None:
+    overlay = nominated_overlay(cluster, pod.priority)
+    if overlay is None:
         return among
-    doubtful = cluster.view.changed(lens) & among
-    return less(among, doubtful) | _passing(cluster.view.seen(lens), pod, accepts, doubtful)
+    doubtful = cluster.view.changed(overlay) & among
+    return less(among, doubtful) | _passing(cluster.view.with_overlay(overlay), pod, accepts, doubtful)
 
 
 def _passing(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) -> NodeSet:
@@ -110,11 +110,11 @@ def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Fi
 
     With the nominated first, as kube-scheduler asks: a node is refused for what it will lack once they have come.
     """
-    lens = promised_before(cluster, pod.priority)
-    doubtful = cluster.view.changed(lens) & among if lens is not None else 0
-    if lens is None or not doubtful:
+    overlay = nominated_overlay(cluster, pod.priority)
+    doubtful = cluster.view.changed(overlay) & among if overlay is not None else 0
+    if overlay is None or not doubtful:
         return walk(cluster.view, pod, profile, among)
-    still, refusals = walk(cluster.view.seen(lens), pod, profile, doubtful)
+    still, refusals = walk(cluster.view.with_overlay(overlay), pod, profile, doubtful)
     candidates, more = walk(cluster.view, pod, profile, less(among, doubtful) | still)
     return candidates, refusals + more
 
@@ -125,10 +125,10 @@ def refusals_of(cluster: Cluster, slot: int, pod: Pod, profile: Profile) -> list
 
     Exact where `accepted` is not: the nominated count in what spreading and affinity look at, too.
     """
-    state = cluster.view.row(slot)
-    claimed = state.claimed(pod.priority)
-    if claimed is not state:
-        with cluster.what_if(slot, claimed):
+    node_info = cluster.view.row(slot)
+    with_nominated = node_info.with_nominated(pod.priority)
+    if with_nominated is not node_info:
+        with cluster.what_if(slot, with_nominated):
             refusals = walk(cluster.view, pod, profile, 1 << slot)[1]
         if refusals:
             return refusals

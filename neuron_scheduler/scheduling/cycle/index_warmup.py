@@ -17,8 +17,8 @@ from neuron_scheduler.cluster.view import Needs, View
 from neuron_scheduler.model.neuron_request import neuron_request
 from neuron_scheduler.model.pod import FEW_COMPARISONS, NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_DEVICE, Container
-from neuron_scheduler.scheduling.cycle.filters import promised_before, promises
-from neuron_scheduler.scheduling.cycle.neuron_shortage import rehearse_shortage
+from neuron_scheduler.scheduling.cycle.filters import nominated_overlay, nomination_priorities
+from neuron_scheduler.scheduling.cycle.neuron_shortage import warm_up_shortage
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of, free_of
 
@@ -34,7 +34,7 @@ _Question = Callable[[View, Pod, Profile], None]
 
 
 @attrs.define(eq=False)
-class _Rehearsed:
+class _WarmedUp:
     """
     What a sort of pods needs, and when all of it was last known to be ready.
 
@@ -48,10 +48,10 @@ class _Rehearsed:
 
 
 @attrs.define(eq=False)
-class Rehearsal:
+class IndexWarmup:
     """Knows for which sorts of pods a cluster has been prepared."""
 
-    _sorts: dict[Hashable, _Rehearsed] = attrs.field(factory=dict)
+    _sorts: dict[Hashable, _WarmedUp] = attrs.field(factory=dict)
 
     def of(self, cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
         """
@@ -61,20 +61,20 @@ class Rehearsal:
         """
         if pod.refusal:
             return iter(())
-        return self._rehearsed(cluster, pod, profile, rehearse, always=asks_much(pod))
+        return self._warmed_up(cluster, pod, profile, warm_up, always=asks_much(pod))
 
     def of_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
         """Build what is missing to say why no node takes a pod, in the same way."""
         if pod.refusal:
             return iter(())
-        return self._rehearsed(cluster, pod, profile, rehearse_refusal, always=False)
+        return self._warmed_up(cluster, pod, profile, warm_up_refusal, always=False)
 
-    def _rehearsed(
+    def _warmed_up(
         self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool
     ) -> Iterator[None]:
         view = cluster.view
-        lens = promised_before(cluster, pod.priority) if cluster.has_nominations else None
-        sort = (question, lens, _sort(pod, profile))
+        overlay = nominated_overlay(cluster, pod.priority) if cluster.has_nominations else None
+        sort = (question, overlay, _sort(pod, profile))
         known, epoch, changes = self._sorts.get(sort), view.epoch, view.changes
         if known is not None and known.epoch == epoch and not always:
             if changes - known.changes <= _FEW_CHANGES:
@@ -85,17 +85,17 @@ class Rehearsal:
 
         def ask(view: View) -> None:
             question(view, pod, profile)
-            if lens is not None:
-                question(view.seen(lens), pod, profile)
+            if overlay is not None:
+                question(view.with_overlay(overlay), pod, profile)
 
-        noted = view.noted(ask)
+        index_requests = view.index_requests(ask)
         if len(self._sorts) >= _MOST_SORTS:
             self._sorts.clear()
-        self._sorts[sort] = _Rehearsed(noted.needs, epoch, changes)
-        return noted.prepared()
+        self._sorts[sort] = _WarmedUp(index_requests.needs, epoch, changes)
+        return index_requests.prepared()
 
 
-def rehearse(view: View, pod: Pod, profile: Profile) -> None:
+def warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask all that a decision would ask, whatever the answers are."""
     plan = profile.plan(pod)
     for plugin in plan.filters:
@@ -106,15 +106,15 @@ def rehearse(view: View, pod: Pod, profile: Profile) -> None:
         prefer(view, pod, view.live)
 
 
-def rehearse_refusal(view: View, pod: Pod, profile: Profile) -> None:
+def warm_up_refusal(view: View, pod: Pod, profile: Profile) -> None:
     """Ask all that a diagnosis would ask, whatever the answers are, and where space is promised, which matters next."""
-    view.postings(promises)
+    view.postings(nomination_priorities)
     for plugin in profile.plan(pod).filters:
         plugin.refuse(view, pod, view.live)
     for resource in filter(view.offers, pod.requests):
         view.node_column(allocatable_of(resource))
     if pod.neuron is not None:
-        rehearse_shortage(view, pod.neuron)
+        warm_up_shortage(view, pod.neuron)
 
 
 def asks_much(pod: Pod) -> bool:

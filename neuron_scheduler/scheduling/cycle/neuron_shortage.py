@@ -16,13 +16,13 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less, slots_of
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import illegal_count, place, served, whole_free_devices
-from neuron_scheduler.scheduling.cycle.filters import fitting, promised_before
+from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
 from neuron_scheduler.scheduling.plugins import neuron_topology
@@ -44,13 +44,13 @@ class Shortage:
     sentence: str
 
 
-def _cores_in_pieces(state: NodeState) -> int:
+def _cores_in_pieces(node_info: NodeInfo) -> int:
     """Count the free cores of devices of which others hold a part: cores to take, but no devices."""
-    machine, free = state.machine, state.free_cores
+    machine, free = node_info.machine, node_info.free_cores
     return 0 if machine is None else free.bit_count() - whole_free_devices(machine, free) * machine.cores_per_device
 
 
-def rehearse_shortage(view: View, request: NeuronRequest) -> None:
+def warm_up_shortage(view: View, request: NeuronRequest) -> None:
     """Ask for every index that the sentence may need."""
     neuron_topology.machines(view)
     neuron_topology.unhealthy(view)
@@ -101,25 +101,27 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     if not blocked:
         return ""
     looked_at = map(cluster.view.row, islice(slots_of(blocked), _LOOKED_AT))
-    named = list(islice((state for state in looked_at if _would_fit(state, pod)), _NAMED))
+    named = list(islice((node_info for node_info in looked_at if _would_fit(node_info, pod)), _NAMED))
     if not named:
         return ""
-    sentences = ", ".join(f"{state.node.name} is blocked by {_holders(state)}" for state in named)
+    sentences = ", ".join(f"{node_info.node.name} is blocked by {_holders(node_info)}" for node_info in named)
     more = blocked.bit_count() - len(named)
     others = f"; {more} more {'node has' if more == 1 else 'nodes have'} such pods" if more else ""
     return f"Unknown ids: {sentences}{others}."
 
 
-def _would_fit(state: NodeState, pod: Pod) -> bool:
+def _would_fit(node_info: NodeInfo, pod: Pod) -> bool:
     """Tell whether there would be a block if all cores that no pod provably holds were free."""
-    machine = state.machine
-    return machine is not None and pod.neuron is not None and place(machine, state.free_cores, pod.neuron) is not None
+    machine = node_info.machine
+    return (
+        machine is not None and pod.neuron is not None and place(machine, node_info.free_cores, pod.neuron) is not None
+    )
 
 
-def _holders(state: NodeState) -> str:
+def _holders(node_info: NodeInfo) -> str:
     """Name the oldest of a node's unknown holders, and its schedulerName."""
-    unknown = [tenant for tenant in state.tenants.values() if tenant.cores is None]
-    first = min(unknown, key=lambda tenant: (tenant.pod.created, tenant.pod.key))
+    unknown = [pod_info for pod_info in node_info.pod_infos.values() if pod_info.cores is None]
+    first = min(unknown, key=lambda pod_info: (pod_info.pod.created, pod_info.pod.key))
     name = first.pod.scheduler_name if _NAME.fullmatch(first.pod.scheduler_name) else "unusual"
     scheduler = "unreadable" if first.unreadable else f"schedulerName {name}"
     return f"{first.pod.key} ({scheduler})" + (f" and {len(unknown) - 1} more" if len(unknown) > 1 else "")
@@ -134,8 +136,8 @@ def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: Node
 
 
 def _as_promised(cluster: Cluster, pod: Pod) -> View:
-    lens = promised_before(cluster, pod.priority)
-    return cluster.view if lens is None else cluster.view.seen(lens)
+    overlay = nominated_overlay(cluster, pod.priority)
+    return cluster.view if overlay is None else cluster.view.with_overlay(overlay)
 
 
 def _too_large(view: View, request: NeuronRequest, nodes: NodeSet) -> str:

@@ -121,7 +121,7 @@ class Profile:
         )
 
 
-def _preferences(*, trusting: bool) -> dict[str, Preference]:
+def _preferences(*, count_unknown_only: bool) -> dict[str, Preference]:
     """Return every preference by the name it has in a configuration file, the most important first."""
     return {
         "AvoidRejectingNodes": Preference(node_rejections.prefer),
@@ -129,28 +129,28 @@ def _preferences(*, trusting: bool) -> dict[str, Preference]:
         "WeightedTerms": Preference(preferred_terms.prefer),
         "AvoidNeuronNodes": Preference(neuron_topology.prefer_without_neuron),
         "DefaultTopologySpread": Preference(pod_topology_spread.prefer_by_default),
-        "SmallestBlock": Preference(neuron_topology.SmallestBlock(trusting), heeds=_SILICON),
+        "SmallestBlock": Preference(neuron_topology.SmallestBlock(count_unknown_only), heeds=_SILICON),
         "LeastAllocated": Preference(node_resources_fit.prefer_least_allocated),
         "ImageLocality": Preference(image_locality.prefer, heeds=("images", "volume_images")),
     }
 
 
-PREFERENCES: tuple[str, ...] = tuple(_preferences(trusting=False))
+PREFERENCES: tuple[str, ...] = tuple(_preferences(count_unknown_only=False))
 
 
 def default_profile(
-    scheduler_name: str, *, trusting: bool = False, preferences: Sequence[str] = PREFERENCES
+    scheduler_name: str, *, count_unknown_only: bool = False, preferences: Sequence[str] = PREFERENCES
 ) -> Profile:
     """
     Return the profile that serves Neuron pods.
 
     Args:
         scheduler_name: the pods' `spec.schedulerName`.
-        trusting: unknown Neuron allocations count by number only (`--unknown-allocations=count-only`).
+        count_unknown_only: unknown Neuron allocations count by number only (`--unknown-allocations=count-only`).
         preferences: out of `PREFERENCES`, the most important first; what is not named has no say.
     """
-    by_name = _preferences(trusting=trusting)
-    free_block = neuron_topology.FreeBlock(trusting)
+    by_name = _preferences(count_unknown_only=count_unknown_only)
+    free_block = neuron_topology.FreeBlock(count_unknown_only)
     return Profile(
         scheduler_name=scheduler_name,
         pre_filters=(

@@ -6,7 +6,7 @@ that is being emptied, must be found out before. Only what is known of the one n
 another node, and to take back a decision for anything that kube-scheduler ignores during execution.
 """
 
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
@@ -14,20 +14,20 @@ from neuron_scheduler.model.selectors import Effect, tolerates_all
 from neuron_scheduler.scheduling.plugins.node_unschedulable import turns_away
 
 
-def still_takes(state: NodeState, pod: Pod, cores: int) -> bool:
+def still_takes(node_info: NodeInfo, pod: Pod, cores: int) -> bool:
     """
     Tell whether a node would take a pod that is assumed on it.
 
     Args:
-        state: the node, with the pod.
+        node_info: the node, with the pod.
         pod: as it is now.
         cores: mask of what it was given.
     """
-    tenant = state.tenants.get(pod.uid)
-    if tenant is None or tenant.cores != cores or cores & state.silicon.contested:
+    pod_info = node_info.pod_infos.get(pod.uid)
+    if pod_info is None or pod_info.cores != cores or cores & node_info.neuron_usage.double_booked:
         return False  # the machine is another one, or somebody else has bound a pod to these cores
-    return not _keeps_off(state.node, pod) and not any(
-        state.used.get(name, 0) > state.node.allocatable.get(name, 0) for name in (PODS, *pod.requests)
+    return not _keeps_off(node_info.node, pod) and not any(
+        node_info.used.get(name, 0) > node_info.node.allocatable.get(name, 0) for name in (PODS, *pod.requests)
     )
 
 

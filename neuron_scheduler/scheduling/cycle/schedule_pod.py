@@ -27,8 +27,8 @@ from neuron_scheduler.scheduling.cycle.filters import (
     accepted,
     counted,
     fitting,
-    promised,
-    promised_before,
+    nodes_with_nominations,
+    nominated_overlay,
     refusals_of,
 )
 from neuron_scheduler.scheduling.cycle.neuron_shortage import shortage, unknown_holders
@@ -83,7 +83,7 @@ class FitError:
     plugins: frozenset[str] = frozenset()
     pod_reason: str = ""
     hint: str = ""
-    hopeless: bool = False
+    new_node_cannot_help: bool = False
     preemption: str = ""
     blocked: str = ""
     cause: Cause = Cause.OTHER
@@ -133,7 +133,7 @@ def select_node(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | NoNo
     slot = cluster.view.slot(nomination[0]) if nomination is not None else None
     if slot is None:
         return _choose(cluster, pod, profile, plan, cluster.view.live)
-    with cluster.unpromised(pod.uid):
+    with cluster.without_nomination(pod.uid):
         found = _choose(cluster, pod, profile, plan, 1 << slot)
         return found if isinstance(found, Decision) else _choose(cluster, pod, profile, plan, cluster.view.live)
 
@@ -144,19 +144,19 @@ def fit_error(cluster: Cluster, pod: Pod, profile: Profile, found: NoNode) -> Fi
         return _refused_pod(cluster, found.pod_refusal)
     if cluster.nomination(pod.uid) is None:
         return _no_fit(cluster, pod, profile, found.too_late)
-    with cluster.unpromised(pod.uid):
+    with cluster.without_nomination(pod.uid):
         return _no_fit(cluster, pod, profile, found.too_late)
 
 
 def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: NodeSet) -> Decision | NoNode:
     """Return the best of the nodes, with the pods that were promised space there kept in mind."""
     candidates = fitting(cluster, pod, plan, among)
-    lens = promised_before(cluster, pod.priority)
-    view = cluster.view if lens is None else cluster.view.seen(lens)
+    overlay = nominated_overlay(cluster, pod.priority)
+    view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
     too_late: list[Refusal] = []
     while candidates:
         slot = cluster.view.oldest(_best(view, pod, plan.preferences, candidates))
-        late = refusals_of(cluster, slot, pod, profile) if lens is not None else ()
+        late = refusals_of(cluster, slot, pod, profile) if overlay is not None else ()
         if not late:
             state = view.row(slot)
             placement = None if pod.neuron is None else place_on(state, pod.neuron)
@@ -190,9 +190,9 @@ def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict
         pod_refusal = pre_filter.refuse(cluster.view, pod)
         if pod_refusal is not None:
             return 0, {pod_refusal.reason: live} if live else {}
-    with cluster.unpromised(pod.uid):
+    with cluster.without_nomination(pod.uid):
         candidates, refusals = accepted(cluster, pod, profile, live)
-        for slot in islice(slots_of(promised(cluster, pod.priority) & candidates), _ASKED_AGAIN):
+        for slot in islice(slots_of(nodes_with_nominations(cluster, pod.priority) & candidates), _ASKED_AGAIN):
             refusals += refusals_of(cluster, slot, pod, profile)
     reasons: dict[str, NodeSet] = {}
     fitting = live
@@ -209,7 +209,7 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
         nodes=cluster.view.node_count,
         plugins=frozenset((refusal.plugin,)),
         pod_reason=refusal.reason,
-        hopeless=refusal.hopeless,
+        new_node_cannot_help=refusal.new_node_cannot_help,
         cause=cause_of_pod(refusal),
     )
 
@@ -225,7 +225,7 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Ref
         reasons=tuple(sorted(counts.items())),
         plugins=frozenset(refusal.plugin for refusal in refusals),
         hint=" ".join(filter(None, ("" if lacking is None else lacking.sentence, alias))),
-        hopeless=not new_node_could_help(pod) or any(refusal.hopeless for refusal in refusals),
+        new_node_cannot_help=not new_node_could_help(pod) or any(refusal.new_node_cannot_help for refusal in refusals),
         blocked=blocked,
         cause=Cause.UNKNOWN_HOLDER if blocked else cause,
     )

@@ -28,7 +28,7 @@ class Refusal:
     reason: str
     nodes: NodeSet
     unresolvable: bool = False
-    hopeless: bool = False
+    new_node_cannot_help: bool = False
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class PodRefusal:
 
     plugin: str
     reason: str
-    hopeless: bool = False
+    new_node_cannot_help: bool = False
 
 
 Refuse = Callable[[View, Pod, NodeSet], Sequence[Refusal]]

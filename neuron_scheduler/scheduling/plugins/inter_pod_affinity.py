@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
-from neuron_scheduler.cluster.tables.affinity_terms import Bearing
+from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
@@ -22,7 +22,7 @@ NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_APART = "node(s) didn't match pod anti-affinity rules"
 KEPT_AWAY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-WISHED = (Bearing.AFFINITY, Bearing.PREFERRED_AFFINITY, Bearing.PREFERRED_ANTI_AFFINITY)
+WISHED = (TermKind.AFFINITY, TermKind.PREFERRED_AFFINITY, TermKind.PREFERRED_ANTI_AFFINITY)
 """The terms of placed pods that make a node better or worse for those whom they mean."""
 
 HARD_POD_AFFINITY_WEIGHT = 1
@@ -41,8 +41,8 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         crowded = _union(totals for term in apart for totals in _matching_pods(view, term))
         refusals.append(Refusal(NAME, NOT_APART, among & crowded))
         among = less(among, crowded)
-    if view.bears(Bearing.ANTI_AFFINITY):
-        kept_away = _union(totals for _, totals in view.borne(Bearing.ANTI_AFFINITY, pod))
+    if view.has_terms(TermKind.ANTI_AFFINITY):
+        kept_away = _union(totals for _, totals in view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod))
         refusals.append(Refusal(NAME, KEPT_AWAY, among & kept_away))
     return refusals
 
@@ -50,13 +50,13 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that neither the pod's terms nor those of pods already placed speak against."""
     constraints = pod.constraints
-    if constraints.affinity or constraints.anti_affinity or view.bears(Bearing.ANTI_AFFINITY):
+    if constraints.affinity or constraints.anti_affinity or view.has_terms(TermKind.ANTI_AFFINITY):
         for refusal in filter_nodes(view, pod, among):
             among = less(among, refusal.nodes)
     return among
 
 
-def wishes(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weights of preferred terms, the pod's own and those that mean it, once for every matching pod."""
     for term in pod.constraints.preferred_affinity:
         for totals in _matching_pods(view, term):
@@ -64,11 +64,11 @@ def wishes(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]
     for term in pod.constraints.preferred_anti_affinity:
         for totals in _matching_pods(view, term):
             yield from _times_less(term.weight, totals, among)
-    for _, totals in view.borne(Bearing.AFFINITY, pod):
+    for _, totals in view.terms_of_placed_pods(TermKind.AFFINITY, pod):
         yield from _times(HARD_POD_AFFINITY_WEIGHT, totals)
-    for term, totals in view.borne(Bearing.PREFERRED_AFFINITY, pod):
+    for term, totals in view.terms_of_placed_pods(TermKind.PREFERRED_AFFINITY, pod):
         yield from _times(term.weight, totals)
-    for term, totals in view.borne(Bearing.PREFERRED_ANTI_AFFINITY, pod):
+    for term, totals in view.terms_of_placed_pods(TermKind.PREFERRED_ANTI_AFFINITY, pod):
         yield from _times_less(term.weight, totals, among)
 
 

@@ -16,7 +16,7 @@ import attrs
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.index.postings import Postings, Values
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
@@ -53,21 +53,23 @@ class BlockLevel:
     most one device, which nobody misses who needs several, and for requests in cores (decision 10).
 
     Attributes:
-        trusting: unknown holders count by number only (`--unknown-allocations=count-only`).
+        count_unknown_only: unknown holders count by number only (`--unknown-allocations=count-only`).
     """
 
     request: NeuronRequest
-    trusting: bool = False
+    count_unknown_only: bool = False
 
-    def __call__(self, state: NodeState) -> Values:
+    def __call__(self, node_info: NodeInfo) -> Values:
         """Return the node's level, or nothing if it has no block."""
-        machine, silicon = state.machine, state.silicon
-        if machine is None or not silicon.free:
+        machine, neuron_usage = node_info.machine, node_info.neuron_usage
+        if machine is None or not neuron_usage.free:
             return ()
-        placement = place(machine, silicon.free, self.request)
-        if placement is None or (silicon.unknown_devices and not self.trusting and not _is_safe(state, self.request)):
+        placement = place(machine, neuron_usage.free, self.request)
+        if placement is None or (
+            neuron_usage.unknown_devices and not self.count_unknown_only and not _is_safe(node_info, self.request)
+        ):
             return ()
-        level = 2 * placement.level + (silicon.in_between and self.request.total == 1)
+        level = 2 * placement.level + (neuron_usage.in_between and self.request.total == 1)
         weighed = placement.level > 1 and self.request.unit is Unit.DEVICE
         return (level << KIND_BITS | (machine.kind if weighed else 0),)
 
@@ -93,18 +95,18 @@ class IllegalCount:
 illegal_counts = lru_cache(maxsize=1024)(IllegalCount)
 
 
-def _is_safe(state: NodeState, request: NeuronRequest) -> bool:
+def _is_safe(node_info: NodeInfo, request: NeuronRequest) -> bool:
     """
     Tell whether unknown holders leave room for the request for certain.
 
     One unit is given by count, as the device plugin itself does; anything in between needs to know which units are
     free.
     """
-    if state.machine is None or not request.is_one_unit:
+    if node_info.machine is None or not request.is_one_unit:
         return False
     if request.unit is Unit.DEVICE:
-        return whole_free_devices(state.machine, state.free_cores) > state.silicon.unknown_devices
-    return state.free_cores.bit_count() > state.silicon.unknown_cores
+        return whole_free_devices(node_info.machine, node_info.free_cores) > node_info.neuron_usage.unknown_devices
+    return node_info.free_cores.bit_count() > node_info.neuron_usage.unknown_cores
 
 
 def _machine(node: Node) -> Values:
@@ -116,8 +118,8 @@ def _unhealthy(node: Node) -> Values:
     return (True,) if node.neuron_unhealthy else ()
 
 
-def _has_unknown(state: NodeState) -> Values:
-    return (True,) if state.silicon.unknown_devices else ()
+def _has_unknown(node_info: NodeInfo) -> Values:
+    return (True,) if node_info.neuron_usage.unknown_devices else ()
 
 
 @attrs.frozen(eq=False)
@@ -126,14 +128,16 @@ class FreeUnits:
 
     resource: str
 
-    def __call__(self, state: NodeState) -> int:
+    def __call__(self, node_info: NodeInfo) -> int:
         """Return the whole devices or the cores that nobody holds, and no more than kubelet would hand out."""
-        machine = state.machine
+        machine = node_info.machine
         if machine is None:
             return 0
         by_core = self.resource == NEURON_CORE
-        silicon = state.free_cores.bit_count() if by_core else whole_free_devices(machine, state.free_cores)
-        return min(silicon, state.free(self.resource))
+        neuron_usage = (
+            node_info.free_cores.bit_count() if by_core else whole_free_devices(machine, node_info.free_cores)
+        )
+        return min(neuron_usage, node_info.free(self.resource))
 
 
 @attrs.frozen(eq=False)
@@ -142,13 +146,13 @@ class LargestBlock:
 
     resource: str
 
-    def __call__(self, state: NodeState) -> int:
+    def __call__(self, node_info: NodeInfo) -> int:
         """Return the count; 0 for a node without Neuron."""
-        machine = state.machine
+        machine = node_info.machine
         if machine is None:
             return 0
         unit = Unit.CORE if self.resource == NEURON_CORE else Unit.DEVICE
-        block, most = largest_free_block(machine, state.free_cores, unit), state.free(self.resource)
+        block, most = largest_free_block(machine, node_info.free_cores, unit), node_info.free(self.resource)
         return block if block <= most else max((count for count in served(machine, unit) if count <= most), default=0)
 
 
@@ -183,7 +187,7 @@ def with_unknown(view: View) -> NodeSet:
 
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     """Refuse pods whose request for Neuron contradicts itself."""
-    return PodRefusal(NAME, pod.refusal, hopeless=True) if pod.refusal else None
+    return PodRefusal(NAME, pod.refusal, new_node_cannot_help=True) if pod.refusal else None
 
 
 def filter_counts(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -211,13 +215,13 @@ def legal_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 class FreeBlock:
     """The filter for a free block, with the profile's stand on unknown allocations."""
 
-    trusting: bool = False
+    count_unknown_only: bool = False
 
     def nodes(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
         """Return the nodes with a free block for the request."""
         if pod.neuron is None:
             return among
-        with_block = view.postings(block_level(pod.neuron, self.trusting)).keyed & among
+        with_block = view.postings(block_level(pod.neuron, self.count_unknown_only)).keyed & among
         return less(with_block, unhealthy(view))
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -226,12 +230,12 @@ class FreeBlock:
         if request is None:
             return NONE_REFUSED
         bad = unhealthy(view) & among
-        lacking = less(among, bad | view.postings(block_level(request, self.trusting)).keyed)
+        lacking = less(among, bad | view.postings(block_level(request, self.count_unknown_only)).keyed)
         if not (bad or lacking):
             return NONE_REFUSED
         free = free_units(view, request.resource)
         exhausted = less(lacking, free.at_least(request.total, lacking))
-        doubtful = 0 if self.trusting else with_unknown(view) & less(lacking, exhausted)
+        doubtful = 0 if self.count_unknown_only else with_unknown(view) & less(lacking, exhausted)
         return [
             Refusal(NAME, UNHEALTHY, bad, unresolvable=True),
             Refusal(NAME, insufficient(request.resource), exhausted),
@@ -250,13 +254,16 @@ class SmallestBlock:
     the smaller block.
     """
 
-    trusting: bool = False
+    count_unknown_only: bool = False
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
         """Return the nodes where the placement cuts the block that is missed least; of these, the best for balance."""
         if pod.neuron is None:
             return among
-        levels, ranks = view.postings(block_level(pod.neuron, self.trusting)), _ranks(pod.neuron, view.demand.weights)
+        levels, ranks = (
+            view.postings(block_level(pod.neuron, self.count_unknown_only)),
+            _ranks(pod.neuron, view.demand.weights),
+        )
         best, least = 0, _WORST
         seen: set[int] = set()
         for value in sorted(cast(Sequence[int], levels.values)):

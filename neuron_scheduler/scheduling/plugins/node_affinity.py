@@ -25,7 +25,7 @@ _FIELD = "metadata.name"
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     """Refuse a pod whose every required term names nodes, but no node that could exist."""
     names = _required_names(pod)
-    return PodRefusal(NAME, CONFLICT, hopeless=True) if names is not None and not names else None
+    return PodRefusal(NAME, CONFLICT, new_node_cannot_help=True) if names is not None and not names else None
 
 
 def filter_names(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -56,7 +56,7 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return among
 
 
-def wishes(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weight of each preferred term with the nodes that match it."""
     for preferred in pod.constraints.preferred_terms:
         yield preferred.weight, _matching(view, preferred.term, among)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
@@ -19,11 +19,11 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 _ANY_ADDRESS = HostPort("TCP", 1).ip
 
 
-def _taken(state: NodeState) -> Values:
+def _taken(node_info: NodeInfo) -> Values:
     """Post each port under its address and under all addresses together."""
-    if not state.ports:
+    if not node_info.ports:
         return ()
-    return tuple({key for p in state.ports for key in ((p.protocol, p.port, p.ip), (p.protocol, p.port))})
+    return tuple({key for p in node_info.ports for key in ((p.protocol, p.port, p.ip), (p.protocol, p.port))})
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:

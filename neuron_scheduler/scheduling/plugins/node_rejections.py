@@ -10,15 +10,15 @@ from typing import cast
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement, place
 
 
-def _level(state: NodeState) -> Values:
-    return () if state.set_aside is None else (state.set_aside.level,)
+def _level(node_info: NodeInfo) -> Values:
+    return () if node_info.set_aside is None else (node_info.set_aside.level,)
 
 
 def prefer(view: View, _: Pod, among: NodeSet) -> NodeSet:
@@ -36,12 +36,12 @@ def prefer(view: View, _: Pod, among: NodeSet) -> NodeSet:
     return among  # in a rehearsal, where every index is empty
 
 
-def place_on(state: NodeState, request: NeuronRequest) -> Placement | None:
+def place_on(node_info: NodeInfo, request: NeuronRequest) -> Placement | None:
     """Return the best set of ids for a request on a node, out of those not set aside if these will do."""
-    if state.machine is None:
+    if node_info.machine is None:
         return None
-    if state.set_aside is not None and state.set_aside.cores:
-        found = place(state.machine, state.free_cores & ~state.set_aside.cores, request)
+    if node_info.set_aside is not None and node_info.set_aside.cores:
+        found = place(node_info.machine, node_info.free_cores & ~node_info.set_aside.cores, request)
         if found is not None:
             return found
-    return place(state.machine, state.free_cores, request)
+    return place(node_info.machine, node_info.free_cores, request)

@@ -11,7 +11,7 @@ from functools import lru_cache
 import attrs
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -29,10 +29,10 @@ class Free:
 
     resource: str
 
-    def __call__(self, state: NodeState) -> int:
+    def __call__(self, node_info: NodeInfo) -> int:
         """Return the amount, never below 0."""
         resource = self.resource
-        return max(0, state.node.allocatable.get(resource, 0) - state.used.get(resource, 0))
+        return max(0, node_info.node.allocatable.get(resource, 0) - node_info.used.get(resource, 0))
 
 
 @attrs.frozen(eq=False)
@@ -88,9 +88,9 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return among
 
 
-def free_eighths(state: NodeState, *resources: str) -> int:
+def free_eighths(node_info: NodeInfo, *resources: str) -> int:
     """Return the smallest free share of the resources the node has, in eighths."""
-    allocatable, used = state.node.allocatable, state.used
+    allocatable, used = node_info.node.allocatable, node_info.used
     least = None
     for resource in resources:
         whole = allocatable.get(resource, 0)
@@ -100,8 +100,8 @@ def free_eighths(state: NodeState, *resources: str) -> int:
     return least if least is not None and least > 0 else 0
 
 
-def _emptiness(state: NodeState) -> int:
-    return free_eighths(state, CPU) + free_eighths(state, MEMORY)
+def _emptiness(node_info: NodeInfo) -> int:
+    return free_eighths(node_info, CPU) + free_eighths(node_info, MEMORY)
 
 
 def prefer_least_allocated(view: View, pod: Pod, among: NodeSet) -> NodeSet:

@@ -16,7 +16,7 @@ import attrs
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Attachable, InlineVolume
@@ -29,21 +29,21 @@ MISSING = "{driver} CSI driver is not installed on the node"
 Disk = Attachable | InlineVolume
 
 
-def _used(state: NodeState) -> set[tuple[str, str]]:
+def _used(node_info: NodeInfo) -> set[tuple[str, str]]:
     """Return (driver, handle) of the volumes that the node's pods use."""
-    return {(held.driver, held.handle) for held in state.volumes if not isinstance(held, str)}
+    return {(held.driver, held.handle) for held in node_info.volumes if not isinstance(held, str)}
 
 
-def _attached(state: NodeState) -> Values:
-    return tuple(_used(state)) if state.volumes and state.storage.limits else ()
+def _attached(node_info: NodeInfo) -> Values:
+    return tuple(_used(node_info)) if node_info.volumes and node_info.storage.limits else ()
 
 
-def _installed(state: NodeState) -> Values:
-    return tuple(state.storage.drivers)
+def _installed(node_info: NodeInfo) -> Values:
+    return tuple(node_info.storage.drivers)
 
 
-def _limited(state: NodeState) -> Values:
-    return tuple(state.storage.limits)
+def _limited(node_info: NodeInfo) -> Values:
+    return tuple(node_info.storage.limits)
 
 
 @attrs.frozen(cache_hash=True)
@@ -52,12 +52,12 @@ class Room:
 
     driver: str
 
-    def __call__(self, state: NodeState) -> int:
+    def __call__(self, node_info: NodeInfo) -> int:
         """Return the limit less what is attached, never below 0."""
-        limit = state.storage.limits.get(self.driver, 0)
+        limit = node_info.storage.limits.get(self.driver, 0)
         if not limit:
             return 0
-        attached = _used(state) | state.storage.attachments
+        attached = _used(node_info) | node_info.storage.attachments
         return max(0, limit - sum(driver == self.driver for driver, _ in attached))
 
 

@@ -60,7 +60,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return refusals
 
 
-def wishes(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
+def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield weights that are the higher, the fewer matching pods there are; nodes without a soft key get none."""
     soft = [constraint for constraint in pod.constraints.spread if not constraint.hard]
     if not soft:

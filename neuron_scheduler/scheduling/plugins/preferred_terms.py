@@ -18,7 +18,7 @@ from neuron_scheduler.scheduling.plugins import inter_pod_affinity, node_affinit
 
 Source = Callable[[View, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
 
-OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.wishes,)
+OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.preferred,)
 """
 Sources in which a node's share is how far it is above the lowest sum, over the highest less the lowest.
 
@@ -49,11 +49,11 @@ def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def _speaking(view: View, told: Constraints) -> Iterator[Source]:
     """Yield the sources that may have something to say."""
     if told.preferred_terms:
-        yield node_affinity.wishes
+        yield node_affinity.preferred
     if told.spread and not all(constraint.hard for constraint in told.spread):
-        yield pod_topology_spread.wishes
-    if told.preferred_affinity or told.preferred_anti_affinity or view.bears(*inter_pod_affinity.WISHED):
-        yield inter_pod_affinity.wishes
+        yield pod_topology_spread.preferred
+    if told.preferred_affinity or told.preferred_anti_affinity or view.has_terms(*inter_pod_affinity.WISHED):
+        yield inter_pod_affinity.preferred
 
 
 def _sum(source: Source, view: View, pod: Pod, among: NodeSet) -> Column:

@@ -19,7 +19,7 @@ import attrs
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
@@ -53,15 +53,15 @@ class Surplus:
 
     resource: str
 
-    def __call__(self, state: NodeState) -> int:
+    def __call__(self, node_info: NodeInfo) -> int:
         """Return the number, from 0 to twice `STEPS`."""
-        machine, whole = state.machine, state.node.allocatable.get(self.resource, 0)
+        machine, whole = node_info.machine, node_info.node.allocatable.get(self.resource, 0)
         if machine is None or whole <= 0:
             return STEPS
-        left = whole - state.used.get(self.resource, 0)
+        left = whole - node_info.used.get(self.resource, 0)
         left *= left > 0  # more may be in use than there is
-        silicon = state.silicon.free.bit_count()
-        return STEPS + (left * machine.cores - silicon * whole) * STEPS // (whole * machine.cores)
+        silicon = node_info.neuron_usage.free.bit_count()
+        return STEPS + (left * machine.core_count - silicon * whole) * STEPS // (whole * machine.core_count)
 
 
 SURPLUS_OF_CPU, SURPLUS_OF_MEMORY = Surplus(CPU), Surplus(MEMORY)
@@ -97,7 +97,7 @@ def size_of(node: Node) -> Values:
 
 def deltas_of(pod: Pod, request: NeuronRequest, size: Size) -> tuple[int, int]:
     """Return how many steps more of cpu, and of memory, than of the silicon a pod takes."""
-    cores, asked = size.machine.cores, pod.requests
+    cores, asked = size.machine.core_count, pod.requests
     taken = request.total * (size.machine.cores_per_device if request.unit is Unit.DEVICE else 1)
     return _delta(asked.get(CPU, 0), size.cpu, taken, cores), _delta(asked.get(MEMORY, 0), size.memory, taken, cores)
 

@@ -14,8 +14,8 @@ import attrs
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.index.postings import Postings, Values
-from neuron_scheduler.cluster.rows.node_info import NodeState
-from neuron_scheduler.cluster.tables.free_volumes import Entry, Rack
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.tables.free_volumes import Entry, VolumesOfAffinity
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm
@@ -31,8 +31,8 @@ class Offer(NamedTuple):
     nodes: NodeSet
 
 
-def _migrated(state: NodeState) -> Values:
-    return tuple(state.storage.migrated)
+def _migrated(node_info: NodeInfo) -> Values:
+    return tuple(node_info.storage.migrated)
 
 
 def mountable(view: View, volume: PersistentVolume, among: NodeSet) -> NodeSet:
@@ -76,16 +76,16 @@ class _Reach:
     view: View
     among: NodeSet
     only: Mapping[str, str] | None = None
-    _known: dict[Rack, NodeSet] = attrs.field(factory=dict, init=False)
+    _known: dict[VolumesOfAffinity, NodeSet] = attrs.field(factory=dict, init=False)
     _postings: dict[str, Postings] = attrs.field(factory=dict, init=False)
 
-    def __call__(self, rack: Rack) -> NodeSet:
+    def __call__(self, rack: VolumesOfAffinity) -> NodeSet:
         nodes = self._known.get(rack)
         if nodes is None:
             nodes = self._known[rack] = self._matching(rack)
         return nodes
 
-    def _matching(self, rack: Rack) -> NodeSet:
+    def _matching(self, rack: VolumesOfAffinity) -> NodeSet:
         wanted = rack.label
         if wanted is None:
             return _matching(self.view, rack.terms, self.among)
@@ -160,7 +160,7 @@ def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[
     )
 
 
-def _best(view: View, claim: PersistentVolumeClaim, rack: Rack, most: int) -> Sequence[Entry]:
+def _best(view: View, claim: PersistentVolumeClaim, rack: VolumesOfAffinity, most: int) -> Sequence[Entry]:
     """Return the first volumes of a rack that serve a claim; more than there are claims are never needed."""
     fitting = rack.fitting(claim)
     if claim.selector is None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.refresh import claims_on
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import InlineVolume
@@ -25,11 +25,11 @@ ONE_POD = (
 _EXCLUSIVE = ("kubernetes.io/aws-ebs", "kubernetes.io/gce-pd")
 
 
-def _disks(state: NodeState) -> Values:
+def _disks(node_info: NodeInfo) -> Values:
     """Post each disk, and once more if somebody writes to it."""
-    if not state.volumes:
+    if not node_info.volumes:
         return ()
-    disks = [held for held in state.volumes if isinstance(held, InlineVolume)]
+    disks = [held for held in node_info.volumes if isinstance(held, InlineVolume)]
     return tuple({key for disk in disks for key in (_disk(disk), (*_disk(disk), disk.read_only))})
 
 
@@ -43,10 +43,10 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     if constraints.inline_volumes:
         name = constraints.inline_volumes[0]
         reason = f'volume "{name}" is of an in-tree type that no CSI driver serves; use a PersistentVolumeClaim'
-        return PodRefusal(NAME, reason, hopeless=True)
+        return PodRefusal(NAME, reason, new_node_cannot_help=True)
     for name in constraints.volume_claims:
         if name not in constraints.ephemeral_claims and view.volumes.claim(f"{pod.namespace}/{name}") is None:
-            return PodRefusal(NAME, not_found(name), hopeless=True)
+            return PodRefusal(NAME, not_found(name), new_node_cannot_help=True)
     return None
 
 
@@ -69,7 +69,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     in_use = any(_is_for_one_pod(view, key) and view.postings(claims_on).get(key) for key in keys)
     return [
         Refusal(NAME, DISK, among & taken),
-        Refusal(NAME, ONE_POD, among & ~taken if in_use else 0, hopeless=True),
+        Refusal(NAME, ONE_POD, among & ~taken if in_use else 0, new_node_cannot_help=True),
     ]
 
 

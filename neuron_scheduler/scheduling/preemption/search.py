@@ -20,12 +20,12 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeState, Nomination, evictable, without_tenants
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, without_pods
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import place
-from neuron_scheduler.scheduling.cycle.filters import accepted, counted, promises, refusals_of, walk
+from neuron_scheduler.scheduling.cycle.filters import accepted, counted, nomination_priorities, refusals_of, walk
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, pod_topology_spread
@@ -82,18 +82,18 @@ class NoPreemption:
     plugins: frozenset[str] = frozenset()
 
 
-def _priorities(state: NodeState) -> Values:
-    return tuple(state.priorities)
+def _priorities(node_info: NodeInfo) -> Values:
+    return tuple(node_info.priorities)
 
 
 @attrs.frozen(cache_hash=True)
-class Emptied:
+class WithoutLowerPriority:
     """Lens: rows without the pods below a priority."""
 
     below: int
 
     @property
-    def marks(self) -> Callable[[NodeState], Values]:
+    def marks(self) -> Callable[[NodeInfo], Values]:
         """The priorities of a row's pods."""
         return _priorities
 
@@ -101,9 +101,9 @@ class Emptied:
         """Tell whether pods of this priority are gone."""
         return cast(int, mark) < self.below
 
-    def __call__(self, state: NodeState) -> NodeState:
+    def __call__(self, node_info: NodeInfo) -> NodeInfo:
         """Return the row as it would be."""
-        return state.above(self.below)
+        return node_info.without_lower_priority(self.below)
 
 
 def search(
@@ -115,17 +115,19 @@ def search(
     The cluster may change in between; node sets do not outlive such a pause, names do.
     """
     nomination = cluster.nomination(pod.uid)
-    with cluster.unpromised(pod.uid):
+    with cluster.without_nomination(pod.uid):
         helpful = 0 if refused.pod_reason else _resolvable(cluster, pod, profile)
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
         yield NoPreemption(f"preemption: {reason}")
         return
-    yield from cluster.view.prepared(lambda view: (view.postings(_priorities), view.postings(promises)))
+    yield from cluster.view.prepared(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison, incoming = _Comparison(helpful.bit_count()), Incoming(pod, profile, Allowance(budgets))
     bounds = _bounds(cluster, pod.priority) if helpful else ()
     for below in bounds:
-        yield from cluster.view.seen(Emptied(below)).prepared(lambda view: _rehearse(view, pod, profile))
+        yield from cluster.view.with_overlay(WithoutLowerPriority(below)).prepared(
+            lambda view: _warm_up(view, pod, profile)
+        )
         names = _with_room(cluster, pod, profile, below, comparison)
         yield None
         for name in names:
@@ -147,9 +149,9 @@ def confirmed(cluster: Cluster, pod: Pod, profile: Profile, found: Preemption) -
     if slot is None:
         return None
     victims = frozenset(victim.uid for victim in found.victims.pods)
-    with cluster.unpromised(pod.uid):
-        state = cluster.view.row(slot)
-        if not victims <= evictable(state, pod.priority) or not refusals_of(cluster, slot, pod, profile):
+    with cluster.without_nomination(pod.uid):
+        node_info = cluster.view.row(slot)
+        if not victims <= evictable(node_info, pod.priority) or not refusals_of(cluster, slot, pod, profile):
             return None
         return _room_made(cluster, slot, pod, profile, victims)
 
@@ -164,14 +166,14 @@ def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
     slot = cluster.view.slot(pod.nominated_node_name)
     if slot is None:
         return None
-    tenants = cluster.view.row(slot).tenants
-    leaving = {uid for uid in evictable(cluster.view.row(slot), pod.priority) if _is_leaving(tenants[uid].pod)}
+    pod_infos = cluster.view.row(slot).pod_infos
+    leaving = {uid for uid in evictable(cluster.view.row(slot), pod.priority) if _is_leaving(pod_infos[uid].pod)}
     return _room_made(cluster, slot, pod, profile, frozenset(leaving))
 
 
-def can_be_kept(state: NodeState, promise: Nomination) -> bool:
+def can_be_kept(node_info: NodeInfo, promise: Nomination) -> bool:
     """Tell whether a node has what was promised once the victims are gone: its cores, and enough of all else."""
-    left = without_tenants(state, promise.victims & state.tenants.keys())
+    left = without_pods(node_info, promise.victims & node_info.pod_infos.keys())
     return not promise.cores & ~left.free_cores and has_room(left, promise.pod)
 
 
@@ -247,9 +249,10 @@ def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination]
     slot = cluster.view.slot(nomination[0]) if nomination is not None else None
     if nomination is None or slot is None or not helpful >> slot & 1:
         return ""  # also where the promised node has become one that no departure would open
-    state = cluster.view.row(slot)
+    node_info = cluster.view.row(slot)
     waiting = any(
-        uid in nomination[1].victims or _is_leaving(state.tenants[uid].pod) for uid in evictable(state, pod.priority)
+        uid in nomination[1].victims or _is_leaving(node_info.pod_infos[uid].pod)
+        for uid in evictable(node_info, pod.priority)
     )
     return WAITING if waiting else ""
 
@@ -279,7 +282,7 @@ def _bounds(cluster: Cluster, priority: int) -> list[int]:
     return bounds[::-1][::step][::-1]
 
 
-def _rehearse(view: View, pod: Pod, profile: Profile) -> None:
+def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask every filter, whatever the others say."""
     for filter_nodes in profile.filters:
         filter_nodes(view, pod, view.live)
@@ -287,10 +290,12 @@ def _rehearse(view: View, pod: Pod, profile: Profile) -> None:
 
 def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: _Comparison) -> list[str]:
     """Return the nodes that would do if all pods below a priority left, and note why the others would not."""
-    with cluster.unpromised(pod.uid):
+    with cluster.without_nomination(pod.uid):
         helpful = _resolvable(cluster, pod, profile)
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
-        nodes, refusals = walk(cluster.view.seen(Emptied(below)), pod, profile, among, overlooking=_ABOUT_OTHER_NODES)
+        nodes, refusals = walk(
+            cluster.view.with_overlay(WithoutLowerPriority(below)), pod, profile, among, overlooking=_ABOUT_OTHER_NODES
+        )
         comparison.reasons = counted(refusals)
         comparison.plugins.update(refusal.plugin for refusal in refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
@@ -299,13 +304,13 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
 
 def _with_spare_pods(cluster: Cluster, incoming: Incoming) -> Generator[None, None, set[str]]:
     """Return the nodes where a pod could be asked to leave within the budgets; yields whenever others may run."""
-    names, found = [state.node.name for state in cluster.view.rows()], set[str]()
+    names, found = [node_info.node.name for node_info in cluster.view.rows()], set[str]()
     for number, name in enumerate(names):
-        state = cluster.node(name)
-        if state is not None and any(
-            incoming.allowance.allows(tenant.pod)
-            for tenant in state.tenants.values()
-            if tenant.pod.priority < incoming.pod.priority and not tenant.unreadable
+        node_info = cluster.node(name)
+        if node_info is not None and any(
+            incoming.allowance.allows(pod_info.pod)
+            for pod_info in node_info.pod_infos.values()
+            if pod_info.pod.priority < incoming.pod.priority and not pod_info.unreadable
         ):
             found.add(name)
         if number % _AT_ONCE == 0:
@@ -319,17 +324,17 @@ def _victims_on(
     slot = cluster.view.slot(name)
     if slot is None:
         return []
-    with cluster.unpromised(incoming.pod.uid):
+    with cluster.without_nomination(incoming.pod.uid):
         return victims_on(cluster, slot, incoming, below=below, limit=limit)
 
 
 def _room_made(cluster: Cluster, slot: int, pod: Pod, profile: Profile, victims: frozenset[str]) -> Nomination | None:
     """Return the promise of the room that these leave; None if it does not do."""
-    state = without_tenants(cluster.view.row(slot), victims)
-    with cluster.what_if(slot, state):
+    node_info = without_pods(cluster.view.row(slot), victims)
+    with cluster.what_if(slot, node_info):
         if refusals_of(cluster, slot, pod, profile):
             return None
-    if pod.neuron is None or state.machine is None:
+    if pod.neuron is None or node_info.machine is None:
         return Nomination(pod, victims=victims)
-    placement = place(state.machine, state.claimed(pod.priority).free_cores, pod.neuron)
+    placement = place(node_info.machine, node_info.with_nominated(pod.priority).free_cores, pod.neuron)
     return None if placement is None else Nomination(pod, placement.cores, victims)

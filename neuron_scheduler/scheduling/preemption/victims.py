@@ -20,7 +20,7 @@ from typing import Protocol, Self
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeState, evictable, with_tenant, without_tenants
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, evictable, with_pod, without_pods
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
@@ -66,9 +66,9 @@ class Victims:
         return (self.violations, highest, total, len(self.pods), -earliest)
 
 
-def has_room(state: NodeState, pod: Pod) -> bool:
+def has_room(node_info: NodeInfo, pod: Pod) -> bool:
     """Tell whether a node has enough left of everything that a pod asks for, by count."""
-    return _ByCounting.without((), state, pod).suffices()
+    return _ByCounting.without((), node_info, pod).suffices()
 
 
 def by_importance(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -94,21 +94,21 @@ def victims_on(
     None if they cost the limit or more. `below` is a priority below which there are enough of them, as far as the node
     alone tells: blocks that others stand on are looked at only where nothing within the budgets was found.
     """
-    state = cluster.view.row(slot)
-    lower = by_importance(state.tenants[uid].pod for uid in evictable(state, incoming.pod.priority))
-    found = _counted(state, incoming, lower, below, limit)
+    node_info = cluster.view.row(slot)
+    lower = by_importance(node_info.pod_infos[uid].pod for uid in evictable(node_info, incoming.pod.priority))
+    found = _counted(node_info, incoming, lower, below, limit)
     if found is None and limit is not None:
         return None
-    if found is not None and not _refusals_as(cluster, slot, _without(state, found.pods), incoming):
+    if found is not None and not _refusals_as(cluster, slot, _without(node_info, found.pods), incoming):
         return found
-    refusals = _refusals_as(cluster, slot, _without(state, lower), incoming)
+    refusals = _refusals_as(cluster, slot, _without(node_info, lower), incoming)
     if refusals:
         return refusals
 
     def filtered(gone: Sequence[Pod]) -> _ByFilters:
-        return _ByFilters(cluster, slot, incoming, _without(state, gone))
+        return _ByFilters(cluster, slot, incoming, _without(node_info, gone))
 
-    return _DryRun(incoming.allowance, lower, filtered).cheapest(_forced(state, incoming.pod, lower), limit)
+    return _DryRun(incoming.allowance, lower, filtered).cheapest(_forced(node_info, incoming.pod, lower), limit)
 
 
 def none_cheaper_from(priority: int, cost: Cost) -> bool:
@@ -118,20 +118,20 @@ def none_cheaper_from(priority: int, cost: Cost) -> bool:
 
 
 def _counted(
-    state: NodeState, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None
+    node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None
 ) -> Victims | None:
     """Return the cheapest victims as far as counting tells; None if they are not below the limit."""
 
     def counting(gone: Sequence[Pod]) -> _ByCounting:
-        return _ByCounting.without(gone, state, incoming.pod)
+        return _ByCounting.without(gone, node_info, incoming.pod)
 
     dry_run = _DryRun(incoming.allowance, lower, counting)
-    groups = _forced(state, incoming.pod, [pod for pod in lower if pod.priority < below])
+    groups = _forced(node_info, incoming.pod, [pod for pod in lower if pod.priority < below])
     found = dry_run.cheapest(groups, limit)
     best = limit if found is None else found.cost
     if not lower or lower[0].priority < below or (best is not None and none_cheaper_from(below, best)):
         return found
-    more = [group for group in _forced(state, incoming.pod, lower) if group and group[0].priority >= below]
+    more = [group for group in _forced(node_info, incoming.pod, lower) if group and group[0].priority >= below]
     return dry_run.cheapest(more, best) or found
 
 
@@ -147,7 +147,7 @@ class _DryRun:
 
     allowance: Allowance
     lower: Sequence[Pod]
-    ground: Callable[[Sequence[Pod]], "_Ground"]
+    trial: Callable[[Sequence[Pod]], "_Ground"]
 
     def cheapest(self, forced: Iterable[tuple[Pod, ...]], limit: Cost | None) -> Victims | None:
         """
@@ -171,7 +171,7 @@ class _DryRun:
         The others are reprieved as upstream does, and once more with the budgets used up by the least important, who
         leave first: upstream spares a pod because of others that do not leave in the end.
         """
-        if bound.pods and self.ground(bound.pods).suffices():
+        if bound.pods and self.trial(bound.pods).suffices():
             return bound
         must = {pod.uid for pod in bound.pods}
         others = [pod for pod in self.lower if pod.uid not in must]
@@ -181,8 +181,8 @@ class _DryRun:
 
     def _without_reprieve(self, pods: Sequence[Pod], first: Collection[str]) -> set[str]:
         """Reprieve pods, certain ones first; return the uids of those beside whom ours does not fit."""
-        ground = self.ground(self.lower)
-        return {pod.uid for pod in sorted(pods, key=lambda pod: pod.uid not in first) if not ground.takes_back(pod)}
+        trial = self.trial(self.lower)
+        return {pod.uid for pod in sorted(pods, key=lambda pod: pod.uid not in first) if not trial.takes_back(pod)}
 
     def _victims(self, pods: tuple[Pod, ...]) -> Victims:
         """Return these as victims, with the violations that they cause if nobody else leaves."""
@@ -214,9 +214,9 @@ class _ByCounting:
     left: dict[str, int]
 
     @classmethod
-    def without(cls, gone: Iterable[Pod], state: NodeState, pod: Pod) -> Self:
+    def without(cls, gone: Iterable[Pod], node_info: NodeInfo, pod: Pod) -> Self:
         """Count what is left on a node beside a pod when others are gone."""
-        offered, used = state.node.allocatable, state.used
+        offered, used = node_info.node.allocatable, node_info.used
         left = {name: offered.get(name, 0) - used.get(name, 0) - need for name, need in pod.requests.items() if need}
         left[PODS] = offered.get(PODS, 0) - used.get(PODS, 0) - 1
         for other in gone:
@@ -247,33 +247,33 @@ class _ByFilters:
     cluster: Cluster
     slot: int
     incoming: Incoming
-    state: NodeState
+    node_info: NodeInfo
 
     def suffices(self) -> bool:
-        return not _refusals_as(self.cluster, self.slot, self.state, self.incoming)
+        return not _refusals_as(self.cluster, self.slot, self.node_info, self.incoming)
 
     def takes_back(self, other: Pod) -> bool:
-        before = self.state
-        self.state = with_tenant(before, self.cluster.view.row(self.slot).tenants[other.uid])
+        before = self.node_info
+        self.node_info = with_pod(before, self.cluster.view.row(self.slot).pod_infos[other.uid])
         if not self.suffices():
-            self.state = before
-        return self.state is not before
+            self.node_info = before
+        return self.node_info is not before
 
 
-def _forced(state: NodeState, pod: Pod, lower: Sequence[Pod]) -> Collection[tuple[Pod, ...]]:
+def _forced(node_info: NodeInfo, pod: Pod, lower: Sequence[Pod]) -> Collection[tuple[Pod, ...]]:
     """
     Return who has to leave, for each legal block that could come free.
 
     Where blocks are not listed, or matter to nobody, that is nobody in particular.
     """
-    if pod.neuron is None or state.machine is None:
+    if pod.neuron is None or node_info.machine is None:
         return [()]
     going = {other.uid for other in lower}
-    kept = reduce(or_, (tenant.cores or 0 for uid, tenant in state.tenants.items() if uid not in going), 0)
-    for promise in state.nominated:
+    kept = reduce(or_, (pod_info.cores or 0 for uid, pod_info in node_info.pod_infos.items() if uid not in going), 0)
+    for promise in node_info.nominated:
         kept |= promise.cores if promise.pod.priority >= pod.priority else 0
-    held = tuple(state.tenants[other.uid].cores or 0 for other in lower)
-    groups = _in_the_way(state.machine, pod.neuron, state.machine.all_cores & ~kept, held)
+    held = tuple(node_info.pod_infos[other.uid].cores or 0 for other in lower)
+    groups = _in_the_way(node_info.machine, pod.neuron, node_info.machine.all_cores & ~kept, held)
     return [()] if groups is None else [tuple(lower[i] for i in group) for group in groups]
 
 
@@ -289,12 +289,12 @@ def _in_the_way(
     return tuple(groups)
 
 
-def _without(state: NodeState, pods: Iterable[Pod]) -> NodeState:
-    return without_tenants(state, [pod.uid for pod in pods])
+def _without(node_info: NodeInfo, pods: Iterable[Pod]) -> NodeInfo:
+    return without_pods(node_info, [pod.uid for pod in pods])
 
 
-def _refusals_as(cluster: Cluster, slot: int, state: NodeState, incoming: Incoming) -> list[Refusal]:
-    with cluster.what_if(slot, state):
+def _refusals_as(cluster: Cluster, slot: int, node_info: NodeInfo, incoming: Incoming) -> list[Refusal]:
+    with cluster.what_if(slot, node_info):
         return refusals_of(cluster, slot, incoming.pod, incoming.profile)
 
 

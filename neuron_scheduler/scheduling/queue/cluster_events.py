@@ -115,7 +115,7 @@ MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
 
 
 @attrs.frozen(cache_hash=True)
-class Moved:
+class PodChange:
     """
     What of a pod that came, went or changed can matter to others.
 
@@ -128,7 +128,7 @@ class Moved:
     anti_affinity: tuple[PodAffinityTerm, ...] = ()
     has_volumes: bool = False
     terminating: bool = False
-    before: "Moved | None" = None
+    before: "PodChange | None" = None
 
 
 @attrs.frozen(cache_hash=True)
@@ -147,7 +147,7 @@ class Interest:
     anti_affinity: tuple[PodAffinityTerm, ...]
     asks_much: bool = False
 
-    def concerns(self, other: Moved, event: ClusterEvent) -> bool:
+    def concerns(self, other: PodChange, event: ClusterEvent) -> bool:
         """Tell whether the other pod may be one of those that count; of two that keep apart none helps by coming."""
         if self.asks_much:
             return True  # thousands of such pods may wait, and each event would be compared with each of them
@@ -159,10 +159,10 @@ class Interest:
             or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._shuns(other))
         )
 
-    def _tells_apart(self, before: Moved, after: Moved) -> bool:
+    def _tells_apart(self, before: PodChange, after: PodChange) -> bool:
         """Tell whether a pod that has changed counts otherwise now; whom itself keeps away does not depend on it."""
 
-        def means(term: PodAffinityTerm, pod: Moved) -> bool:
+        def means(term: PodAffinityTerm, pod: PodChange) -> bool:
             return _may_mean(term, pod.namespace, pod.labels)
 
         return (
@@ -175,19 +175,19 @@ class Interest:
             or any(means(term, before) and not means(term, after) for term in self.anti_affinity)
         )
 
-    def _counts(self, selector: LabelSelector, other: Moved) -> bool:
+    def _counts(self, selector: LabelSelector, other: PodChange) -> bool:
         return other.namespace == self.namespace and selector.matches(dict(other.labels))
 
-    def _shuns(self, other: Moved) -> bool:
+    def _shuns(self, other: PodChange) -> bool:
         return any(_may_mean(term, other.namespace, other.labels) for term in self.anti_affinity) or any(
             _may_mean(term, self.namespace, self.labels) for term in other.anti_affinity
         )
 
 
-def moved(event: ClusterEvent, pods: Collection[Pod]) -> Iterator[Moved | None]:
+def pod_changes(event: ClusterEvent, pods: Collection[Pod]) -> Iterator[PodChange | None]:
     """Yield what of the pods that an event happened to can matter to others: of a change, the pod before and after."""
     told = [
-        Moved(
+        PodChange(
             namespace=pod.namespace,
             labels=frozenset(pod.labels.items()),
             anti_affinity=pod.constraints.anti_affinity,
@@ -220,7 +220,7 @@ def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
 
 def may_help(
     event: ClusterEvent,
-    happened_to: AbstractSet[Moved | None],
+    happened_to: AbstractSet[PodChange | None],
     plugins: frozenset[str],
     interest: Interest | None,
     *,

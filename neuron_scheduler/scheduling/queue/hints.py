@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
@@ -32,7 +32,7 @@ _WILDCARD: Final = HostPort("TCP", 1).ip
 
 
 @attrs.frozen(cache_hash=True)
-class Need:
+class HintInput:
     """
     What the plugins that refused a pod look at in it, and nothing else, so that pods that are alike in it are equal.
 
@@ -49,7 +49,7 @@ class Need:
     evicts_below: int | None = None
 
 
-NOTHING_NEEDED: Final = Need()
+NO_HINT_INPUT: Final = HintInput()
 
 
 @attrs.frozen
@@ -58,73 +58,75 @@ class Change:
     What happened to a node.
 
     Attributes:
-        state: its row afterwards.
+        node_info: its row afterwards.
         before: the node before, and before each further change that this stands for; None where it was not there.
     """
 
-    state: NodeState
+    node_info: NodeInfo
     before: tuple[Node | None, ...] = (None,)
 
 
-def need_of(pod: Pod, plugins: frozenset[str], *, promised: bool = False) -> Need:
+def hint_input_of(pod: Pod, plugins: frozenset[str], *, has_nomination: bool = False) -> HintInput:
     """Return what a pod needs, as far as these plugins refused it; one that was promised space evicts nobody else."""
     named, constraints = plugins & LOCAL, pod.constraints
     affinity, fit = node_affinity.NAME in named, node_resources_fit.NAME in named
     tolerant = named & {taint_toleration.NAME, node_unschedulable.NAME}
-    return Need(
+    return HintInput(
         requests=frozenset(pod.requests.items()) if fit else frozenset(),
         neuron=pod.neuron if neuron_topology.NAME in named else None,
         node_selector=frozenset(constraints.node_selector.items()) if affinity else frozenset(),
         required_terms=constraints.required_terms if affinity else None,
         tolerations=pod.tolerations if tolerant else (),
         host_ports=pod.host_ports if node_ports.NAME in named else (),
-        evicts_below=None if pod.never_preempts or promised else pod.priority,
+        evicts_below=None if pod.never_preempts or has_nomination else pod.priority,
     )
 
 
-def acceptable(need: Need, plugins: Iterable[str], state: NodeState) -> bool:
+def acceptable(hint_input: HintInput, plugins: Iterable[str], node_info: NodeInfo) -> bool:
     """Tell whether a node would do now for all of these plugins, as far as it is known what they look at."""
-    best = state if need.evicts_below is None else state.above(need.evicts_below)
-    return all(_accepts(plugin, need, best) for plugin in plugins if plugin in LOCAL)
+    best = node_info if hint_input.evicts_below is None else node_info.without_lower_priority(hint_input.evicts_below)
+    return all(_accepts(plugin, hint_input, best) for plugin in plugins if plugin in LOCAL)
 
 
-def may_accept(need: Need, change: Change, *, helped: Iterable[str], plugins: Iterable[str]) -> bool:
+def may_accept(hint_input: HintInput, change: Change, *, helped: Iterable[str], plugins: Iterable[str]) -> bool:
     """
     Tell whether a node that has changed may take a pod that these plugins refused.
 
     Of them the change concerns those that are `helped`: one of them must have changed its mind.
     """
-    return any(_may_think_otherwise(plugin, need, change) for plugin in helped) and acceptable(
-        need, plugins, change.state
+    return any(_may_think_otherwise(plugin, hint_input, change) for plugin in helped) and acceptable(
+        hint_input, plugins, change.node_info
     )
 
 
-def _accepts(plugin: str, need: Need, state: NodeState) -> bool:
+def _accepts(plugin: str, hint_input: HintInput, node_info: NodeInfo) -> bool:
     judge = _OF_NODES.get(plugin)
-    return judge(need, state.node) if judge is not None else _OF_ROWS[plugin](need, state)
+    return judge(hint_input, node_info.node) if judge is not None else _OF_ROWS[plugin](hint_input, node_info)
 
 
-def _may_think_otherwise(plugin: str, need: Need, change: Change) -> bool:
+def _may_think_otherwise(plugin: str, hint_input: HintInput, change: Change) -> bool:
     """Tell whether the plugin refused what the node was, as far as that is known; what it is now is asked of all."""
     judge = _OF_NODES.get(plugin)
-    return judge is None or any(before is None or not judge(need, before) for before in change.before)
+    return judge is None or any(before is None or not judge(hint_input, before) for before in change.before)
 
 
-def _has_room(need: Need, state: NodeState) -> bool:
-    return state.free(PODS) > 0 and all(state.free(resource) >= amount for resource, amount in need.requests)
+def _has_room(hint_input: HintInput, node_info: NodeInfo) -> bool:
+    return node_info.free(PODS) > 0 and all(
+        node_info.free(resource) >= amount for resource, amount in hint_input.requests
+    )
 
 
-def _has_block(need: Need, state: NodeState) -> bool:
-    if need.neuron is None or state.machine is None or state.node.neuron_unhealthy:
+def _has_block(hint_input: HintInput, node_info: NodeInfo) -> bool:
+    if hint_input.neuron is None or node_info.machine is None or node_info.node.neuron_unhealthy:
         return False
-    return place(state.machine, state.free_cores, need.neuron) is not None
+    return place(node_info.machine, node_info.free_cores, hint_input.neuron) is not None
 
 
-def _has_ports(need: Need, state: NodeState) -> bool:
+def _has_ports(hint_input: HintInput, node_info: NodeInfo) -> bool:
     taken: dict[tuple[str, int], set[str]] = {}
-    for port in state.ports:
+    for port in node_info.ports:
         taken.setdefault((port.protocol, port.port), set()).add(port.ip)
-    return not any(_collides(wanted, taken.get((wanted.protocol, wanted.port))) for wanted in need.host_ports)
+    return not any(_collides(wanted, taken.get((wanted.protocol, wanted.port))) for wanted in hint_input.host_ports)
 
 
 def _collides(wanted: HostPort, taken: Collection[str] | None) -> bool:
@@ -132,29 +134,29 @@ def _collides(wanted: HostPort, taken: Collection[str] | None) -> bool:
     return taken is not None and (wanted.ip == _WILDCARD or _WILDCARD in taken or wanted.ip in taken)
 
 
-def _matches(need: Need, node: Node) -> bool:
-    if any(node.labels.get(key) != value for key, value in need.node_selector):
+def _matches(hint_input: HintInput, node: Node) -> bool:
+    if any(node.labels.get(key) != value for key, value in hint_input.node_selector):
         return False
-    terms = need.required_terms
+    terms = hint_input.required_terms
     return terms is None or any(term.matches(node.labels, node.name) for term in terms)
 
 
-def _is_tolerated(need: Need, node: Node) -> bool:
-    return tolerates_all(need.tolerations, (t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE))
+def _is_tolerated(hint_input: HintInput, node: Node) -> bool:
+    return tolerates_all(hint_input.tolerations, (t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE))
 
 
-def _is_open(need: Need, node: Node) -> bool:
-    return not node.refusal and (not node.unschedulable or tolerates_all(need.tolerations, _CORDON))
+def _is_open(hint_input: HintInput, node: Node) -> bool:
+    return not node.refusal and (not node.unschedulable or tolerates_all(hint_input.tolerations, _CORDON))
 
 
 _CORDON: Final = (Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE),)
 
-_OF_NODES: Final[Mapping[str, Callable[[Need, Node], bool]]] = {
+_OF_NODES: Final[Mapping[str, Callable[[HintInput, Node], bool]]] = {
     node_affinity.NAME: _matches,
     taint_toleration.NAME: _is_tolerated,
     node_unschedulable.NAME: _is_open,
 }
-_OF_ROWS: Final[Mapping[str, Callable[[Need, NodeState], bool]]] = {
+_OF_ROWS: Final[Mapping[str, Callable[[HintInput, NodeInfo], bool]]] = {
     node_resources_fit.NAME: _has_room,
     node_ports.NAME: _has_ports,
     neuron_topology.NAME: _has_block,

@@ -11,26 +11,33 @@ from functools import partial
 
 import attrs
 
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.queue.cluster_events import (
     MAY_HELP,
     MOST_ASKED,
     ClusterEvent,
     Interest,
-    Moved,
+    PodChange,
     interest_of,
     may_help,
-    moved,
+    pod_changes,
 )
-from neuron_scheduler.scheduling.queue.hints import NOTHING_NEEDED, Change, Need, acceptable, may_accept, need_of
+from neuron_scheduler.scheduling.queue.hints import (
+    NO_HINT_INPUT,
+    Change,
+    HintInput,
+    acceptable,
+    hint_input_of,
+    may_accept,
+)
 
 _MOST_CHECKS = 20_000
 """Groups times changed nodes; beyond, a hint for each costs more than the attempts it saves."""
 _MOST_BEFORE = 16
 """States of one node in one burst of events; beyond, it counts as new."""
 
-Rows = Callable[[str], NodeState | None]
+Rows = Callable[[str], NodeInfo | None]
 """A node as it is now, by name; None if it is not known."""
 
 
@@ -51,18 +58,23 @@ class Group:
     """
 
     plugins: frozenset[str] = frozenset()
-    need: Need = NOTHING_NEEDED
+    hint_input: HintInput = NO_HINT_INPUT
     interest: Interest | None = None
     scheduler_name: str = ""
 
 
-def group_of(pod: Pod, plugins: frozenset[str], *, promised: bool = False) -> Group:
+def group_of(pod: Pod, plugins: frozenset[str], *, has_nomination: bool = False) -> Group:
     """Return the group of a pod that these plugins refused."""
-    return Group(plugins, need_of(pod, plugins, promised=promised), interest_of(pod, plugins), pod.scheduler_name)
+    return Group(
+        plugins,
+        hint_input_of(pod, plugins, has_nomination=has_nomination),
+        interest_of(pod, plugins),
+        pod.scheduler_name,
+    )
 
 
 @attrs.frozen
-class Helped:
+class WakeUp:
     """
     An event and a group that it may help.
 
@@ -83,10 +95,10 @@ class Helped:
 
 
 @attrs.define(eq=False)
-class Noted:
+class PendingEvents:
     """Events by kind, each with what it happened to: None stands for what is not known."""
 
-    _pods: dict[ClusterEvent, set[Moved | None]] = attrs.field(factory=dict)
+    _pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
     _changes: dict[ClusterEvent, dict[str, Change] | None] = attrs.field(factory=dict)
     _claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
 
@@ -97,56 +109,56 @@ class Noted:
         """Take an event, with the pods it happened to and the node it happened on, if they are known."""
         known = self._pods.setdefault(event, set())
         if len(known) <= MOST_ASKED:
-            known.update(moved(event, pods))
+            known.update(pod_changes(event, pods))
         changes = self._changes.setdefault(event, {})
         if on is None or changes is None or len(changes) > _MOST_CHECKS:
             self._changes[event] = None
             return
-        name = on.state.node.name
+        name = on.node_info.node.name
         earlier = changes.get(name)  # who waits may have been refused before it, or between the two
         before = on.before if earlier is None else (*earlier.before, *on.before)
-        changes[name] = Change(on.state, before if len(before) <= _MOST_BEFORE else (None,))
+        changes[name] = Change(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
 
     def note_claim(self, event: ClusterEvent, claim: str) -> None:
         """Take an event that concerns only the pods that use a claim."""
         self._claims.setdefault(event, set()).add(claim)
 
-    def helped(self, groups: Collection[Group], row: Rows) -> Iterator[Helped]:
+    def helped(self, groups: Collection[Group], row: Rows) -> Iterator[WakeUp]:
         """Yield whom each event may help, as the nodes are now; `groups` may change meanwhile."""
         for event in sorted(self._pods):
             yield from self._helped(event, groups, row)
         for event in sorted(self._claims):
             for group in [group for group in groups if group.plugins & MAY_HELP[event]]:
-                yield Helped(event, group, claims=self._claims[event])
+                yield WakeUp(event, group, claims=self._claims[event])
 
-    def _helped(self, event: ClusterEvent, groups: Collection[Group], row: Rows) -> list[Helped]:
+    def _helped(self, event: ClusterEvent, groups: Collection[Group], row: Rows) -> list[WakeUp]:
         """Return the groups that the event may help; all of them if a hint fails, as upstream does with an error."""
         try:
             return list(self._hinted(event, groups, row))
         except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
-            return [Helped(event, group) for group in groups]
+            return [WakeUp(event, group) for group in groups]
 
-    def _hinted(self, event: ClusterEvent, groups: Collection[Group], row: Rows) -> Iterator[Helped]:
+    def _hinted(self, event: ClusterEvent, groups: Collection[Group], row: Rows) -> Iterator[WakeUp]:
         pods, changes = self._pods[event], self._changes[event]
         if changes is None or len(changes) * len(groups) > _MOST_CHECKS:
             for group in groups:
                 if may_help(event, pods, group.plugins, group.interest):
-                    yield Helped(event, group)
+                    yield WakeUp(event, group)
             return
-        changes = {name: Change(row(name) or change.state, change.before) for name, change in changes.items()}
+        changes = {name: Change(row(name) or change.node_info, change.before) for name, change in changes.items()}
         for group in groups:
             takers: list[str] = []
             ask = partial(_takers, group, changes, takers)
             if may_help(event, pods, group.plugins, group.interest, local=ask):
-                yield Helped(event, group, tuple(takers) or None)
+                yield WakeUp(event, group, tuple(takers) or None)
 
 
 def would_do(group: Group, nodes: list[str], row: Rows) -> bool:
     """Tell whether one of the nodes would still do for a group; those that would not are dropped."""
     while nodes:
         try:
-            state = row(nodes[-1])
-            if state is None or acceptable(group.need, group.plugins, state):
+            node_info = row(nodes[-1])
+            if node_info is None or acceptable(group.hint_input, group.plugins, node_info):
                 return True
         except Exception:  # noqa: BLE001 - as above
             return True
@@ -157,6 +169,8 @@ def would_do(group: Group, nodes: list[str], row: Rows) -> bool:
 def _takers(group: Group, changes: Mapping[str, Change], takers: list[str], helped: frozenset[str]) -> bool:
     """Add the names of the nodes that may take a pod of the group, as these plugins may have changed their mind."""
     takers += [
-        name for name, change in changes.items() if may_accept(group.need, change, helped=helped, plugins=group.plugins)
+        name
+        for name, change in changes.items()
+        if may_accept(group.hint_input, change, helped=helped, plugins=group.plugins)
     ]
     return bool(takers)

@@ -59,7 +59,7 @@ class QueuedPod:
         return -self.pod.priority, self.arrival
 
 
-def bears_on_scheduling(before: Pod, after: Pod) -> bool:
+def matters_for_scheduling(before: Pod, after: Pod) -> bool:
     """Tell whether anything but status and metadata that no plugin reads has changed."""
     return before != attrs.evolve(
         after,

@@ -23,9 +23,9 @@ from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
 from neuron_scheduler.scheduling.queue.backoff_queue import BackoffQueue
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
-from neuron_scheduler.scheduling.queue.pending_events import Group, Noted, Rows, group_of, unknown_row
+from neuron_scheduler.scheduling.queue.pending_events import Group, PendingEvents, Rows, group_of, unknown_row
 from neuron_scheduler.scheduling.queue.places import Places
-from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod, bears_on_scheduling
+from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.signature import signature_of
 from neuron_scheduler.scheduling.queue.unschedulable_pods import UnschedulablePods
 
@@ -58,9 +58,9 @@ class SchedulingQueue:
     _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
     _places: Places = attrs.field(init=False)
     _unschedulable: UnschedulablePods = attrs.field(init=False)
-    _noted: Noted = attrs.field(factory=Noted)
+    _noted: PendingEvents = attrs.field(factory=PendingEvents)
     _deciding: QueuedPod | None = None
-    _meanwhile: Noted = attrs.field(factory=Noted)
+    _meanwhile: PendingEvents = attrs.field(factory=PendingEvents)
     _arrivals: int = 0
     _began: bool = False
     _next_flush: float = 0.0
@@ -107,14 +107,14 @@ class SchedulingQueue:
             self.add(pod, now)
             return
         before, queued.pod = queued.pod, pod
-        bears = bears_on_scheduling(before, pod)
+        has_terms = matters_for_scheduling(before, pod)
         if queued.place is Place.GATED and not pod.gates:
             self._arrive(queued, now, "SchedulingGatesEliminated")
-        elif queued.place is Place.UNSCHEDULABLE and (bears or self._shrunk(queued, before)):
+        elif queued.place is Place.UNSCHEDULABLE and (has_terms or self._shrunk(queued, before)):
             self._wake(queued, now, "PodUpdate")
         elif queued.place is Place.IN_FLIGHT:
-            queued.missed |= bears
-        elif queued.place in (Place.ACTIVE, Place.BACKOFF) and bears:
+            queued.missed |= has_terms
+        elif queued.place in (Place.ACTIVE, Place.BACKOFF) and has_terms:
             self._unschedulable.remove(queued)  # it is not one of them any more
             if before.priority != pod.priority:
                 enter = self._places.activate if queued.place is Place.ACTIVE else self._places.back_off
@@ -202,7 +202,7 @@ class SchedulingQueue:
 
     def keep_events(self, queued: QueuedPod) -> None:
         """Keep what happens from now on for a popped pod whose decision takes a while, until it is put back."""
-        self._deciding, self._meanwhile = queued, Noted()
+        self._deciding, self._meanwhile = queued, PendingEvents()
 
     def unschedulable(
         self,
@@ -211,7 +211,7 @@ class SchedulingQueue:
         now: float,
         *,
         held: bool = False,
-        promised: bool = False,
+        has_nomination: bool = False,
         cause: Cause = Cause.ERROR,
         against_preemption: frozenset[str] = frozenset(),
     ) -> None:
@@ -219,7 +219,7 @@ class SchedulingQueue:
         Put a refused pod back: it waits for an event that could change a refusing plugin's mind.
 
         Such an event may have come since it was popped. One that is `held` waits for its release first. One that was
-        `promised` space waits until it fits: others that could be asked to leave are no help any more.
+        A pod with a nomination waits until it fits: others that could be asked to leave are no help any more.
         `against_preemption` are the plugins because of which asking others to leave does not help. What refuses this
         pod refuses all pods of its signature, unless something about it, or what it is promised, sets it apart.
         """
@@ -227,11 +227,11 @@ class SchedulingQueue:
             return
         queued.cause = cause
         self._places.backoff.refused(queued, now)
-        group = group_of(queued.pod, plugins, promised=promised)
+        group = group_of(queued.pod, plugins, has_nomination=has_nomination)
         queued.held = held
         queued.missed |= self._missed_by(queued, group)
         self._move(queued, Place.UNSCHEDULABLE)
-        if held or promised or queued.missed or BINDER in plugins:
+        if held or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), group)
         else:
             self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), group)
@@ -289,10 +289,10 @@ class SchedulingQueue:
 
     def _stop_deciding(self, queued: QueuedPod) -> None:
         if self._deciding is queued:
-            self._deciding, self._meanwhile = None, Noted()
+            self._deciding, self._meanwhile = None, PendingEvents()
 
     def _apply_events(self, now: float) -> None:
-        noted, self._noted = self._noted, Noted()
+        noted, self._noted = self._noted, PendingEvents()
         for helped in noted.helped(self._unschedulable.groups, self._row):
             for line in self._unschedulable.lines(helped.group):
                 self._unschedulable.wake(line, helped, now)

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
-from neuron_scheduler.scheduling.queue.pending_events import Group, Helped, Rows, would_do
+from neuron_scheduler.scheduling.queue.pending_events import Group, Rows, WakeUp, would_do
 from neuron_scheduler.scheduling.queue.places import Places
 from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
@@ -45,7 +45,7 @@ class Line:
     woken_by: str = ""
     nodes: list[str] | None = None
 
-    def wake(self, helped: Helped) -> None:
+    def wake(self, helped: WakeUp) -> None:
         """Take what has happened."""
         if not self.woken_by:
             self.woken_by, self.nodes = helped.event, []
@@ -118,7 +118,7 @@ class UnschedulablePods:
         elif line.woken_by and line.ahead is None:
             self.to_go_on.append(line)
 
-    def wake(self, line: Line, helped: Helped, now: float) -> None:
+    def wake(self, line: Line, helped: WakeUp, now: float) -> None:
         """Let the foremost of a line be tried, if the event may help it; it stands for all of them."""
         first = line.pods.first()
         if first is not None and helped.means(first.pod):

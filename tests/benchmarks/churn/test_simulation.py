@@ -83,9 +83,9 @@ def test_no_core_has_two_holders_and_none_is_forgotten(scenario: str) -> None:
     for _ in run.steps():
         used = 0
         for state in run.cluster.view.rows():
-            held = [tenant.cores or 0 for tenant in state.tenants.values()]
+            held = [pod_info.cores or 0 for pod_info in state.pod_infos.values()]
             assert sum(core.bit_count() for core in held) == sum(held).bit_count()
-            used += sum(t.pod.neuron.total for t in state.tenants.values() if t.pod.neuron is not None)
+            used += sum(t.pod.neuron.total for t in state.pod_infos.values() if t.pod.neuron is not None)
         assert run.used == used
     assert run.placed_at
 

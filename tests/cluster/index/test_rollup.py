@@ -4,7 +4,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.rollup import Rollup
-from neuron_scheduler.cluster.tables.affinity_terms import Bearing
+from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
@@ -17,10 +17,12 @@ TERM = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))
 def totals(cluster: Cluster) -> list[dict[str, int]]:
     """Return by node how many pods there are in its zone, and how many bear the term."""
     slots = {row.node.name: cluster.view.slot(row.node.name) or 0 for row in cluster.view.rows()}
-    borne = [column for _, column in cluster.view.borne(Bearing.ANTI_AFFINITY, pod("asking"))]
+    terms_of_placed_pods = [
+        column for _, column in cluster.view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod("asking"))
+    ]
     return [
         {name: column.value(slot) for name, slot in slots.items()}
-        for column in (cluster.view.totals(ALL, ZONE_LABEL), *borne)
+        for column in (cluster.view.totals(ALL, ZONE_LABEL), *terms_of_placed_pods)
     ]
 
 

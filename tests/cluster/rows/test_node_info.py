@@ -3,9 +3,9 @@
 import attrs
 import pytest
 
-from neuron_scheduler.cluster.rows.neuron_usage import Silicon
-from neuron_scheduler.cluster.rows.node_info import NodeState, on_node, with_tenant, without_tenant
-from neuron_scheduler.cluster.rows.pod_info import Tenant, tenant_of
+from neuron_scheduler.cluster.rows.neuron_usage import NeuronUsage
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
+from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import CPU, NEURON_CORE, NEURON_DEVICE, PODS
 from neuron_scheduler.neuron.annotations import ALLOC_TIME
@@ -14,14 +14,14 @@ from tests.support.builders import node, pod
 INF2 = node("n", "inf2.24xlarge")  # 6 devices of 2 cores
 
 
-def row(*pods: Pod) -> NodeState:
+def row(*pods: Pod) -> NodeInfo:
     """Return the row of an inf2.24xlarge with pods on it."""
     empty = on_node(INF2)
-    return on_node(INF2, {p.uid: tenant_of(p, empty.machine) for p in pods})
+    return on_node(INF2, {p.uid: pod_info_of(p, empty.machine) for p in pods})
 
 
 @pytest.mark.parametrize(
-    ("tenant", "free_cores", "unknown"),
+    ("pod_info", "free_cores", "unknown"),
     [
         pytest.param(pod("p", cpu=1000, on="n"), 0b111111111111, (0, 0), id="no Neuron"),
         pytest.param(pod("p", devices=2, on="n", ids=(1, 2)), 0b111111000011, (0, 0), id="devices"),
@@ -34,30 +34,33 @@ def row(*pods: Pod) -> NodeState:
         pytest.param(pod("p", devices=1, cores=1, on="n", ids=(0,)), 0b111111111111, (6, 12), id="a mixed request"),
     ],
 )
-def test_silicon(tenant: Pod, free_cores: int, unknown: tuple[int, int]) -> None:
+def test_silicon(pod_info: Pod, free_cores: int, unknown: tuple[int, int]) -> None:
     """What is provably held is not free; what is held somewhere counts at its worst."""
-    state = row(tenant)
-    assert (state.free_cores, (state.silicon.unknown_devices, state.silicon.unknown_cores)) == (free_cores, unknown)
+    node_info = row(pod_info)
+    assert (node_info.free_cores, (node_info.neuron_usage.unknown_devices, node_info.neuron_usage.unknown_cores)) == (
+        free_cores,
+        unknown,
+    )
 
 
 def test_an_unreadable_pod_may_hold_everything() -> None:
     """Of a pod whose object cannot be read, not even the amount is known."""
-    state = with_tenant(on_node(INF2), Tenant(pod("p", on="n"), cores=None, unreadable=True))
-    assert state.silicon == Silicon(0xFFF, unknown_holders=1, unknown_devices=6, unknown_cores=12)
+    node_info = with_pod(on_node(INF2), PodInfo(pod("p", on="n"), cores=None, unreadable=True))
+    assert node_info.neuron_usage == NeuronUsage(0xFFF, unknown_holders=1, unknown_devices=6, unknown_cores=12)
 
 
 def test_a_core_claimed_twice_is_free_when_both_are_gone() -> None:
     """Two pods that claim one core hold it both; each is named to the other's owner."""
     first, second = pod("a", devices=2, on="n", ids=(0, 1)), pod("b", devices=2, on="n", ids=(1, 2))
-    state = row(first, second)
-    assert (state.free_cores, state.silicon.contested) == (0b111111000000, 0b1100)
-    assert (state.conflicts("uid-a"), state.conflicts("uid-b")) == ((second,), (first,))
-    alone = without_tenant(state, "uid-a")
-    assert (alone.free_cores, alone.silicon.contested) == (0b111111000011, 0)
+    node_info = row(first, second)
+    assert (node_info.free_cores, node_info.neuron_usage.double_booked) == (0b111111000000, 0b1100)
+    assert (node_info.conflicts("uid-a"), node_info.conflicts("uid-b")) == ((second,), (first,))
+    alone = without_pod(node_info, "uid-a")
+    assert (alone.free_cores, alone.neuron_usage.double_booked) == (0b111111000011, 0)
 
 
 @pytest.mark.parametrize(
-    ("tenant", "want"),
+    ("pod_info", "want"),
     [
         (pod("p", devices=1, on="n", ids=(0,)), False),
         (pod("p", cores=1, on="n", ids=(0,)), False),
@@ -66,25 +69,30 @@ def test_a_core_claimed_twice_is_free_when_both_are_gone() -> None:
         (pod("p", cpu=1, on="n"), False),
     ],
 )
-def test_in_between(tenant: Pod, want: bool) -> None:
+def test_in_between(pod_info: Pod, want: bool) -> None:
     """More than one unit and less than the machine: what one-unit pods had better stay away from."""
-    assert row(tenant).silicon.in_between is want
+    assert row(pod_info).neuron_usage.in_between is want
 
 
 def test_sums() -> None:
     """Requests add up, pods are counted, ports are taken as often as they are."""
     port = HostPort("TCP", 80)
     pods = [pod(name, cpu=500, devices=1, host_ports=(port,), on="n") for name in "ab"]
-    state = row(*pods)
-    assert state.used == {CPU: 1000, NEURON_DEVICE: 2, PODS: 2}
-    assert (state.free(CPU), state.free(NEURON_DEVICE), state.free(NEURON_CORE), state.free("none")) == (
+    node_info = row(*pods)
+    assert node_info.used == {CPU: 1000, NEURON_DEVICE: 2, PODS: 2}
+    assert (
+        node_info.free(CPU),
+        node_info.free(NEURON_DEVICE),
+        node_info.free(NEURON_CORE),
+        node_info.free("none"),
+    ) == (
         191_000,
         4,
         12,
         0,
     )
-    assert state.ports == {port: 2}
-    assert without_tenant(state, "uid-a").ports == {port: 1}
+    assert node_info.ports == {port: 2}
+    assert without_pod(node_info, "uid-a").ports == {port: 1}
 
 
 def test_free_is_never_negative() -> None:
@@ -102,7 +110,7 @@ def test_coming_and_going_is_the_identity() -> None:
     first, second = row(*pods), row(*reversed(pods))
     assert first == second
     for uid in ("uid-a", "uid-b"):
-        first = without_tenant(first, uid)
+        first = without_pod(first, uid)
     assert first == on_node(INF2)
     assert first.used == {}
 
@@ -112,6 +120,6 @@ def test_the_last_time_is_remembered() -> None:
     times = {
         name: pod(name, devices=1, ids=(0,), on="n", allocation={ALLOC_TIME: name * 3}) for name in ("1", "3", "2")
     }
-    state = row(*times.values())
-    assert state.last_alloc_time == 333
-    assert without_tenant(state, "uid-3").last_alloc_time == 333
+    node_info = row(*times.values())
+    assert node_info.last_alloc_time == 333
+    assert without_pod(node_info, "uid-3").last_alloc_time == 333

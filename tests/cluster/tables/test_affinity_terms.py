@@ -8,7 +8,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.tables import affinity_terms as terms_module
-from neuron_scheduler.cluster.tables.affinity_terms import Bearing
+from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
@@ -36,8 +36,10 @@ def some_node(dice: Random, name: str) -> Node:
 
 def some_pod(dice: Random, name: str) -> Pod:
     """Return a pod that bears up to two terms of each kind."""
-    borne: dict[str, Any] = {b.value: tuple(dice.choices(TERMS, k=dice.choice([0, 0, 1, 2]))) for b in Bearing}
-    return pod(name, labels=dice.choice(LABELS), on=dice.choice(NODES), **borne)
+    terms_of_placed_pods: dict[str, Any] = {
+        b.value: tuple(dice.choices(TERMS, k=dice.choice([0, 0, 1, 2]))) for b in TermKind
+    }
+    return pod(name, labels=dice.choice(LABELS), on=dice.choice(NODES), **terms_of_placed_pods)
 
 
 def check(cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team: str) -> None:
@@ -47,16 +49,16 @@ def check(cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team:
     for labels in LABELS:
         for namespace in namespaces:
             asking = pod("asking", labels=labels, namespace=namespace)
-            for bearing in Bearing:
+            for kind in TermKind:
                 want: dict[PodAffinityTerm, Counter[str]] = {}
                 for other in bound.values():
-                    for term in getattr(other.constraints, bearing.value) if other.node_name in nodes else ():
+                    for term in getattr(other.constraints, kind.value) if other.node_name in nodes else ():
                         if means(term, asking, namespaces):
                             domain = nodes[other.node_name].labels.get(term.topology_key)
                             want.setdefault(term, Counter())
                             for name, there in nodes.items():
                                 want[term][name] += domain is not None and there.labels.get(term.topology_key) == domain
-                found = list(cluster.view.borne(bearing, asking))
+                found = list(cluster.view.terms_of_placed_pods(kind, asking))
                 assert len(found) == len(want)
                 for term, totals in found:
                     assert {name: totals.value(slot) for name, slot in slots.items()} == want[term]
@@ -131,15 +133,17 @@ def test_only_terms_that_could_match_are_tried(monkeypatch: pytest.MonkeyPatch) 
         shared = Requirement("managed-by", Operator.IN, ("helm",))
         own = LabelSelector((shared, Requirement("instance", Operator.IN, (f"i{i}",))))
         same = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
-        borne = (
+        terms_of_placed_pods = (
             PodAffinityTerm(HOSTNAME_LABEL, own, frozenset({"default"})),
             PodAffinityTerm(HOSTNAME_LABEL, same, frozenset({f"ns{i}"})),
         )
-        cluster.put_pod(pod(f"p{i}", on="n", anti_affinity=borne))
+        cluster.put_pod(pod(f"p{i}", on="n", anti_affinity=terms_of_placed_pods))
     labels = {"managed-by": "helm", "instance": "i500", "app": "web"}
-    assert len(list(cluster.view.borne(Bearing.ANTI_AFFINITY, pod(labels=labels)))) == 1
+    assert len(list(cluster.view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod(labels=labels)))) == 1
     assert len(tried) <= 2
-    assert len(list(cluster.view.borne(Bearing.ANTI_AFFINITY, pod(labels=labels, namespace="ns7")))) == 1
+    assert (
+        len(list(cluster.view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod(labels=labels, namespace="ns7")))) == 1
+    )
     assert len(tried) <= 3
 
 
@@ -161,9 +165,9 @@ def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch
             cluster.put_pod(bound[name])
         table = cluster._table.terms
         assert len(table._bearers) <= 3
-        borne = sum(sum(bearers.numbers.values()) for bearers in table._bearers.values())
-        terms = [term for other in bound.values() for b in Bearing for term in getattr(other.constraints, b.value)]
-        assert borne + sum(table._left_out.values()) == sum(term.selector is not None for term in terms)
+        terms_of_placed_pods = sum(sum(bearers.numbers.values()) for bearers in table._bearers.values())
+        terms = [term for other in bound.values() for b in TermKind for term in getattr(other.constraints, b.value)]
+        assert terms_of_placed_pods + sum(table._left_out.values()) == sum(term.selector is not None for term in terms)
         most = max(most, cluster.view.terms_left_out)
     assert most > 0
     for name in bound:
@@ -182,7 +186,10 @@ def test_one_namespace_does_not_crowd_out_another(monkeypatch: pytest.MonkeyPatc
         cluster.put_pod(pod(f"p{i}", namespace="tenant", on="n", anti_affinity=(term,)))
     other = PodAffinityTerm(ZONE_LABEL, WEB, frozenset({"default"}))
     cluster.put_pod(pod("other", on="n", anti_affinity=(other,)))
-    found = [term for term, _ in cluster.view.borne(Bearing.ANTI_AFFINITY, pod("asking", labels={"app": "web"}))]
+    found = [
+        term
+        for term, _ in cluster.view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod("asking", labels={"app": "web"}))
+    ]
     assert len(found) == 4
     assert other in found
     assert cluster.view.terms_left_out == 2

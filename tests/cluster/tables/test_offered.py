@@ -4,7 +4,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.pod import Constraints
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm, SpreadConstraint
-from neuron_scheduler.scheduling.cycle.index_warmup import Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
 from tests.support.builders import node, pod
@@ -48,7 +48,7 @@ def test_made_up_names_leave_no_index() -> None:
             Constraints(spread=(spread,)),
         ):
             pending = pod(f"p{i}", constraints=constraints, requests={"cpu": 1, f"a.io/{i}": 1})
-            for _ in Rehearsal().of(cluster, pending, PROFILE):
+            for _ in IndexWarmup().of(cluster, pending, PROFILE):
                 pass
             schedule_pod(cluster, pending, PROFILE)
         cluster.put_pod(pod(f"b{i}", on="a", constraints=Constraints(anti_affinity=(term,))))

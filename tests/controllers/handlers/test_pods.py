@@ -52,12 +52,12 @@ class World:
             scheduler_names={"one", "two"},
             clock=lambda: self.now,
             came=lambda _: None,
-            left=lambda tenant: self.left.append(tenant.pod.name),
-            started=lambda tenant: self.started.append(tenant.pod.name),
-            contested=lambda _, __: None,
+            left=lambda pod_info: self.left.append(pod_info.pod.name),
+            started=lambda pod_info: self.started.append(pod_info.pod.name),
+            double_booked=lambda _, __: None,
             unknown=lambda pod, problem, _: self.unknown.append((pod.name, problem)),
         )
-        self.nodes = NodeHandler(**shared, void=lambda _: None)
+        self.nodes = NodeHandler(**shared, nomination_lost=lambda _: None)
 
     def settle(self) -> list[str]:
         """Try every pod that may be tried, after all backoffs; return their names, and which of them fit."""
@@ -213,7 +213,7 @@ def test_who_loses_a_promise_is_told(world: World) -> None:
     """A pod that others bind to a node may take what was promised there; a node that goes takes it for certain."""
     told: list[str] = []
     world.pods.came = told.append
-    world.nodes.void = lambda pod: told.append(pod.name)
+    world.nodes.nomination_lost = lambda pod: told.append(pod.name)
     world.nodes.added(node("b", cpu=4000, created=1))
     world.cluster.nominate("b", Nomination(pod("promised", scheduler_name="one", cpu=4000)))
     foreign = pod("foreign", on="b", cpu=1000)
@@ -226,7 +226,7 @@ def test_who_loses_a_promise_is_told(world: World) -> None:
 def test_a_promise_does_not_outlive_the_machine(world: World) -> None:
     """Cores were promised that are others now that the device plugin counts them otherwise; a label changes nothing."""
     told: list[str] = []
-    world.nodes.void = lambda pod: told.append(pod.name)
+    world.nodes.nomination_lost = lambda pod: told.append(pod.name)
     before = node("b", "trn1.32xlarge", created=1)
     world.nodes.added(before)
     world.cluster.nominate("b", Nomination(pod("promised", scheduler_name="one", devices=1), cores=3))
@@ -240,7 +240,7 @@ def test_a_promise_does_not_outlive_the_machine(world: World) -> None:
 def test_many_pods_that_claim_the_same_cores_are_told_once_each(world: World) -> None:
     """A line and two Events a pod, not one of each for every pair of pods; the same when a replica takes over."""
     told = list[tuple[str, str]]()
-    world.pods.contested = lambda pod, rival: told.append((pod.name, rival.name))
+    world.pods.double_booked = lambda pod, rival: told.append((pod.name, rival.name))
     world.nodes.added(node("n", "trn1.32xlarge"))
     for i in range(20):
         world.pods.added(pod(f"p{i}", devices=2, ids=(0, 1), on="n"))
@@ -254,7 +254,7 @@ def test_many_pods_that_claim_the_same_cores_are_told_once_each(world: World) ->
 def test_what_was_contested_before_is_told_again(world: World) -> None:
     """Both owners hear of it, for whom nobody spoke while no replica was leading."""
     told: list[tuple[str, str]] = []
-    world.pods.contested = lambda pod, rival: told.append((pod.name, rival.name))
+    world.pods.double_booked = lambda pod, rival: told.append((pod.name, rival.name))
     world.nodes.added(node("b", "trn1.32xlarge", created=1))
     for name in ("one", "other"):
         world.pods.added(pod(name, devices=1, on="b", ids=(3,)))

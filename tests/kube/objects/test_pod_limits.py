@@ -51,7 +51,7 @@ def test_too_much_of_something(shape: str, what: str) -> None:
     found = refusal(cluster_of([node("a")]), read(shape, 20_000))
     assert f"{what}; this scheduler takes at most {MOST[what]} in one pod, use fewer" in found.text
     assert found.text.startswith("0/1 nodes are available: pod has ")
-    assert found.hopeless
+    assert found.new_node_cannot_help
 
 
 @pytest.mark.parametrize("shape", BOUNDED)

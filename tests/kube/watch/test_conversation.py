@@ -10,7 +10,7 @@ import attrs
 import msgspec
 import pytest
 
-from neuron_scheduler.controllers.leader_elector import Leader
+from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
@@ -218,8 +218,8 @@ async def the_lease_changes_hands(world: World) -> None:
     """Created, renewed, watched, released and taken over at once; a stale write is a conflict."""
     lease = LeaseClient(client=world.client, namespace="default", name="test-lease")
     now = dt.datetime.now(dt.UTC)
-    one = Leader(leases=lease, identity="one")
-    two = Leader(leases=lease, identity="two")
+    one = LeaderElector(leases=lease, identity="one")
+    two = LeaderElector(leases=lease, identity="two")
     await one.acquire()
     held = await lease.get(within=5)
     assert (held.holder, held.duration, held.transitions) == ("one", 15, 0)

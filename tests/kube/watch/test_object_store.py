@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
-from neuron_scheduler.kube.watch.object_store import Reflection, same_pod
+from neuron_scheduler.kube.watch.object_store import ObjectStore, same_pod
 from neuron_scheduler.model.pod import Pod
 
 
@@ -66,12 +66,12 @@ def log() -> Log:
 
 
 @pytest.fixture
-def reflection(log: Log) -> Reflection[Pod]:
+def reflection(log: Log) -> ObjectStore[Pod]:
     """A reflection of pods."""
-    return Reflection(handler=log, same=same_pod)
+    return ObjectStore(handler=log, same=same_pod)
 
 
-def test_a_life(log: Log, reflection: Reflection[Pod]) -> None:
+def test_a_life(log: Log, reflection: ObjectStore[Pod]) -> None:
     """Added, updated, deleted with what was last known."""
     reflection.put(seen())
     reflection.put(seen(priority=1))
@@ -81,7 +81,7 @@ def test_a_life(log: Log, reflection: Reflection[Pod]) -> None:
     assert len(reflection) == 0
 
 
-def test_a_change_of_versions_only_is_not_told(log: Log, reflection: Reflection[Pod]) -> None:
+def test_a_change_of_versions_only_is_not_told(log: Log, reflection: ObjectStore[Pod]) -> None:
     """A kubelet's heartbeat on a pod wakes nobody."""
     reflection.put(seen())
     reflection.put(seen(resource_version="8", observed_generation=2))
@@ -89,7 +89,7 @@ def test_a_change_of_versions_only_is_not_told(log: Log, reflection: Reflection[
     assert log.told == ["added u1"]
 
 
-def test_another_uid_is_another_pod(log: Log, reflection: Reflection[Pod]) -> None:
+def test_another_uid_is_another_pod(log: Log, reflection: ObjectStore[Pod]) -> None:
     """A recreation whose deletion was missed is told as both."""
     reflection.put(seen("u1"))
     reflection.put(seen("u2"))
@@ -97,7 +97,7 @@ def test_another_uid_is_another_pod(log: Log, reflection: Reflection[Pod]) -> No
     assert log.told == ["added u1", "deleted u1", "added u2"]
 
 
-def test_a_malformed_change_keeps_the_last_good_state(log: Log, reflection: Reflection[Pod]) -> None:
+def test_a_malformed_change_keeps_the_last_good_state(log: Log, reflection: ObjectStore[Pod]) -> None:
     """What was read stays until the object is gone, and is then handed out."""
     reflection.put(seen())
     reflection.put(broken())
@@ -107,7 +107,7 @@ def test_a_malformed_change_keeps_the_last_good_state(log: Log, reflection: Refl
     assert log.told == ["added u1", "malformed u1", "deleted u1", "mended u1"]
 
 
-def test_a_malformed_recreation_ends_the_old_pod(log: Log, reflection: Reflection[Pod]) -> None:
+def test_a_malformed_recreation_ends_the_old_pod(log: Log, reflection: ObjectStore[Pod]) -> None:
     """The last good state belongs to its own uid only."""
     reflection.put(seen("u1"))
     reflection.put(broken("u2"))
@@ -115,7 +115,7 @@ def test_a_malformed_recreation_ends_the_old_pod(log: Log, reflection: Reflectio
     assert log.told == ["added u1", "deleted u1", "malformed u2"]
 
 
-def test_a_malformed_pod_that_moves_is_told_again(log: Log, reflection: Reflection[Pod]) -> None:
+def test_a_malformed_pod_that_moves_is_told_again(log: Log, reflection: ObjectStore[Pod]) -> None:
     """An unreadable pod that becomes bound holds something on that node."""
     reflection.put(broken())
     reflection.put(broken(node="n1"))
@@ -124,7 +124,7 @@ def test_a_malformed_pod_that_moves_is_told_again(log: Log, reflection: Reflecti
     assert log.told == ["malformed u1", "malformed u1", "added u1", "mended u1"]
 
 
-def test_what_cannot_be_named_is_told_and_not_kept(log: Log, reflection: Reflection[Pod]) -> None:
+def test_what_cannot_be_named_is_told_and_not_kept(log: Log, reflection: ObjectStore[Pod]) -> None:
     """Without a name nothing can be mended."""
     nameless: Decoded[Pod] = Decoded("", "", "", Malformed("Pod", "", "r"))
     reflection.put(nameless)
@@ -133,7 +133,7 @@ def test_what_cannot_be_named_is_told_and_not_kept(log: Log, reflection: Reflect
     assert list(reflection.missing(set())) == []
 
 
-def test_an_ended_pod_is_gone(log: Log, reflection: Reflection[Pod]) -> None:
+def test_an_ended_pod_is_gone(log: Log, reflection: ObjectStore[Pod]) -> None:
     """A terminal phase counts as a deletion, also of what was never seen."""
     reflection.put(Decoded("d/a", "u1", "1", None))
     reflection.put(seen())
@@ -158,7 +158,7 @@ SIGHTS = st.lists(
 def test_the_handler_always_holds_what_is_there(sights: list[Decoded[Pod] | str]) -> None:
     """Whatever comes in whatever order, calls fit together and the end is clean."""
     log = Log()
-    reflection: Reflection[Pod] = Reflection(handler=log, same=same_pod)
+    reflection: ObjectStore[Pod] = ObjectStore(handler=log, same=same_pod)
     for sight in sights:
         if isinstance(sight, str):
             reflection.remove(sight)
@@ -217,7 +217,7 @@ class Clumsy:
 def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
     """The handler may have stored it in part, so it is removed, and reported as malformed with its node."""
     handler, failures = Clumsy(["after"]), list[int]()
-    reflection: Reflection[Pod] = Reflection(handler=handler, same=same_pod, failed=lambda: failures.append(1))
+    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=same_pod, failed=lambda: failures.append(1))
     reflection.put(seen(node_name="n1"))
 
     assert handler.pods == {}
@@ -232,7 +232,7 @@ def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
 def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
     """What the handler still holds counts as held, and must not do so for ever."""
     handler = Clumsy(["done", "before"])
-    reflection: Reflection[Pod] = Reflection(handler=handler, same=same_pod)
+    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=same_pod)
     reflection.put(seen())
     reflection.remove("d/a")
     assert handler.pods
@@ -246,7 +246,7 @@ def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
 def test_a_failure_is_told_again_of_an_object_made_anew(caplog: pytest.LogCaptureFixture) -> None:
     """The same failure on the same object is no news; on the next object of that name it is."""
     handler = Clumsy(["before", "before"])
-    reflection: Reflection[Pod] = Reflection(handler=handler, same=same_pod)
+    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=same_pod)
     told = []
     for uid in ("u1", "u1"):
         reflection.put(seen(uid))
@@ -262,7 +262,7 @@ def test_a_failure_is_told_again_of_an_object_made_anew(caplog: pytest.LogCaptur
 def test_a_clumsy_handler_ends_nothing(sights: list[Decoded[Pod] | str], plan: list[str]) -> None:
     """Whatever it fails on, nothing is raised, and the next list puts it right."""
     handler = Clumsy(plan)
-    reflection: Reflection[Pod] = Reflection(handler=handler, same=same_pod)
+    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=same_pod)
     for sight in sights:
         if isinstance(sight, str):
             reflection.remove(sight)

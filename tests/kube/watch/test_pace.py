@@ -5,7 +5,7 @@ import anyio.lowlevel
 
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
-from neuron_scheduler.work_queue import Worklist
+from neuron_scheduler.work_queue import WorkQueue
 
 
 def test_backoff_doubles_up_to_its_limit() -> None:
@@ -52,36 +52,36 @@ def test_no_rate_no_limit() -> None:
 
 async def test_a_worklist() -> None:
     """First in, first out; full or closed it refuses, but what is pushed; its end is told to everyone who waits."""
-    worklist: Worklist[int] = Worklist(2)
+    work_queue: WorkQueue[int] = WorkQueue(2)
     got: list[int | None] = []
 
     async def take() -> None:
-        while (item := await worklist.next()) is not None:
+        while (item := await work_queue.next()) is not None:
             got.append(item)
         got.append(None)
 
-    assert [worklist.put(number) for number in range(3)] == [True, True, False]
+    assert [work_queue.put(number) for number in range(3)] == [True, True, False]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take)
         tasks.start_soon(take)
-        while len(worklist):
+        while len(work_queue):
             await anyio.lowlevel.checkpoint()
-        assert worklist.put(7)
+        assert work_queue.put(7)
         for number in (8, 9):
-            worklist.push(number)
-        worklist.close()
-        assert not worklist.put(10)
+            work_queue.push(number)
+        work_queue.close()
+        assert not work_queue.put(10)
 
     assert got == [0, 1, 7, 8, 9, None, None]
 
 
 async def test_an_item_wakes_one_of_those_who_wait() -> None:
     """Dozens wait where little happens; all but one of them would wake for nothing."""
-    worklist: Worklist[int] = Worklist(9)
+    work_queue: WorkQueue[int] = WorkQueue(9)
     turns: list[int] = []
 
     async def take(number: int) -> None:
-        while await worklist.next() is not None:
+        while await work_queue.next() is not None:
             turns.append(number)
 
     async with anyio.create_task_group() as tasks:
@@ -89,36 +89,36 @@ async def test_an_item_wakes_one_of_those_who_wait() -> None:
             tasks.start_soon(take, number)
         await anyio.wait_all_tasks_blocked()
         for item in range(4):
-            worklist.put(item)
-            assert len(worklist._takers) == 2
+            work_queue.put(item)
+            assert len(work_queue._takers) == 2
             await anyio.wait_all_tasks_blocked()
-        worklist.close()
+        work_queue.close()
 
     assert turns == [0, 1, 2, 0]
 
 
 async def test_giving_waits_for_room() -> None:
     """Who may wait is held back instead of refused."""
-    worklist: Worklist[int] = Worklist(1)
+    work_queue: WorkQueue[int] = WorkQueue(1)
 
     async def give() -> None:
         for item in range(4):
-            await worklist.give(item)
+            await work_queue.give(item)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(give)
         await anyio.wait_all_tasks_blocked()
-        assert len(worklist) == 1
-        assert [await worklist.next() for _ in range(4)] == [0, 1, 2, 3]
+        assert len(work_queue) == 1
+        assert [await work_queue.next() for _ in range(4)] == [0, 1, 2, 3]
 
 
 async def test_a_turn_is_passed_on_by_one_that_is_cancelled() -> None:
     """An item is not left behind because the one that it woke has gone."""
-    worklist: Worklist[int] = Worklist(9)
+    work_queue: WorkQueue[int] = WorkQueue(9)
     got: list[int | None] = []
 
     async def take() -> None:
-        got.append(await worklist.next())
+        got.append(await work_queue.next())
 
     async with anyio.create_task_group() as others:
         async with anyio.create_task_group() as first:
@@ -128,9 +128,9 @@ async def test_a_turn_is_passed_on_by_one_that_is_cancelled() -> None:
             others.start_soon(take)
             await anyio.wait_all_tasks_blocked()
             first.cancel_scope.cancel()
-            worklist.put(7)
+            work_queue.put(7)
         await anyio.wait_all_tasks_blocked()
         assert got == [7]
-        worklist.close()
+        work_queue.close()
 
     assert got == [7, None]

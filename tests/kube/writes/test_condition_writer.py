@@ -288,7 +288,7 @@ async def test_a_nomination_stays_until_it_is_taken_back() -> None:
         writer.set(POD, reason=UNSCHEDULABLE, message="m", nominated="n1")
         writer.set(POD, reason=UNSCHEDULABLE, message="another")
         await settled(server, 1, writer)
-        writer.denominate(POD)
+        writer.clear_nomination(POD)
         await settled(server, 2, writer)
     told = [seen.json["status"] for seen in server.seen]
     assert [status["nominatedNodeName"] for status in told] == ["n1", None]
@@ -299,8 +299,8 @@ async def test_a_nomination_from_before_a_restart_is_taken_back() -> None:
     """What the pod's own status says is enough to know its condition; without one there is nothing to take back."""
     pod = attrs.evolve(POD, nominated_node_name="n1", scheduled=PodCondition("False", UNSCHEDULABLE, "m"))
     async with writing(PATCHED) as (server, writer):
-        writer.denominate(attrs.evolve(POD, uid="u2"))
-        writer.denominate(pod)
+        writer.clear_nomination(attrs.evolve(POD, uid="u2"))
+        writer.clear_nomination(pod)
         await settled(server, 1, writer)
         await quiet()
     (seen,) = server.seen

@@ -80,4 +80,4 @@ def test_outlook(pending: Pod, want: bool) -> None:
 def test_hopeless_refusals(pending: Pod, want: bool) -> None:
     """The refusal says which it is, because the condition's reason depends on it."""
     cluster = cluster_of([node("n", "trn1.32xlarge", cpu=1000)])
-    assert refusal(cluster, pending).hopeless is want
+    assert refusal(cluster, pending).new_node_cannot_help is want

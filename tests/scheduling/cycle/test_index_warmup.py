@@ -15,7 +15,7 @@ from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
 from neuron_scheduler.cluster.view import Needs, View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, Rehearsal
+from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error, schedule_pod, select_node
 from tests.support import generation
@@ -25,9 +25,9 @@ from tests.support.harness import cluster_of, decide, schedule
 PROFILE = default_profile("p")
 
 
-def steps(rehearsal: Rehearsal, cluster: Cluster, pending: Pod) -> int:
+def steps(warmup: IndexWarmup, cluster: Cluster, pending: Pod) -> int:
     """Rehearse a decision and a refusal; return how many steps that took."""
-    return sum(1 for ask in (rehearsal.of, rehearsal.of_refusal) for _ in ask(cluster, pending, PROFILE))
+    return sum(1 for ask in (warmup.of, warmup.of_refusal) for _ in ask(cluster, pending, PROFILE))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -35,24 +35,24 @@ def test_a_rehearsed_decision_builds_nothing(seed: int, monkeypatch: pytest.Monk
     """Whatever a pod asks for, once rehearsed its decision finds every index there, and decides as it would have."""
     dice = random.Random(seed)
     nodes = [generation.some_node(dice, name) for name in "abcdef"]
-    tenants = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
-    bound = [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in tenants]
+    pod_infos = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
+    bound = [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in pod_infos]
     aside = {
         name: SetAside(dice.randint(0, 2), dice.getrandbits(8)) for name in "abcdef" if dice.random() < seed % 3 / 2
     }
     for number in range(5):
         pending = generation.pending_pod(dice, f"p{number}")
         cluster = _with_nodes_aside(cluster_of(nodes, bound), aside)
-        rehearsal = Rehearsal()
-        list(rehearsal.of(cluster, pending, PROFILE))
+        warmup = IndexWarmup()
+        list(warmup.of(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
             patch.setattr(Indexes, "_caught_up", _refuse)
             select_node(cluster, pending, PROFILE)
-        list(rehearsal.of_refusal(cluster, pending, PROFILE))
+        list(warmup.of_refusal(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
             patch.setattr(Indexes, "_caught_up", _refuse)
-            rehearsed = decide(cluster, pending)
-        assert rehearsed == decide(_with_nodes_aside(cluster_of(nodes, bound), aside), pending)
+            warmed_up = decide(cluster, pending)
+        assert warmed_up == decide(_with_nodes_aside(cluster_of(nodes, bound), aside), pending)
 
 
 def _with_nodes_aside(cluster: Cluster, aside: Mapping[str, SetAside]) -> Cluster:
@@ -70,28 +70,28 @@ def test_a_typical_pod_leaves_little_to_be_built(first: Pod) -> None:
     """Most indexes are the same for all pods."""
     nodes = [node(f"n{i}", "trn1.32xlarge") for i in range(500)]
     alone, prepared = cluster_of(nodes), cluster_of(nodes)
-    rehearsal = Rehearsal()
-    steps(rehearsal, prepared, TYPICAL)
-    assert steps(rehearsal, prepared, first) < steps(Rehearsal(), alone, first) / 2
+    warmup = IndexWarmup()
+    steps(warmup, prepared, TYPICAL)
+    assert steps(warmup, prepared, first) < steps(IndexWarmup(), alone, first) / 2
 
 
 def test_it_pauses_and_is_held_once() -> None:
     """A first rehearsal pauses between handfuls of rows; a second pod of the sort needs none, one of another does."""
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(200)])
-    rehearsal = Rehearsal()
-    assert sum(1 for _ in rehearsal.of(cluster, pod("a", devices=1), PROFILE)) > 20
-    assert list(rehearsal.of(cluster, pod("b", devices=1), PROFILE)) == []
-    assert list(rehearsal.of(cluster, pod("c", devices=4), PROFILE)) != []
+    warmup = IndexWarmup()
+    assert sum(1 for _ in warmup.of(cluster, pod("a", devices=1), PROFILE)) > 20
+    assert list(warmup.of(cluster, pod("b", devices=1), PROFILE)) == []
+    assert list(warmup.of(cluster, pod("c", devices=4), PROFILE)) != []
 
 
 def test_slots_given_anew_want_another_rehearsal() -> None:
     """When all slots are given anew the indexes are gone, and the same sort of pods is rehearsed again."""
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=100 + i) for i in range(10)])
-    rehearsal = Rehearsal()
-    assert list(rehearsal.of(cluster, pod("a", devices=1), PROFILE)) != []
+    warmup = IndexWarmup()
+    assert list(warmup.of(cluster, pod("a", devices=1), PROFILE)) != []
     for i in range(600):
         cluster.put_node(node(f"late{i}", "trn1.32xlarge", created=i / 10))
-    assert list(rehearsal.of(cluster, pod("b", devices=1), PROFILE)) != []
+    assert list(warmup.of(cluster, pod("b", devices=1), PROFILE)) != []
     assert schedule(cluster, pod("b", devices=1)) == ("late0", (0,))
 
 
@@ -137,16 +137,16 @@ def fleet(nodes: int) -> Cluster:
 @pytest.mark.parametrize("pending", [pod("p", devices=4, cpu=100), pod("p", devices=4, cpu=10**9)])
 def test_what_was_dropped_or_is_out_of_date_is_rehearsed_again(changes: int, pending: Pod, built: list[int]) -> None:
     """After hours in which only others placed pods, as on a standby, no decision and no refusal does much in a step."""
-    cluster, rehearsal = fleet(300), Rehearsal()
-    for rehearsed in (TYPICAL, pending):
-        steps(rehearsal, cluster, rehearsed)
+    cluster, warmup = fleet(300), IndexWarmup()
+    for warmed_up in (TYPICAL, pending):
+        steps(warmup, cluster, warmed_up)
     churn(cluster, changes)
-    assert list(rehearsal.of(cluster, pending, PROFILE))
+    assert list(warmup.of(cluster, pending, PROFILE))
     built.clear()
     found = select_node(cluster, pending, PROFILE)
     assert max(built, default=0) <= indexes._AT_ONCE
     if not isinstance(found, Decision):
-        assert list(rehearsal.of_refusal(cluster, pending, PROFILE))
+        assert list(warmup.of_refusal(cluster, pending, PROFILE))
         built.clear()
         assert fit_error(cluster, pending, PROFILE, found) == schedule_pod(cluster.fork(), pending, PROFILE)
         assert max(built, default=0) <= indexes._AT_ONCE
@@ -155,11 +155,11 @@ def test_what_was_dropped_or_is_out_of_date_is_rehearsed_again(changes: int, pen
 def test_room_made_for_others_is_noticed(monkeypatch: pytest.MonkeyPatch, built: list[int]) -> None:
     """An index that was dropped although nothing has changed is built before the decision, too."""
     monkeypatch.setattr(indexes, "_MAX_INDEXES", 12)
-    cluster, rehearsal, pending = fleet(300), Rehearsal(), pod("p", devices=4, cpu=100)
-    list(rehearsal.of(cluster, pending, PROFILE))
+    cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", devices=4, cpu=100)
+    list(warmup.of(cluster, pending, PROFILE))
     for devices in ((1, 1), (4, 4), 1, 8, 16, (8, 8), (1, 1, 1, 1), (8, 4, 4)):
         schedule_pod(cluster, pod("other", devices=devices, cpu=100), PROFILE)
-    assert list(rehearsal.of(cluster, pending, PROFILE))
+    assert list(warmup.of(cluster, pending, PROFILE))
     built.clear()
     schedule_pod(cluster, pending, PROFILE)
     assert max(built, default=0) <= indexes._AT_ONCE
@@ -167,10 +167,10 @@ def test_room_made_for_others_is_noticed(monkeypatch: pytest.MonkeyPatch, built:
 
 def test_a_label_that_no_node_had_before_is_noticed(built: list[int]) -> None:
     """A pod may have named it all the time."""
-    cluster, rehearsal, pending = fleet(300), Rehearsal(), pod("p", cpu=100, node_selector={"rack": "1"})
-    list(rehearsal.of(cluster, pending, PROFILE))
+    cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", cpu=100, node_selector={"rack": "1"})
+    list(warmup.of(cluster, pending, PROFILE))
     cluster.put_node(node("n7", "trn1.32xlarge", created=7, labels={"rack": "1"}))
-    assert list(rehearsal.of(cluster, pending, PROFILE))
+    assert list(warmup.of(cluster, pending, PROFILE))
     built.clear()
     assert isinstance(select_node(cluster, pending, PROFILE), Decision)
     assert max(built, default=0) <= indexes._AT_ONCE
@@ -178,11 +178,11 @@ def test_a_label_that_no_node_had_before_is_noticed(built: list[int]) -> None:
 
 def test_promised_space_is_rehearsed(built: list[int]) -> None:
     """What the pods to whom space is promised will leave is looked at before the decision, however many they are."""
-    cluster, rehearsal, pending = fleet(300), Rehearsal(), pod("p", devices=4, cpu=100)
-    steps(rehearsal, cluster, pending)
+    cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", devices=4, cpu=100)
+    steps(warmup, cluster, pending)
     for number in range(200):
         cluster.nominate(f"n{number}", Nomination(pod(f"first{number}", devices=4, priority=9), cores=0xFF))
-    assert list(rehearsal.of(cluster, pending, PROFILE))
+    assert list(warmup.of(cluster, pending, PROFILE))
     built.clear()
     schedule_pod(cluster, pending, PROFILE)
     assert max(built, default=0) <= indexes._AT_ONCE
@@ -190,7 +190,7 @@ def test_promised_space_is_rehearsed(built: list[int]) -> None:
 
 def test_a_sort_that_is_decided_again_and_again_is_hardly_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its decisions keep the indexes up to date: they are looked at every few dozen changes, and nothing is asked."""
-    cluster, rehearsal, looked = fleet(100), Rehearsal(), [0]
+    cluster, warmup, looked = fleet(100), IndexWarmup(), [0]
     is_ready = View.is_ready
 
     def counting(self: View, needs: Needs) -> bool:
@@ -198,10 +198,10 @@ def test_a_sort_that_is_decided_again_and_again_is_hardly_looked_at(monkeypatch:
         return is_ready(self, needs)
 
     pending = pod("p", devices=1, cpu=100)
-    list(rehearsal.of(cluster, pending, PROFILE))
+    list(warmup.of(cluster, pending, PROFILE))
     monkeypatch.setattr(View, "is_ready", counting)
-    monkeypatch.setattr(View, "noted", _refuse)
+    monkeypatch.setattr(View, "index_requests", _refuse)
     for number in range(500):
-        assert not list(rehearsal.of(cluster, pending, PROFILE))
+        assert not list(warmup.of(cluster, pending, PROFILE))
         schedule(cluster, attrs.evolve(pending, uid=f"uid{number}", name=f"p{number}"))
     assert 0 < looked[0] <= 500 // 60

@@ -287,8 +287,8 @@ def test_who_stands_in_the_way(nodes: Sequence[Node], bound: Sequence[Pod], pend
     found = refusal(cluster, pending)
     assert found.blocked == want
     assert found.text.endswith(f". {want}" if want else ".")
-    trusting = decide(cluster, pending, trusting=True)
-    assert not isinstance(trusting, FitError) or trusting.blocked == ""
+    count_unknown_only = decide(cluster, pending, count_unknown_only=True)
+    assert not isinstance(count_unknown_only, FitError) or count_unknown_only.blocked == ""
 
 
 @pytest.mark.parametrize("seed", range(40))

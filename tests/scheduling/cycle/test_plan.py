@@ -26,8 +26,8 @@ PROFILE = default_profile("p")
 def _some(seed: int) -> tuple[random.Random, Cluster]:
     dice = random.Random(seed)
     nodes = [generation.some_node(dice, name) for name in "abcdef"]
-    tenants = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
-    return dice, cluster_of(nodes, [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in tenants])
+    pod_infos = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
+    return dice, cluster_of(nodes, [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in pod_infos])
 
 
 @pytest.mark.parametrize("seed", range(20))

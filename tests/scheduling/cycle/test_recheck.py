@@ -24,9 +24,9 @@ def assumed(wanted: Pod, cores: int = CORES) -> Cluster:
 
 def takes(cluster: Cluster, wanted: Pod, cores: int = CORES) -> bool:
     """Ask about the one node."""
-    state = cluster.node("n")
-    assert state is not None
-    return still_takes(state, wanted, cores)
+    node_info = cluster.node("n")
+    assert node_info is not None
+    return still_takes(node_info, wanted, cores)
 
 
 def test_a_node_that_is_as_it_was_takes_its_pod() -> None:
@@ -60,9 +60,9 @@ def test_health_is_about_neuron() -> None:
     """A pod that asks for none is bound to a node with an unhealthy device, as by the filter."""
     for wanted, cores, answer in ((pod("a", devices=2), CORES, False), (pod("b"), 0, True)):
         cluster = assumed(wanted, cores)
-        state = cluster.node("n")
-        assert state is not None
-        cluster.put_node(attrs.evolve(state.node, neuron_unhealthy=True))
+        node_info = cluster.node("n")
+        assert node_info is not None
+        cluster.put_node(attrs.evolve(node_info.node, neuron_unhealthy=True))
         assert takes(cluster, wanted, cores) is answer
 
 
@@ -70,8 +70,8 @@ def test_tolerations_are_the_pods_present_ones() -> None:
     """Tolerations can be added to a pod that waits."""
     wanted = pod("a", devices=2)
     cluster = assumed(wanted)
-    state = cluster.node("n")
-    assert state is not None
-    cluster.put_node(attrs.evolve(state.node, unschedulable=True, taints=(Taint("t", Effect.NO_SCHEDULE),)))
+    node_info = cluster.node("n")
+    assert node_info is not None
+    cluster.put_node(attrs.evolve(node_info.node, unschedulable=True, taints=(Taint("t", Effect.NO_SCHEDULE),)))
     assert not takes(cluster, wanted)
     assert takes(cluster, attrs.evolve(wanted, tolerations=(Toleration(exists=True),)))

@@ -280,8 +280,8 @@ def test_count_only_takes_the_risk() -> None:
     """With --unknown-allocations=count-only an unknown holder costs its number and no more."""
     cluster = cluster_of([trn1("n")], [pod("foreign", devices=4, on="n")])
     assert isinstance(schedule(cluster, pod("p", devices=8)), str)
-    assert schedule(cluster, pod("p", devices=8), trusting=True) == ("n", tuple(range(8)))
-    assert schedule(cluster, pod("q", devices=8), trusting=True) == (TOO_FEW)
+    assert schedule(cluster, pod("p", devices=8), count_unknown_only=True) == ("n", tuple(range(8)))
+    assert schedule(cluster, pod("q", devices=8), count_unknown_only=True) == (TOO_FEW)
 
 
 def test_devices_and_cores_are_one_silicon() -> None:
@@ -319,7 +319,7 @@ def test_a_refused_pod_is_told_so() -> None:
         "0/2 nodes are available: pod asks for aws.amazon.com/neuron and aws.amazon.com/neuroncore:"
     )
     assert got.plugins == {"NeuronTopology"}
-    assert got.hopeless
+    assert got.new_node_cannot_help
     assert got.reasons == ()
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeState, SetAside
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, SetAside
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -23,7 +23,10 @@ from tests.support.harness import cluster_of
 from tests.support.oracle import NO_NAMESPACES, NOBODY, Outcome, outcome
 from tests.support.oracle_affinity import Namespaces
 
-PROFILES = {trusting: default_profile("my-scheduler", trusting=trusting) for trusting in (False, True)}
+PROFILES = {
+    count_unknown_only: default_profile("my-scheduler", count_unknown_only=count_unknown_only)
+    for count_unknown_only in (False, True)
+}
 
 
 def unanimous(
@@ -32,16 +35,22 @@ def unanimous(
     bound: Sequence[Pod],
     pending: Pod,
     *,
-    trusting: bool = False,
+    count_unknown_only: bool = False,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
     rejecting: Mapping[str, int] = NOBODY,
 ) -> Pod | None:
     """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
-    found = schedule_pod(cluster, pending, PROFILES[trusting])
-    explained_alike(cluster, pending, found, trusting=trusting)
+    found = schedule_pod(cluster, pending, PROFILES[count_unknown_only])
+    explained_alike(cluster, pending, found, count_unknown_only=count_unknown_only)
     want = outcome(
-        nodes, bound, pending, trusting=trusting, workloads=workloads, namespaces=namespaces, rejecting=rejecting
+        nodes,
+        bound,
+        pending,
+        count_unknown_only=count_unknown_only,
+        workloads=workloads,
+        namespaces=namespaces,
+        rejecting=rejecting,
     )
     if isinstance(found, FitError):
         assert Outcome(reasons=found.reasons, pod_reason=found.pod_reason) == want
@@ -52,9 +61,9 @@ def unanimous(
     return placed(cluster, pending, found)
 
 
-def explained_alike(cluster: Cluster, pending: Pod, found: Decision | FitError, *, trusting: bool) -> None:
+def explained_alike(cluster: Cluster, pending: Pod, found: Decision | FitError, *, count_unknown_only: bool) -> None:
     """Compare what the log says of every node with the decision: each node is told once, for the reasons counted."""
-    fitting, failed = explain(cluster, pending, PROFILES[trusting])
+    fitting, failed = explain(cluster, pending, PROFILES[count_unknown_only])
     assert fitting + sum(failed.values()) == cluster.view.live
     if isinstance(found, FitError):
         assert not fitting
@@ -68,36 +77,36 @@ def explained_alike(cluster: Cluster, pending: Pod, found: Decision | FitError, 
 
 def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
     """Return the pod as the watch will show it."""
-    state = cluster.node(decision.node_name)
-    assert state is not None
+    node_info = cluster.node(decision.node_name)
+    assert node_info is not None
     assert (decision.placement is None) == (pending.neuron is None)
     bound = attrs.evolve(pending, node_name=decision.node_name)
-    check_ids(state, pending, decision)
-    if decision.placement is None or state.machine is None:
+    check_ids(node_info, pending, decision)
+    if decision.placement is None or node_info.machine is None:
         return bound
     allocation = annotations_for(
         pod=pending,
-        machine=state.machine,
+        machine=node_info.machine,
         placement=decision.placement,
         node_name=decision.node_name,
     )
     return attrs.evolve(bound, allocation=allocation)
 
 
-def check_ids(state: NodeState, pending: Pod, decision: Decision) -> None:
+def check_ids(node_info: NodeInfo, pending: Pod, decision: Decision) -> None:
     """Check that no core is used that is set aside, if there is a block without any."""
-    if pending.neuron is None or state.machine is None or decision.placement is None or state.set_aside is None:
+    if pending.neuron is None or node_info.machine is None or decision.placement is None or node_info.set_aside is None:
         return
-    aside = state.set_aside.cores
+    aside = node_info.set_aside.cores
     if decision.placement.cores & aside:
-        assert place(state.machine, state.free_cores & ~aside, pending.neuron) is None
+        assert place(node_info.machine, node_info.free_cores & ~aside, pending.neuron) is None
 
 
 def play(dice: Random) -> int:
     """Schedule pod after pod in some cluster, as pods come and go; return how many were placed."""
     nodes = [some_node(dice, name) for name in NAMES[: dice.randint(0, 6)]]
     bound = [bound_pod(dice, f"bound-{i}") for i in range(dice.randint(0, 5))]
-    trusting = dice.random() < 0.2
+    count_unknown_only = dice.random() < 0.2
     cluster, count = cluster_of(nodes, bound), 0
     workloads = some_workloads(dice)
     for workload in workloads:
@@ -118,14 +127,14 @@ def play(dice: Random) -> int:
             nodes,
             bound,
             pending_pod(dice, f"pod-{i}"),
-            trusting=trusting,
+            count_unknown_only=count_unknown_only,
             workloads=workloads,
             namespaces=namespaces,
             rejecting=rejecting,
         )
         if assumed is not None:
-            tenant = cluster.put_pod(assumed)
-            assert (tenant.cores is None, tenant.problem) == (False, "")
+            pod_info = cluster.put_pod(assumed)
+            assert (pod_info.cores is None, pod_info.problem) == (False, "")
             bound.append(assumed)
             count += 1
         if bound and dice.random() < 0.3:

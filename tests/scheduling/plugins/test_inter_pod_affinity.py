@@ -225,7 +225,7 @@ def test_a_refusal_can_buy_nodes() -> None:
     """A new node could be far from everybody, so the condition says Unschedulable."""
     found = refusal(cluster_of(NODES[:1], [pod("w", on="a1", **OF_WEB)]), pod(anti_affinity=(NEAR_WEB,)))
     assert found.text == f"0/1 nodes are available: 1 {NOT_APART}."
-    assert (found.plugins, found.hopeless) == (frozenset({NAME}), False)
+    assert (found.plugins, found.new_node_cannot_help) == (frozenset({NAME}), False)
 
 
 PREFERENCES: dict[str, tuple[Mapping[str, Any], Sequence[Pod], str]] = {

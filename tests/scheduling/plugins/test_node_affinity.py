@@ -82,7 +82,7 @@ def test_conflicting_names_refuse_the_pod() -> None:
     """No node could ever have two names."""
     found = refusal(cluster_of(NODES), pod(required_terms=(term(names=("a", "b")),)))
     assert found.text == "0/3 nodes are available: pod affinity terms conflict."
-    assert found.hopeless
+    assert found.new_node_cannot_help
 
 
 def test_refusals_cannot_be_resolved_by_eviction() -> None:

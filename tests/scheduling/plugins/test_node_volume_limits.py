@@ -122,7 +122,7 @@ def test_a_driver_that_is_not_installed(storage: list[Any], claims: list[Any], f
         found = refusal(cluster, pod(volume_claims=("x",)))
         assert found.text == f"0/1 nodes are available: 1 {MISSING}."
         assert found.plugins == {"NodeVolumeLimits"}
-        assert not found.hopeless
+        assert not found.new_node_cannot_help
 
 
 def test_a_driver_that_is_gone_asks_for_nothing() -> None:

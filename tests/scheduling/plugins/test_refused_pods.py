@@ -35,4 +35,4 @@ def test_refusals(asked: dict[str, Any], plugin: str, reason: str) -> None:
     found = refusal(cluster_of([node("a"), node("b")]), pod(**asked))
     assert found.text == f"0/2 nodes are available: {reason}."
     assert found.plugins == {plugin}
-    assert found.hopeless
+    assert found.new_node_cannot_help

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import from_slots, slots_of
-from neuron_scheduler.cluster.rows.node_info import NodeState
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
@@ -19,22 +19,22 @@ from tests.support.builders import GI, node, pod
 TYPES = ("trn1.32xlarge", "inf2.48xlarge", "inf2.24xlarge", "inf2.xlarge")
 
 
-def growth(state: NodeState, pending: Pod) -> int:
+def growth(node_info: NodeInfo, pending: Pod) -> int:
     """Return what a pod does to one node, from the node as it is: in steps, times its devices."""
-    machine, request = state.machine, pending.neuron
+    machine, request = node_info.machine, pending.neuron
     assert machine is not None
     assert request is not None
     placement = place(machine, machine.all_cores, request)
     taken = placement.cores.bit_count() if placement else request.total * machine.cores_per_device
-    (size,) = size_of(state.node)
+    (size,) = size_of(node_info.node)
     assert isinstance(size, Size)
     grown = 0
     for resource, alike in ((CPU, size.cpu), (MEMORY, size.memory)):
-        whole = state.node.allocatable[resource]
+        whole = node_info.node.allocatable[resource]
         if whole:
-            free_silicon = Fraction(state.free_cores.bit_count(), machine.cores)
-            surplus = floor((Fraction(state.free(resource), whole) - free_silicon) * STEPS)
-            more = (Fraction(pending.requests.get(resource, 0), alike) - Fraction(taken, machine.cores)) * STEPS
+            free_silicon = Fraction(node_info.free_cores.bit_count(), machine.core_count)
+            surplus = floor((Fraction(node_info.free(resource), whole) - free_silicon) * STEPS)
+            more = (Fraction(pending.requests.get(resource, 0), alike) - Fraction(taken, machine.core_count)) * STEPS
             delta = ceil(more) if more > 0 else floor(more)
             grown += abs(surplus - delta) - abs(surplus)
     return grown * machine.devices

@@ -117,7 +117,7 @@ def test_refused(sentence: str) -> None:
     found = refusal(stored(NODES, *storage), P)
     assert found.text == want
     assert found.plugins == {"VolumeBinding"}
-    assert not found.hopeless
+    assert not found.new_node_cannot_help
 
 
 HOPELESS: dict[str, tuple[list[Any], Any, str]] = {
@@ -153,7 +153,7 @@ def test_no_node_helps(sentence: str) -> None:
     """What is wrong with the claim itself refuses the pod, and no autoscaler is asked."""
     storage, refused, want = HOPELESS[sentence]
     found = refusal(stored(NODES, *storage), refused)
-    assert (found.text, found.hopeless) == (f"0/3 nodes are available: {want}.", True)
+    assert (found.text, found.new_node_cannot_help) == (f"0/3 nodes are available: {want}.", True)
 
 
 def test_an_ephemeral_claim_of_the_pod_itself() -> None:

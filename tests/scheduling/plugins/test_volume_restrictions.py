@@ -24,7 +24,7 @@ def test_one_pod_has_the_claim() -> None:
     found = refusal(cluster, P)
     assert found.text == f"0/2 nodes are available: 2 {ONE_POD}."
     assert found.plugins == {"VolumeRestrictions"}
-    assert found.hopeless
+    assert found.new_node_cannot_help
     cluster.remove_pod("uid-holder")
     assert schedule(cluster, P) == ("a", ())
 
@@ -98,4 +98,4 @@ def test_no_disk_left() -> None:
     cluster = stored(NODES[:1], pods=[pod("holder", on="a", disks=(ebs("v"),))])
     found = refusal(cluster, pod(disks=(ebs("v"),)))
     assert found.text == "0/1 nodes are available: 1 node(s) had no available disk."
-    assert not found.hopeless
+    assert not found.new_node_cannot_help

@@ -441,7 +441,7 @@ def test_the_search_leaves_the_cluster_as_it_was() -> None:
     before = list(cluster.view.rows())
     assert isinstance(answer(cluster, pod(devices=8, priority=9)), Preemption)
     assert list(cluster.view.rows()) == before
-    assert [row.tenants for row in cluster.view.rows()] == [row.tenants for row in before]
+    assert [row.pod_infos for row in cluster.view.rows()] == [row.pod_infos for row in before]
 
 
 @pytest.mark.parametrize(

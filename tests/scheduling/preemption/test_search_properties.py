@@ -129,7 +129,7 @@ def test_the_victims_are_the_cheapest_legal_set(seed: int) -> None:
     for _ in range(40):
         types = dice.choice((TYPES, TYPES, *((instance_type,) for instance_type in TYPES)))
         nodes = [node(name, dice.choice(types), created=age) for age, name in enumerate("abc"[: dice.randint(1, 3)])]
-        bound = [tenant for each in nodes for tenant in some_holders(dice, each)]
+        bound = [pod_info for each in nodes for pod_info in some_holders(dice, each)]
         pending = pod("pending", priority=dice.choice([1, 4, 9, 10]), **dice.choice(ASKED))
         budgets = some_budgets(dice, bound)
         found = found_by_search(nodes, bound, pending, budgets)
@@ -146,7 +146,7 @@ def test_without_silicon_nobody_is_dearer_than_kube_schedulers_choice(seed: int,
     dice = Random(seed)
     for _ in range(40):
         nodes = [node(name, created=age, cpu=6000) for age, name in enumerate("abc"[: dice.randint(1, 3)])]
-        bound = [tenant for each in nodes for tenant in some_workers(dice, each, amounts)]
+        bound = [pod_info for each in nodes for pod_info in some_workers(dice, each, amounts)]
         pending = pod("pending", priority=dice.choice([1, 4, 9, 10]), cpu=1000 * dice.randint(1, 5))
         budgets = some_budgets(dice, bound, most=dice.choice([1, 4]))
         found = found_by_search(nodes, bound, pending, budgets)
@@ -170,5 +170,5 @@ def test_the_legal_sets_are_all_that_place_can_give(instance_type: str, asked: d
     assert all((found := place(silicon, cores, wanted)) is not None and found.cores == cores for cores in sets)
     dice = Random(7)
     for _ in range(200):
-        found = place(silicon, dice.getrandbits(silicon.cores), wanted)
+        found = place(silicon, dice.getrandbits(silicon.core_count), wanted)
         assert found is None or found.cores in sets

@@ -19,11 +19,11 @@ from neuron_scheduler.scheduling.queue.cluster_events import (
     MAY_HELP,
     MOST_ASKED,
     ClusterEvent,
-    Moved,
+    PodChange,
     interest_of,
     may_help,
-    moved,
     node_events,
+    pod_changes,
 )
 from tests.support.builders import node, pod
 
@@ -99,9 +99,9 @@ COUNTING = pod(
 NEAR_HERE = (PodAffinityTerm("zone", WEB, frozenset({"default"})),)
 
 
-def told(*pods: Pod) -> set[Moved | None]:
+def told(*pods: Pod) -> set[PodChange | None]:
     """Return what of pods that have gone can matter to others."""
-    return {found for pod in pods for found in moved(E.ASSIGNED_POD_GONE, (pod,))}
+    return {found for pod in pods for found in pod_changes(E.ASSIGNED_POD_GONE, (pod,))}
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ TELLING: dict[str, tuple[Pod, dict[str, Any], dict[str, Any], bool]] = {
 def test_which_changes_matter(case: str) -> None:
     """A pod is woken by a change of another only where the other counts otherwise than before."""
     pending, before, after, want = TELLING[case]
-    change = moved(E.ASSIGNED_POD_LABELS, (attrs.evolve(pod(), **before), attrs.evolve(pod(), **after)))
+    change = pod_changes(E.ASSIGNED_POD_LABELS, (attrs.evolve(pod(), **before), attrs.evolve(pod(), **after)))
     assert may_help(E.ASSIGNED_POD_LABELS, set(change), SPREAD, interest_of(pending, SPREAD)) is want
 
 

@@ -17,7 +17,7 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import Change, may_accept, need_of
+from neuron_scheduler.scheduling.queue.hints import Change, hint_input_of, may_accept
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support import generation
 from tests.support.builders import node, pod
@@ -32,11 +32,11 @@ DEDICATED = Taint("dedicated", Effect.NO_SCHEDULE)
 PORT = HostPort("TCP", 80)
 
 
-def changed(after: Node, *tenants: Pod, before: Node | None = None) -> Change:
+def changed(after: Node, *pod_infos: Pod, before: Node | None = None) -> Change:
     """Return what happened to a node that has these tenants now."""
-    state = cluster_of([after], tenants).node(after.name)
-    assert state is not None
-    return Change(state, (before,))
+    node_info = cluster_of([after], pod_infos).node(after.name)
+    assert node_info is not None
+    return Change(node_info, (before,))
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def changed(after: Node, *tenants: Pod, before: Node | None = None) -> Change:
 def test_hints(plugin: str, pending: Pod, change: Change, *, want: bool) -> None:
     """Each plugin that judges a node by itself is asked about the changed node."""
     plugins = frozenset({plugin})
-    assert may_accept(need_of(pending, plugins), change, helped=plugins, plugins=plugins) is want
+    assert may_accept(hint_input_of(pending, plugins), change, helped=plugins, plugins=plugins) is want
 
 
 def test_only_what_refused_counts() -> None:
     """Pods that differ in what no refusing plugin looks at are one group, as far as hints go."""
     some = [pod("a", cpu=1, devices=4), pod("b", cpu=2, devices=4, node_selector={"a": "b"})]
-    assert len({need_of(each, frozenset({NEURON})) for each in some}) == 1
-    assert len({need_of(each, frozenset({NEURON, FIT})) for each in some}) == 2
+    assert len({hint_input_of(each, frozenset({NEURON})) for each in some}) == 1
+    assert len({hint_input_of(each, frozenset({NEURON, FIT})) for each in some}) == 2
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -135,10 +135,10 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
     accepted = 0
     for _ in range(50):
         there = generation.some_node(dice, "a")
-        tenants = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 3))]
-        cluster = cluster_of([there], [attrs.evolve(each, node_name="a") for each in tenants])
-        pending, state = generation.pending_pod(dice, "p"), cluster.node("a")
-        assert state is not None
+        pod_infos = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 3))]
+        cluster = cluster_of([there], [attrs.evolve(each, node_name="a") for each in pod_infos])
+        pending, node_info = generation.pending_pod(dice, "p"), cluster.node("a")
+        assert node_info is not None
         refused = {
             refusal.plugin
             for judge in profile.filters
@@ -149,10 +149,10 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
             if plugin == NEURON and pending.neuron is None:
                 continue  # which it cannot have refused
             alone = frozenset({plugin})
-            assert may_accept(need_of(pending, alone), Change(state), helped=alone, plugins=alone), (
+            assert may_accept(hint_input_of(pending, alone), Change(node_info), helped=alone, plugins=alone), (
                 plugin,
                 pending,
-                state,
+                node_info,
             )
             accepted += 1
     assert accepted > 100

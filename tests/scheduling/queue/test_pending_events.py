@@ -15,9 +15,9 @@ BLUE, RED = node("n", labels={"team": "blue"}), node("n", labels={"team": "red"}
 
 def changed(after: Node, before: Node) -> Change:
     """Return what happened to an empty node."""
-    state = cluster_of([after], ()).node(after.name)
-    assert state is not None
-    return Change(state, (before,))
+    node_info = cluster_of([after], ()).node(after.name)
+    assert node_info is not None
+    return Change(node_info, (before,))
 
 
 def test_a_change_before_the_refusal_hides_none_after_it() -> None:

@@ -66,9 +66,9 @@ class World:
         """Let a pod end."""
         ended = self.there.pop(name)
         self.cluster.remove_pod(ended.uid)
-        state = self.cluster.node(ended.node_name)
-        assert state is not None
-        self.queue.note(GONE, ended, on=Change(state))
+        node_info = self.cluster.node(ended.node_name)
+        assert node_info is not None
+        self.queue.note(GONE, ended, on=Change(node_info))
 
 
 def jobs(count: int, *, devices: int = 16, priority: int = 0) -> list[Pod]:
@@ -208,7 +208,7 @@ def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
     assert drain(queue, 0.3) == ["16-0000", "16-0001", "16-0002"]
 
 
-@pytest.mark.parametrize("apart", ["held", "promised", "missed", "too large"])
+@pytest.mark.parametrize("apart", ["held", "nominated", "missed", "too large"])
 def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
     """A promise, a change in the middle, others that are asked to leave: the rest of the line is tried all the same."""
     queue = SchedulingQueue()
@@ -220,7 +220,7 @@ def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
     if apart == "missed":
         queue.update(pod("16-0000", devices=4), 0.1)
     plugins = frozenset({"DefaultBinder"}) if apart == "too large" else FIT
-    queue.unschedulable(first, plugins, 0.1, held=apart == "held", promised=apart == "promised")
+    queue.unschedulable(first, plugins, 0.1, held=apart == "held", has_nomination=apart == "nominated")
     assert {"16-0001", "16-0002"} <= set(drain(queue, 0.1))
 
 
