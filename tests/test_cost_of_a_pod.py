@@ -29,7 +29,7 @@ from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
 from tests.control_plane.objects import node_manifest, pod_manifest
-from tests.support.scripted import answer, scripted
+from tests.support.scripted_server import answer, scripted
 
 NODES: Final = 4
 PODS: Final = 40

@@ -24,8 +24,8 @@ from neuron_scheduler.model.selectors import Effect, LabelSelector, PodAffinityT
 from neuron_scheduler.neuron.annotations import annotations_for, read
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import place
-from tests.support.agreement import DEFINITIONS, check_equal_to_rebuilt, check_indexes
 from tests.support.builders import node, pod
+from tests.support.cluster_invariants import DEFINITIONS, check_equal_to_rebuilt, check_indexes
 
 NAMES = ("a", "b", "c", "d")
 TYPES = (("trn2.48xlarge", 4), ("trn2.48xlarge", 8), ("inf2.24xlarge", 2), ("inf2.xlarge", 2), ("", 0))

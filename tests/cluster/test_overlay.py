@@ -16,8 +16,8 @@ from neuron_scheduler.scheduling.cycle.filters import WithNominated, nominated_o
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
 from neuron_scheduler.scheduling.preemption.search import WithoutLowerPriority
-from tests.support.agreement import NUMBERS_OF_ROWS, OF_ROWS
 from tests.support.builders import node, pod
+from tests.support.cluster_invariants import NUMBERS_OF_ROWS, OF_ROWS
 from tests.support.harness import cluster_of
 
 PROFILE = default_profile("p")

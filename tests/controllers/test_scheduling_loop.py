@@ -15,7 +15,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.telemetry import logs
 from tests.support.builders import node, pod
-from tests.support.imagined_server import World, running
+from tests.support.simulated_server import World, running
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 

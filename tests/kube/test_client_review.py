@@ -4,7 +4,7 @@ import pytest
 
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.client_review import Reviews, User
-from tests.support.scripted import Answer, answer, refuse, scripted
+from tests.support.scripted_server import Answer, answer, refuse, scripted
 
 WHO = User(username="jane", uid="1", groups=["a", "b"], extra={"scopes": ["x"]})
 

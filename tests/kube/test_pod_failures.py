@@ -7,7 +7,7 @@ import pytest
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.pod_failures import Failure, PodFailures
 from neuron_scheduler.model.pod import Pod
-from tests.support.scripted import Answer, answer, refuse, scripted
+from tests.support.scripted_server import Answer, answer, refuse, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", node_name="n")
 REJECTED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Pod was rejected: no device"}

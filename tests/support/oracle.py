@@ -23,8 +23,8 @@ from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
 from neuron_scheduler.scheduling.plugins import dynamic_resources
 from tests.support import oracle_affinity, oracle_blocks
-from tests.support.obvious import affine, forbidding, untolerated
 from tests.support.oracle_affinity import Namespaces, affinity_refusals, image_eighths
+from tests.support.oracle_node import affine, forbidding, untolerated
 from tests.support.oracle_spread import default_scores, spread_refusals, spread_shares
 
 NO_NAMESPACES: Namespaces = {}

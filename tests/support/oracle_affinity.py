@@ -6,7 +6,7 @@ from fractions import Fraction
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
-from tests.support.obvious import domain_of
+from tests.support.oracle_node import domain_of
 
 Namespaces = Mapping[str, Mapping[str, str]]
 

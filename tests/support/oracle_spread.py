@@ -11,7 +11,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selectors import LabelSelector, SpreadConstraint
 from neuron_scheduler.model.workload import SERVICE, Workload
-from tests.support.obvious import affine, domain_of, forbidding, untolerated
+from tests.support.oracle_node import affine, domain_of, forbidding, untolerated
 
 CROWDED = "node(s) didn't match pod topology spread constraints"
 FINENESS = 64

@@ -14,8 +14,8 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from tests.support.builders import node, pod
-from tests.support.generation import LABELS, NOT_DB, TEAM, WEB, WEB_OR_DB
 from tests.support.oracle_affinity import means
+from tests.support.random_objects import LABELS, NOT_DB, TEAM, WEB, WEB_OR_DB
 
 BOTH = LabelSelector((Requirement("app", Operator.IN, ("web",)), Requirement("rank", Operator.IN, ("5", "6"))))
 TERMS = tuple(

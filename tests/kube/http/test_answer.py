@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube.http.answer import MOST_HEAD, MOST_INTERIM
 from neuron_scheduler.kube.http.pools import MOST_BYTES, TooLongError
-from tests.support.answers import OK, read_answer
+from tests.support.http_answers import OK, read_answer
 
 ANSWERS: dict[str, tuple[bytes, int, bytes, bool]] = {
     "with a length": (OK, 200, b"hi", True),

@@ -7,7 +7,7 @@ import attrs
 import h11
 from hypothesis import given, settings, strategies as st
 
-from tests.support.answers import read_answer
+from tests.support.http_answers import read_answer
 
 EXAMPLES: Final = 400
 STATUSES: Final = (200, 201, 204, 304, 400, 401, 404, 409, 422, 429, 500, 503)

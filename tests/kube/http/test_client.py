@@ -19,7 +19,7 @@ from neuron_scheduler.kube.http.exec_plugin import Ticket
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import LONGEST_PAUSE, api_error
 from neuron_scheduler.kube.http.tls import Tls
-from tests.support.scripted import answer, hang, refuse, reset, scripted, watching
+from tests.support.scripted_server import answer, hang, refuse, reset, scripted, watching
 
 WAYS = pytest.mark.parametrize(
     "way", [{}, {"own_http": False}, {"proxied": True}], ids=["our own HTTP", "aiohttp", "through a proxy"]

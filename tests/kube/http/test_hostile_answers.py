@@ -21,7 +21,7 @@ from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.http1 import Connections
 from neuron_scheduler.kube.http.pools import MOST_BYTES, Pool
-from tests.support.scripted import answer, refuse, scripted
+from tests.support.scripted_server import answer, refuse, scripted
 
 METHODS = pytest.mark.parametrize("method", ["GET", "POST"], ids=["aiohttp", "our own HTTP"])
 MIB: Final = 1 << 20

@@ -16,7 +16,7 @@ import trustme
 from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.http.http1 import Connections
 from neuron_scheduler.kube.http.pools import KEEPALIVE, MOST_BYTES, Pool, open_socket
-from tests.support.answers import OK
+from tests.support.http_answers import OK
 
 
 @attrs.define(eq=False)

@@ -17,7 +17,7 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.credentials import Fixed
 from neuron_scheduler.kube.http.proxy import Proxy, proxy_for, read_proxy, without_password
 from neuron_scheduler.kube.http.tls import Tls
-from tests.support.scripted import answer, scripted
+from tests.support.scripted_server import answer, scripted
 
 USERINFO = "us%40er:p%C3%A4ss%2Fword"
 HEADER = f"Basic {base64.b64encode('us@er:päss/word'.encode()).decode()}"

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from neuron_scheduler.errors import OversizedLineError
 from neuron_scheduler.kube.http.stream import BEGINNING, Stream
-from tests.support.scripted import scripted, watching
+from tests.support.scripted_server import scripted, watching
 
 
 class Chunks:

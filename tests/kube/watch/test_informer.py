@@ -17,7 +17,7 @@ from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.watch.informer import MOST_SILENT, NODES, PODS, STALE, WATCH_SECONDS, WATCH_SLACK, Informer
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from tests.support.scripted import (
+from tests.support.scripted_server import (
     Answer,
     Scripted,
     answer,

@@ -13,7 +13,7 @@ from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.watch.informer import PODS
 from neuron_scheduler.kube.watch.pager import PAGE, PAGE_BYTES, Page, Pager
 from neuron_scheduler.model.pod import Pod
-from tests.support.scripted import Answer, answer, listing, refuse, scripted
+from tests.support.scripted_server import Answer, answer, listing, refuse, scripted
 from tests.support.wire_objects import pod
 
 

@@ -12,7 +12,7 @@ import attrs
 
 from neuron_scheduler.kube.watch.informer import PODS, Informer
 from neuron_scheduler.model.pod import Pod
-from tests.support.scripted import event
+from tests.support.scripted_server import event
 from tests.support.wire_objects import pod
 
 

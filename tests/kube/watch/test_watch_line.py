@@ -9,7 +9,7 @@ from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableErr
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.watch.informer import PODS
 from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, look_at_beginning, look_closely
-from tests.support.scripted import bookmark, error_event, event
+from tests.support.scripted_server import bookmark, error_event, event
 from tests.support.wire_objects import pod
 
 POD = PODS.codec

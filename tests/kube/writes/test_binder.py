@@ -25,7 +25,7 @@ from neuron_scheduler.kube.writes.binder import (
 )
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-from tests.support.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
+from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)
 SENT = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false", "neuron-scheduler/leader": "me"}

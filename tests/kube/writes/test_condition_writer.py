@@ -12,7 +12,7 @@ from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
 from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
 from neuron_scheduler.model.pod import Pod, PodCondition
-from tests.support.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
+from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", observed_generation=4, resource_version="7")
 

@@ -11,7 +11,7 @@ import pytest
 
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder, cut, micro_time
 from neuron_scheduler.model.pod import Pod
-from tests.support.scripted import Answer, Scripted, answer, hang, refuse, reset, scripted
+from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", resource_version="7")
 WRITTEN = answer({"kind": "Event", "apiVersion": "events.k8s.io/v1"}, status=201)

@@ -11,7 +11,7 @@ from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.model.pod import Pod
-from tests.support.scripted import Answer, Scripted, answer, refuse, reset, scripted
+from tests.support.scripted_server import Answer, Scripted, answer, refuse, reset, scripted
 
 VICTIM = Pod(uid="u1", namespace="d", name="v", observed_generation=4)
 DONE = answer({"kind": "Pod", "apiVersion": "v1"})

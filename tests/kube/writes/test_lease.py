@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record, encode, format_micro_time, parse_micro_time
-from tests.support.scripted import answer, error_event, event, refuse, scripted, watching
+from tests.support.scripted_server import answer, error_event, event, refuse, scripted, watching
 
 MOMENT = dt.datetime(2026, 11, 21, 8, 0, 0, 5, tzinfo=dt.UTC)
 HELD = Record("me", 15, MOMENT, MOMENT, 3, "12")

@@ -7,7 +7,7 @@ import pytest
 
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, WriteOutcome, Written
 from neuron_scheduler.model.volumes import ClaimRef
-from tests.support.scripted import Answer, Scripted, answer, refuse, reset, scripted
+from tests.support.scripted_server import Answer, Scripted, answer, refuse, reset, scripted
 from tests.support.storage import claim, volume
 
 CLAIM = claim(class_name="c", resource_version="5")

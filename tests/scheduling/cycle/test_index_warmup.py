@@ -18,7 +18,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error, schedule_pod, select_node
-from tests.support import generation
+from tests.support import random_objects
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, decide, schedule
 
@@ -34,14 +34,14 @@ def steps(warmup: IndexWarmup, cluster: Cluster, pending: Pod) -> int:
 def test_a_rehearsed_decision_builds_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a pod asks for, once rehearsed its decision finds every index there, and decides as it would have."""
     dice = random.Random(seed)
-    nodes = [generation.some_node(dice, name) for name in "abcdef"]
-    pod_infos = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
+    nodes = [random_objects.some_node(dice, name) for name in "abcdef"]
+    pod_infos = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
     bound = [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in pod_infos]
     aside = {
         name: SetAside(dice.randint(0, 2), dice.getrandbits(8)) for name in "abcdef" if dice.random() < seed % 3 / 2
     }
     for number in range(5):
-        pending = generation.pending_pod(dice, f"p{number}")
+        pending = random_objects.pending_pod(dice, f"p{number}")
         cluster = _with_nodes_aside(cluster_of(nodes, bound), aside)
         warmup = IndexWarmup()
         list(warmup.of(cluster, pending, PROFILE))

@@ -16,7 +16,7 @@ from neuron_scheduler.scheduling.plugins import (
     volume_restrictions,
     volume_zone,
 )
-from tests.support import generation
+from tests.support import random_objects
 from tests.support.builders import pod
 from tests.support.harness import cluster_of
 
@@ -25,8 +25,8 @@ PROFILE = default_profile("p")
 
 def _some(seed: int) -> tuple[random.Random, Cluster]:
     dice = random.Random(seed)
-    nodes = [generation.some_node(dice, name) for name in "abcdef"]
-    pod_infos = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
+    nodes = [random_objects.some_node(dice, name) for name in "abcdef"]
+    pod_infos = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
     return dice, cluster_of(nodes, [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in pod_infos])
 
 
@@ -36,7 +36,7 @@ def test_what_is_accepted_is_what_is_not_refused(seed: int) -> None:
     dice, cluster = _some(seed)
     refused = 0
     for _ in range(30):
-        pending, among = generation.pending_pod(dice, "p"), dice.randrange(1 << cluster.view.node_count)
+        pending, among = random_objects.pending_pod(dice, "p"), dice.randrange(1 << cluster.view.node_count)
         for plugin in PROFILE.filters:
             left = among
             for refusal in plugin.refuse(cluster.view, pending, among):
@@ -52,7 +52,7 @@ def test_who_is_not_asked_had_nothing_to_say(seed: int) -> None:
     dice, cluster = _some(seed)
     left_out = 0
     for _ in range(30):
-        pending, live = generation.pending_pod(dice, "p"), cluster.view.live
+        pending, live = random_objects.pending_pod(dice, "p"), cluster.view.live
         plan = PROFILE.plan(pending)
         for plugin in PROFILE.filters:
             if plugin not in plan.filters:

@@ -18,10 +18,10 @@ from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain, schedule_pod
 from tests.support.builders import node, pod
-from tests.support.generation import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
 from tests.support.harness import cluster_of
 from tests.support.oracle import NO_NAMESPACES, NOBODY, Outcome, outcome
 from tests.support.oracle_affinity import Namespaces
+from tests.support.random_objects import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
 
 PROFILES = {
     count_unknown_only: default_profile("my-scheduler", count_unknown_only=count_unknown_only)

@@ -10,8 +10,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, PreferredTerm, Requirement, Taint
 from tests.scheduling.cycle.test_schedule_pod_properties import unanimous
 from tests.support.builders import node, pod
-from tests.support.generation import OWNERS, some_workloads, spread_constraint
 from tests.support.harness import cluster_of
+from tests.support.random_objects import OWNERS, some_workloads, spread_constraint
 
 NAMES = "abcdefgh"
 DEDICATED = (Taint("dedicated", Effect.NO_SCHEDULE),)

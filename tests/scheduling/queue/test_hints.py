@@ -19,7 +19,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change, hint_input_of, may_accept
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from tests.support import generation
+from tests.support import random_objects
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 from tests.support.queueing import drain, popped
@@ -134,10 +134,10 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
     dice, profile = random.Random(seed), default_profile("p")
     accepted = 0
     for _ in range(50):
-        there = generation.some_node(dice, "a")
-        pod_infos = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 3))]
+        there = random_objects.some_node(dice, "a")
+        pod_infos = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 3))]
         cluster = cluster_of([there], [attrs.evolve(each, node_name="a") for each in pod_infos])
-        pending, node_info = generation.pending_pod(dice, "p"), cluster.node("a")
+        pending, node_info = random_objects.pending_pod(dice, "p"), cluster.node("a")
         assert node_info is not None
         refused = {
             refusal.plugin

@@ -11,10 +11,10 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.scheduling.queue.hints import LOCAL
 from neuron_scheduler.scheduling.queue.signature import signature_of
-from tests.support import generation
+from tests.support import random_objects
 from tests.support.builders import pod
-from tests.support.happenings import CLAIMS
 from tests.support.harness import cluster_of
+from tests.support.random_events import CLAIMS
 
 PROFILE = default_profile("default-scheduler")
 FIT, FAR = frozenset({"NodeResourcesFit"}), frozenset({"InterPodAffinity"})
@@ -40,10 +40,10 @@ def test_what_pods_have_in_common(other: Pod, alike: tuple[bool, bool]) -> None:
 def other_identity(dice: Random, known: Pod) -> Pod:
     """Return a pod that differs in what no filter reads, and in what others know it by."""
     change: dict[str, Any] = {
-        "labels": dice.choice(generation.LABELS),
+        "labels": dice.choice(random_objects.LABELS),
         "namespace": dice.choice(["default", "other"]),
-        "owner": dice.choice(generation.OWNERS),
-        "images": dice.sample(generation.IMAGES, 2),
+        "owner": dice.choice(random_objects.OWNERS),
+        "images": dice.sample(random_objects.IMAGES, 2),
         "created": dice.random(),
         "annotations_size": 7,
         "constraints": attrs.evolve(known.constraints, preferred_terms=()),
@@ -56,10 +56,10 @@ def test_what_refuses_one_refuses_the_other(seed: int) -> None:
     """Whatever cluster there is: a pod with the signature of one that was refused is refused, and by no other need."""
     dice, together = Random(seed), 0
     for _ in range(60):
-        nodes = [generation.some_node(dice, name) for name in generation.NAMES[: dice.randint(0, 3)]]
-        there = [generation.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 6))]
+        nodes = [random_objects.some_node(dice, name) for name in random_objects.NAMES[: dice.randint(0, 3)]]
+        there = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 6))]
         cluster = cluster_of(nodes, there)
-        one = generation.pending_pod(dice, "one")
+        one = random_objects.pending_pod(dice, "one")
         if dice.random() < 0.2:
             one = attrs.evolve(one, constraints=attrs.evolve(one.constraints, volume_claims=(dice.choice(CLAIMS),)))
         refused = schedule_pod(cluster, one, PROFILE)

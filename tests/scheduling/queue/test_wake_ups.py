@@ -12,8 +12,8 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import StorageClass
 from tests.support.builders import node, pod
-from tests.support.happenings import change, change_storage, flicker, pass_turns
-from tests.support.imagined_server import World, running
+from tests.support.random_events import change, change_storage, flicker, pass_turns
+from tests.support.simulated_server import World, running
 from tests.support.storage import CLASSES, at
 
 

@@ -22,22 +22,22 @@ from neuron_scheduler.model.volumes import (
     StorageClass,
     VolumeAttachment,
 )
-from tests.support import generation
+from tests.support import random_objects
 from tests.support.builders import GI, pod
-from tests.support.imagined_server import World
+from tests.support.simulated_server import World
 from tests.support.storage import at, claim, host, volume, zone
 
 WAITING = tuple("pqrstuvw")
 BOUND = tuple("ABCDEF")
 CLAIMS = ("c0", "c1", "c2")
 EBS = "ebs.csi.aws.com"
-NEAR_WEB = PodAffinityTerm(ZONE_LABEL, generation.WEB, frozenset({"default"}))
+NEAR_WEB = PodAffinityTerm(ZONE_LABEL, random_objects.WEB, frozenset({"default"}))
 ZONE_X = LabelSelector((Requirement(ZONE_LABEL, Operator.IN, ("x",)),))
 
 
 def some_pending(dice: Random, name: str, uid: str) -> Pod:
     """Return a pod of ours that is hard to place for few reasons, so that one event may make the difference."""
-    full = generation.pending_pod(dice, name)
+    full = random_objects.pending_pod(dice, name)
     plain = pod(name, labels=full.labels, namespace=full.namespace, cpu=dice.choice([0, 500, 9_000]))
     of_pod = dice.choice(
         [("requests", "neuron", "neuron_containers", "refusal"), ("host_ports",), ("tolerations",), ()]
@@ -68,7 +68,7 @@ def some_pending(dice: Random, name: str, uid: str) -> Pod:
 
 def some_bound(dice: Random, name: str, uid: str) -> Pod:
     """Return a pod that somebody else has bound."""
-    bound = generation.bound_pod(dice, name)
+    bound = random_objects.bound_pod(dice, name)
     claims = (dice.choice(CLAIMS),) if dice.random() < 0.3 else ()
     return attrs.evolve(
         bound,
@@ -82,11 +82,11 @@ def changed_pod(dice: Random, known: Pod) -> Pod:
     """Return a pod that has changed as pods may."""
     change: dict[str, Any] = dice.choice(
         [
-            {"labels": dice.choice(generation.LABELS)},
+            {"labels": dice.choice(random_objects.LABELS)},
             {"requests": {resource: amount // 2 for resource, amount in known.requests.items()}},
             {"terminating": True},
             {"priority": dice.choice([0, 5, 9])},
-            {"tolerations": (*known.tolerations, *generation.pending_pod(dice, "x").tolerations)},
+            {"tolerations": (*known.tolerations, *random_objects.pending_pod(dice, "x").tolerations)},
         ]
     )
     if known.neuron is not None:
@@ -96,7 +96,7 @@ def changed_pod(dice: Random, known: Pod) -> Pod:
 
 def changed_node(dice: Random, known: Node) -> Node:
     """Return a node of which one thing is as on another, or which cannot be read."""
-    other = generation.some_node(dice, known.name)
+    other = random_objects.some_node(dice, known.name)
     name = dice.choice(["labels", "taints", "unschedulable", "neuron_unhealthy", "allocatable", "refusal"])
     if name == "refusal":
         return Node(uid=known.uid, name=known.name, refusal="cannot be read")
@@ -146,7 +146,7 @@ def _class(dice: Random) -> tuple[str, Storage]:
 
 
 def _csi_node(dice: Random) -> tuple[str, Storage]:
-    name = dice.choice(generation.NAMES)
+    name = dice.choice(random_objects.NAMES)
     limits = dice.choice([{}, {EBS: 1}, {EBS: 2}])
     return name, CSINode(
         f"uid-{name}", name, limits, drivers=frozenset(limits) or dice.choice([frozenset(), frozenset({EBS})])
@@ -166,7 +166,7 @@ def _capacity(dice: Random) -> tuple[str, Storage]:
 def _attachment(dice: Random) -> tuple[str, Storage]:
     """Draw an attachment, of which nothing can change: with another node or volume it is another object."""
     name, of_volume = dice.choice(["at-1", "at-2"]), dice.choice(["pv-c0", "pv-c1"])
-    on = dice.choice(generation.NAMES)
+    on = dice.choice(random_objects.NAMES)
     return name, VolumeAttachment(f"uid-{on}-{of_volume}", name, on, EBS, of_volume)
 
 
@@ -187,7 +187,7 @@ def replica(dice: Random, name: str, uid: str, of: Pod) -> Pod:
     """Return a pod that is like another that may wait, but for its identity and, sometimes, what others know it by."""
     known: dict[str, Any] = dice.choice(
         [
-            {"labels": dice.choice(generation.LABELS)},
+            {"labels": dice.choice(random_objects.LABELS)},
             {"namespace": dice.choice(["default", "other"])},
             {"priority": dice.choice([0, 5])},
             {},
@@ -213,7 +213,7 @@ def _new_pod(dice: Random, world: World) -> None:
 def _broken_pod(dice: Random, world: World) -> None:
     name = dice.choice(BOUND)
     if name not in world.there:
-        broken = world.there[name] = pod(name, uid=world.new_uid(), on=dice.choice(generation.NAMES))
+        broken = world.there[name] = pod(name, uid=world.new_uid(), on=dice.choice(random_objects.NAMES))
         report = Malformed("Pod", broken.key, "broken", uid=broken.uid, node_name=broken.node_name)
         world.sights["pod"].put(Decoded(broken.key, broken.uid, "", report))
 
@@ -256,7 +256,7 @@ def _gates(dice: Random, world: World) -> None:
 
 
 def _new_node(dice: Random, world: World) -> None:
-    world.see_node(attrs.evolve(generation.some_node(dice, dice.choice(generation.NAMES)), uid=world.new_uid()))
+    world.see_node(attrs.evolve(random_objects.some_node(dice, dice.choice(random_objects.NAMES)), uid=world.new_uid()))
 
 
 def _other_node(dice: Random, world: World) -> None:
@@ -270,7 +270,7 @@ def _lost_node(dice: Random, world: World) -> None:
 
 
 def _other_namespace(dice: Random, world: World) -> None:
-    name, labels = dice.choice(sorted(generation.some_namespaces(dice).items()))
+    name, labels = dice.choice(sorted(random_objects.some_namespaces(dice).items()))
     world.sights["namespace"].put(Decoded(name, name, "", Namespace(name, name, labels)))
 
 
