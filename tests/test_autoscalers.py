@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from neuron_scheduler.controllers.pod_reporter import PodReporter
-from neuron_scheduler.kube.writes.pod_condition import Wanted, encode_patch
+from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, encode_patch
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
+from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from tests.support.builders import node, pod
@@ -67,9 +68,9 @@ class Server:
     def record(self, pod: Pod, **_: object) -> None:
         """Neither of the two reads Events."""
 
-    def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
+    def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
         """Merge the patch as the API server does: conditions by type, null removes."""
-        patch = msgspec.json.decode(encode_patch(pod, Wanted(reason, message, nominated), now=0.0, first=True))
+        patch = msgspec.json.decode(encode_patch(pod, WaitingStatus(reason, message, nomination), now=0.0, first=True))
         status = self.found["status"]
         conditions = {each["type"]: each for each in status["conditions"]}
         for each in patch["status"]["conditions"]:
@@ -173,16 +174,16 @@ def test_a_promised_node_is_waited_for(server: Server, reporter: PodReporter) ->
     """While others leave for the pod Karpenter adds nothing; once the promise is void, it does."""
     pending = pod(devices=8)
     reporter.unschedulable(
-        pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nominated="a"
+        pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=Nominate("a")
     )
     assert server.seen == (False, True)  # Cluster Autoscaler sees it, and takes the space on that node into account
     reporter.displaced(pending)
     assert server.seen == (True, True)
     reporter.unschedulable(
-        pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nominated="a"
+        pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=Nominate("a")
     )
     reporter.unschedulable(
-        pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nominated=""
+        pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=CLEAR
     )
     assert server.seen == (True, True)
 

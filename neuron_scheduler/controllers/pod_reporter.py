@@ -15,6 +15,7 @@ import attrs
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.kube.writes.condition_writer import NUMBERS_PAUSE
 from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
+from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 
@@ -33,7 +34,7 @@ class Recorder(Protocol):
 class Conditions(Protocol):
     """Writes conditions."""
 
-    def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
+    def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
         """Let the pod's condition be False with this reason; never waits."""
 
     def clear_nomination(self, pod: Pod) -> None:
@@ -74,19 +75,19 @@ class PodReporter:
         )
 
     def unschedulable(
-        self, pod: Pod, message: str, *, new_node_cannot_help: bool, nominated: str | None = None
+        self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange = KEEP
     ) -> None:
         """
         Tell why no node takes the pod now.
 
-        `hopeless` keeps autoscalers from buying nodes for it; `nominated` is the node that others leave for it, empty
-        to name none any more, None to leave that alone.
+        `new_node_cannot_help` keeps autoscalers from buying nodes for it; `nomination` is what its status then says
+        about the node that others leave for it.
         """
-        self._refused(pod, message, SCHEDULER_ERROR if new_node_cannot_help else UNSCHEDULABLE, nominated)
+        self._refused(pod, message, SCHEDULER_ERROR if new_node_cannot_help else UNSCHEDULABLE, nomination)
 
     def failed(self, pod: Pod, message: str) -> None:
         """Tell that an attempt ended in an error and is repeated; what the pod was promised is void."""
-        self._refused(pod, message, SCHEDULER_ERROR, "" if pod.nominated_node_name else None)
+        self._refused(pod, message, SCHEDULER_ERROR, CLEAR if pod.nominated_node_name else KEEP)
 
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Tell a pod that it has to leave for another."""
@@ -130,8 +131,8 @@ class PodReporter:
         self._told.pop(uid, None)
         self.conditions.forget(uid)
 
-    def _refused(self, pod: Pod, message: str, reason: str, nominated: str | None) -> None:
-        self.conditions.set(pod, reason=reason, message=message, nominated=nominated)
+    def _refused(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
+        self.conditions.set(pod, reason=reason, message=message, nomination=nomination)
         now, answer = self.clock(), (reason, shape(message))
         told = self._told.get(pod.uid)
         if told is not None and told[0] == answer and now - told[1] < NUMBERS_PAUSE:

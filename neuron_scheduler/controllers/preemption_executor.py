@@ -21,6 +21,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
@@ -69,13 +70,13 @@ class PostFilter:
 
     Attributes:
         text: why nobody is asked to leave; empty if some are.
-        nominated: the node that its status is to name; empty to name none any more, None to leave it alone.
+        nomination: what its status is to say about its nominated node.
         held: its victims are being asked; it must not be tried before that is done.
         plugins: who would refuse it although others left.
     """
 
     text: str = ""
-    nominated: str | None = None
+    nomination: NominationChange = KEEP
     held: bool = False
     plugins: frozenset[str] = frozenset()
 
@@ -167,8 +168,8 @@ class PreemptionExecutor:
             return PostFilter()
         if found is None:
             raise AssertionError("a search ends with an answer")
-        nominated = self._give_up(pod) if found.gives_up else None
-        return PostFilter(found.text, nominated=nominated, plugins=found.plugins)
+        change = self._give_up(pod) if found.gives_up else KEEP
+        return PostFilter(found.text, nomination=change, plugins=found.plugins)
 
     def _begin(self, pod: Pod, node_name: str, nomination: Nomination) -> PostFilter:
         """Promise the space and start asking; no event can come in between."""
@@ -189,24 +190,24 @@ class PreemptionExecutor:
             numVictimsToDelete=len(victims),
         )
         if not victims:
-            return PostFilter(nominated=node_name)
+            return PostFilter(nomination=Nominate(node_name))
         self.metrics.preempted(len(nomination.victims))
         if self._evictions is None:
             raise RuntimeError("a preemptor that does not run cannot preempt")
         self._evictions.start_soon(self._carry_out, pod, node_name, victims)
-        return PostFilter(nominated=node_name, held=True)
+        return PostFilter(nomination=Nominate(node_name), held=True)
 
     def _promised_to_lower(self, pod: Pod, node_name: str) -> list[Pod]:
         node_info = self.cluster.node(node_name)
         nominations = node_info.nominated if node_info is not None else ()
         return [nomination.pod for nomination in nominations if nomination.pod.priority < pod.priority]
 
-    def _give_up(self, pod: Pod) -> str | None:
+    def _give_up(self, pod: Pod) -> NominationChange:
         """Take back what the pod was promised: no node can be made to fit."""
         if self.cluster.clear_nomination(pod.uid) is not None:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod)
-            return ""
-        return "" if pod.nominated_node_name else None
+            return CLEAR
+        return CLEAR if pod.nominated_node_name else KEEP
 
     async def _carry_out(self, pod: Pod, node_name: str, victims: Sequence[Pod]) -> None:
         """Ask all victims at once; then let the pod wait for their end, or look anew if one could not be asked."""

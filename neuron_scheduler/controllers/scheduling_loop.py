@@ -22,6 +22,7 @@ from neuron_scheduler.controllers.binding_cycle import Binder, BindingCycle, Vol
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.side_lane import SideLane
+from neuron_scheduler.model.nomination import NominationChange
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.annotations import LEADER, annotations_for
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
@@ -58,7 +59,9 @@ _PAUSE = 0.1
 class PodReporter(binding_cycle.PodReporter, Protocol):
     """Tells the pod's owner what became of an attempt: Event and condition."""
 
-    def unschedulable(self, pod: Pod, message: str, *, new_node_cannot_help: bool, nominated: str | None) -> None:
+    def unschedulable(
+        self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange
+    ) -> None:
         """Tell why no node takes the pod now, and which one was promised to it."""
 
 
@@ -293,7 +296,7 @@ class Scheduler:
         self.metrics.attempted("unschedulable", pod.scheduler_name, now - started)
         log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
         self.reporter.unschedulable(
-            pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nominated=after.nominated
+            pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=after.nomination
         )
 
     def _allocation(self, pod: Pod, decision: Decision) -> Mapping[str, str]:

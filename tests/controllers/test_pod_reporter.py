@@ -5,6 +5,7 @@ import pytest
 
 from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, PodReporter
 from neuron_scheduler.kube.writes.pod_condition import shape
+from neuron_scheduler.model.nomination import KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 from tests.support.builders import pod
@@ -35,9 +36,9 @@ class Told:
         assert related is None
         self.events.append((f"{pod.name}: {reason}", note))
 
-    def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
+    def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
         """Remember a condition."""
-        assert nominated is None
+        assert nomination == KEEP
         self.conditions.append((f"{pod.name}: {reason}", message))
 
     def clear_nomination(self, pod: Pod) -> None:

@@ -9,6 +9,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
+from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
@@ -112,7 +113,7 @@ async def test_the_pod_is_held_until_all_were_asked() -> None:
     """The space is promised at once; the pod is tried again when the victims are gone, not before all were asked."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         after = await post_filter(world, preemption_executor, world.pending())
-        assert after == PostFilter(nominated="n", held=True)
+        assert after == PostFilter(nomination=Nominate("n"), held=True)
         assert world.cluster.nomination("uid-big") is not None
         world.cluster.remove_pod("uid-a")
         world.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
@@ -134,7 +135,7 @@ async def test_a_victim_that_could_not_be_asked() -> None:
         assert world.told == [("a", "big on n")]
         again = popped(world.queue, 100.0)
         world.asked.clear()
-        assert (await post_filter(world, preemption_executor, again)).nominated == "n"
+        assert (await post_filter(world, preemption_executor, again)).nomination == Nominate("n")
 
 
 async def test_who_terminates_already_is_not_asked() -> None:
@@ -144,7 +145,7 @@ async def test_who_terminates_already_is_not_asked() -> None:
         preemption_executor,
     ):
         after = await post_filter(world, preemption_executor, world.pending())
-        assert after == PostFilter(nominated="n")
+        assert after == PostFilter(nomination=Nominate("n"))
         assert not world.asked
         assert world.cluster.nomination("uid-big") is not None
 
@@ -255,7 +256,7 @@ async def test_giving_up_takes_the_promise_back() -> None:
         world.cluster.put_pod(pod("foreign", on="n", devices=16, priority=99))
         world.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
         after = await post_filter(world, preemption_executor, popped(world.queue, 100.0))
-        assert (after.nominated, after.held) == ("", False)
+        assert (after.nomination, after.held) == (CLEAR, False)
         assert after.text.startswith("preemption: 0/1 nodes are available: 1 No preemption victims found")
         assert world.cluster.nomination("uid-big") is None
 

@@ -24,6 +24,7 @@ from neuron_scheduler.kube.objects.base import Decoded
 from neuron_scheduler.kube.watch.object_store import ObjectStore, same_node, same_pod
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Refused
 from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.nomination import NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Storage
 from neuron_scheduler.neuron.topology import Placement
@@ -142,7 +143,9 @@ class World:
     def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
         """Tell nobody."""
 
-    def unschedulable(self, pod: Pod, message: str, *, new_node_cannot_help: bool, nominated: str | None) -> None:
+    def unschedulable(
+        self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange
+    ) -> None:
         """Tell nobody."""
 
     def failed(self, pod: Pod, message: str) -> None:

@@ -26,7 +26,8 @@ from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.client import LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.writes.pod_condition import Wanted, encode_patch, told
+from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, encode_patch, status_of
+from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -72,9 +73,9 @@ class _Entry:
 
     pod: Pod
     backoff: Backoff
-    wanted: Wanted | None = None
-    said: Wanted | None = None
-    said_at: float = 0.0
+    wanted: WaitingStatus | None = None
+    written: WaitingStatus | None = None
+    written_at: float = 0.0
     due: float | None = None
     sending: bool = False
     tries: int = 0
@@ -126,35 +127,37 @@ class ConditionWriter:
         """Pods about which something waits to be written."""
         return sum(entry.wanted is not None for entry in self._entries.values())
 
-    def set(self, pod: Pod, *, reason: str, message: str, nominated: str | None = None) -> None:
+    def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
         """
         Let the pod's condition say so, now or when it is due; never waits.
 
-        `nominated` None leaves `status.nominatedNodeName` as it is, or as it was last wanted.
+        KEEP leaves `status.nominatedNodeName` as it is, or as it was last wanted.
         """
         entry = self._entries.get(pod.uid)
         if entry is None:
-            entry = self._entries[pod.uid] = _Entry(pod, Backoff(self.random), said=told(pod, nominated))
-        last = entry.wanted or entry.said
-        wanted = Wanted(reason, message, last.nominated if nominated is None and last is not None else nominated)
+            entry = self._entries[pod.uid] = _Entry(pod, Backoff(self.random), written=status_of(pod, nomination))
+        last = entry.wanted or entry.written
+        if nomination == KEEP and last is not None:
+            nomination = last.nomination
+        wanted = WaitingStatus(reason, message, nomination)
         if pod.resource_version != entry.pod.resource_version:
             entry.version, entry.too_large = "", False
         entry.pod = pod
         if entry.too_large:
             return
-        if wanted == entry.said:
+        if wanted == entry.written:
             entry.wanted = None
             return
         entry.wanted = wanted
-        only_numbers = entry.said is not None and entry.said.shape == wanted.shape
-        self._schedule(entry, entry.said_at + NUMBERS_PAUSE if only_numbers and entry.said_at else 0.0)
+        only_numbers = entry.written is not None and entry.written.shape == wanted.shape
+        self._schedule(entry, entry.written_at + NUMBERS_PAUSE if only_numbers and entry.written_at else 0.0)
 
     def clear_nomination(self, pod: Pod) -> None:
         """Let the pod's status name no node, and leave its condition as it is, or as it was last wanted."""
         entry = self._entries.get(pod.uid)
-        last = (entry.wanted or entry.said) if entry is not None else told(pod, None)
+        last = (entry.wanted or entry.written) if entry is not None else status_of(pod, KEEP)
         if last is not None:
-            self.set(pod, reason=last.reason, message=last.message, nominated="")
+            self.set(pod, reason=last.reason, message=last.message, nomination=CLEAR)
 
     def forget(self, uid: str) -> None:
         """Write nothing more about a pod that is gone, or about to be bound."""
@@ -194,12 +197,12 @@ class ConditionWriter:
             self._schedule(entry, again)
         elif entry.wanted is not None:
             newer = entry.wanted
-            self.set(entry.pod, reason=newer.reason, message=newer.message, nominated=newer.nominated)
+            self.set(entry.pod, reason=newer.reason, message=newer.message, nomination=newer.nomination)
 
     def _is_current(self, entry: _Entry) -> bool:
         return self._entries.get(entry.pod.uid) is entry
 
-    async def _send(self, entry: _Entry, wanted: Wanted) -> float | None:
+    async def _send(self, entry: _Entry, wanted: WaitingStatus) -> float | None:
         """Send the patch; return when it is to be tried again, None if it is written or given up."""
         pod = entry.pod
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
@@ -208,7 +211,7 @@ class ConditionWriter:
                 return None
             if not self._is_current(entry):
                 return None  # forgotten meanwhile
-            body = encode_patch(pod, wanted, now=self.wall_clock(), first=entry.said is None, version=entry.version)
+            body = encode_patch(pod, wanted, now=self.wall_clock(), first=entry.written is None, version=entry.version)
             answer = await self.client.request(
                 "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT
             )
@@ -217,7 +220,7 @@ class ConditionWriter:
             return self._refused(entry, error)
         except UnreachableError as error:
             return self._pause(entry, error)
-        entry.said, entry.said_at = wanted, self.clock()
+        entry.written, entry.written_at = wanted, self.clock()
         entry.tries, entry.not_before, entry.version = 0, 0.0, found.metadata.resource_version if found else ""
         entry.backoff.reset()
         self.written += 1

@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
+from neuron_scheduler.model.nomination import KEEP, Clear, Keep, Nominate, NominationChange, change_to
 from neuron_scheduler.model.pod import Pod
 
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -32,33 +33,32 @@ def shape(message: str) -> tuple[str, ...]:
 
 
 @attrs.frozen
-class Wanted:
-    """
-    What a pod's status is to say.
-
-    Attributes:
-        nominated: `status.nominatedNodeName`; None leaves it alone.
-    """
+class WaitingStatus:
+    """What the status of a waiting pod says, or is to say: its PodScheduled condition and its nominated node."""
 
     reason: str
     message: str
-    nominated: str | None = None
+    nomination: NominationChange = KEEP
 
     @property
-    def shape(self) -> tuple[str, tuple[str, ...], str | None]:
-        """What two of these have in common that differ only in numbers."""
-        return self.reason, shape(self.message), self.nominated
+    def shape(self) -> tuple[str, tuple[str, ...], NominationChange]:
+        """A key that is equal for statuses that differ only in numbers."""
+        return self.reason, shape(self.message), self.nomination
 
 
-def told(pod: Pod, nominated: str | None) -> Wanted | None:
-    """Return what the pod's status says already, None if its condition is absent or not False."""
+def status_of(pod: Pod, nomination: NominationChange) -> WaitingStatus | None:
+    """
+    Return what the pod's status says already; None if its condition is absent or not False.
+
+    If `nomination` is KEEP, the node that the status names is left out, so that the two compare equal.
+    """
     if pod.scheduled is None or pod.scheduled.status != "False":
         return None
-    known = None if nominated is None else pod.nominated_node_name
-    return Wanted(pod.scheduled.reason, pod.scheduled.message, known)
+    named = KEEP if nomination == KEEP else change_to(pod.nominated_node_name)
+    return WaitingStatus(pod.scheduled.reason, pod.scheduled.message, named)
 
 
-def encode_patch(pod: Pod, wanted: Wanted, *, now: float, first: bool, version: str = "") -> bytes:
+def encode_patch(pod: Pod, wanted: WaitingStatus, *, now: float, first: bool, version: str = "") -> bytes:
     """
     Return the strategic merge patch of `pods/status`; uid and version in it are preconditions.
 
@@ -78,8 +78,13 @@ def encode_patch(pod: Pod, wanted: Wanted, *, now: float, first: bool, version: 
     if first:
         condition["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     status: dict[str, Any] = {"conditions": [condition]}
-    if wanted.nominated is not None:
-        status["nominatedNodeName"] = wanted.nominated or None
+    match wanted.nomination:
+        case Nominate(node_name=node_name):
+            status["nominatedNodeName"] = node_name
+        case Clear():
+            status["nominatedNodeName"] = None
+        case Keep():
+            pass
     metadata = {"uid": pod.uid}
     if version or pod.resource_version:
         metadata["resourceVersion"] = version or pod.resource_version

@@ -24,6 +24,7 @@ from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record
 from neuron_scheduler.kube.writes.pod_condition import UNSCHEDULABLE
 from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.nomination import Nominate
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.sandbox.server import ApiServer
 from tests.control_plane.rest import RestClient
@@ -188,7 +189,7 @@ async def the_condition_is_written(world: World) -> None:
         tasks.start_soon(writer.run)
         writer.set(pod, reason=UNSCHEDULABLE, message="0/1 nodes are available: 1 Insufficient cpu.")
         await world.pods.until(lambda pods: pods["waits"].scheduled is not None)
-        writer.set(pod, reason="SchedulerError", message="another", nominated="n1")
+        writer.set(pod, reason="SchedulerError", message="another", nomination=Nominate("n1"))
         await world.pods.until(lambda pods: pods["waits"].nominated_node_name == "n1")
         tasks.cancel_scope.cancel()
     found = world.pods.known["waits"]

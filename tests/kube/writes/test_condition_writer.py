@@ -11,6 +11,7 @@ import pytest
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
 from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
+from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import Pod, PodCondition
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
@@ -274,9 +275,9 @@ async def test_forgotten() -> None:
 async def test_a_nomination() -> None:
     """The nominated node stands beside the condition; empty clears it."""
     async with writing(PATCHED, PATCHED) as (server, writer):
-        writer.set(POD, reason=UNSCHEDULABLE, message="m", nominated="n1")
+        writer.set(POD, reason=UNSCHEDULABLE, message="m", nomination=Nominate("n1"))
         await settled(server, 1, writer)
-        writer.set(POD, reason=UNSCHEDULABLE, message="m", nominated="")
+        writer.set(POD, reason=UNSCHEDULABLE, message="m", nomination=CLEAR)
         await settled(server, 2, writer)
 
     assert [seen.json["status"]["nominatedNodeName"] for seen in server.seen] == ["n1", None]
@@ -285,7 +286,7 @@ async def test_a_nomination() -> None:
 async def test_a_nomination_stays_until_it_is_taken_back() -> None:
     """A condition without a word about it leaves the nomination, and taking it back leaves the condition."""
     async with writing(PATCHED, PATCHED) as (server, writer):
-        writer.set(POD, reason=UNSCHEDULABLE, message="m", nominated="n1")
+        writer.set(POD, reason=UNSCHEDULABLE, message="m", nomination=Nominate("n1"))
         writer.set(POD, reason=UNSCHEDULABLE, message="another")
         await settled(server, 1, writer)
         writer.clear_nomination(POD)
