@@ -92,7 +92,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         row=cluster.node,
     )
     errors = UnexpectedErrors(metrics.unexpected)
-    binder = Binder(client=client, may_send=may_bind, errors=errors, timeout=config.bind_timeout)
+    binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout, errors=errors)
     if election is not None:
         binder.explained = LeaseFence(
             leases=_leases(config, client),
@@ -113,7 +113,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     reporter = PodReporter(recorder=recorder, conditions=conditions, clock=time.monotonic, speaks=may_bind)
     volumes = VolumeBinder(
         cluster=cluster,
-        writer=VolumeWriter(client=client, may_send=may_bind),
+        writer=VolumeWriter(client=client, may_send=may_bind, timeout=config.bind_timeout),
         metrics=metrics,
         timeouts={profile.scheduler_name: profile.volume_bind_timeout for profile in config.profiles},
         clock=time.monotonic,
@@ -122,7 +122,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     preemption_executor = PreemptionExecutor(
         cluster=cluster,
         queue=queue,
-        evictor=Evictor(client=client, may_send=may_bind, on_retry=metrics.retried),
+        evictor=Evictor(client=client, may_send=may_bind, timeout=config.bind_timeout, on_retry=metrics.retried),
         reporter=reporter,
         metrics=metrics,
         budgets=budgets.all,

@@ -76,7 +76,7 @@ async def main(kubeconfig: str, port: int) -> None:
         leader = LeaderElector(leases=LeaseClient(client=client))
         await leader.acquire()
         await anyio.sleep(POLICY_LEARNS)
-        binder = Binder(client=client, may_send=lambda: True)
+        binder = Binder(client=client, may_send=lambda: True, timeout=4.0)
 
         async def bind_each() -> None:
             for pod, node in work:

@@ -27,10 +27,10 @@ from neuron_scheduler.errors import (
     UnreachableError,
 )
 
-BIND_TIMEOUT: Final = 4.0  # renew deadline 10 s + 4 s < lease duration 15 s
 READ_BUFFER: Final = 2 << 20  # twice as much of an answer may wait to be read; then the server is held up
 KEEPALIVE: Final = 75.0  # the API server keeps idle connections for 90 s
 CONNECT_TIMEOUT: Final = 10.0
+ACK_TIMEOUT: Final = 4.0  # seconds; a request that is given up earlier resets its connection at once
 MOST_BYTES: Final = 16 << 20  # of one object: 1.5 MiB in etcd, and JSON may escape each byte as six
 
 
@@ -81,9 +81,9 @@ def _socket(address: AddrInfoType) -> socket.socket:
 
 
 def _bind_socket(address: AddrInfoType) -> socket.socket:
-    """Open a socket that is closed with a reset, and waits for acknowledgements no longer than a bind may take."""
+    """Open a socket that is closed with a reset, and that waits for acknowledgements no longer than `ACK_TIMEOUT`."""
     opened = _socket(address)
-    _set(opened, "TCP_USER_TIMEOUT", int(BIND_TIMEOUT * 1000))
+    _set(opened, "TCP_USER_TIMEOUT", int(ACK_TIMEOUT * 1000))
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return opened
 

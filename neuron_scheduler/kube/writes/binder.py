@@ -21,7 +21,7 @@ import msgspec
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.client import LONGEST_PAUSE, Response
-from neuron_scheduler.kube.http.pools import BIND_TIMEOUT, Pool
+from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.objects.pods import NEURON_ALLOCATED, annotations_size
@@ -137,17 +137,17 @@ class Binder:
 
     Attributes:
         may_send: whether this replica may write now; asked with the connection in hand, right before the first byte.
+        timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
         explained: called when the server says that we do not hold the Lease; returns the message for the pod's owner.
         errors: reports unexpected exceptions.
-        timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
     """
 
     client: Api
     may_send: Callable[[], bool]
+    timeout: float
     explained: Callable[[str], Awaitable[str]] = _as_it_is
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     random: Callable[[], float] = randomness.random
-    timeout: float = BIND_TIMEOUT
     first_pause: float = 0.2
     most_pause: float = 5.0
     _open: set[Binding] = attrs.field(factory=set, init=False)

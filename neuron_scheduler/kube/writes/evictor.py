@@ -18,7 +18,7 @@ import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.http.client import JSON, LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
-from neuron_scheduler.kube.http.pools import BIND_TIMEOUT, Pool
+from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects.pods import PREEMPTION_BY_SCHEDULER
 from neuron_scheduler.model.pod import Pod
@@ -61,12 +61,14 @@ class Evictor:
 
     Attributes:
         may_send: whether this replica may write now; asked right before the first byte of a request.
+        timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
         wall_clock: Unix time in seconds, for lastTransitionTime.
         on_retry: called with `eviction` for every request that is sent again.
     """
 
     client: Api
     may_send: Callable[[], bool]
+    timeout: float
     random: Callable[[], float] = randomness.random
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
@@ -117,7 +119,7 @@ class Evictor:
                 path,
                 body=body,
                 content_type=content_type,
-                timeout=BIND_TIMEOUT,
+                timeout=self.timeout,
                 pool=Pool.BIND,
                 permit=self.may_send,
             )

@@ -15,7 +15,7 @@ import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.http.client import Response
-from neuron_scheduler.kube.http.pools import BIND_TIMEOUT, Pool
+from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.storage import CLAIM, VOLUME
@@ -73,10 +73,12 @@ class VolumeWriter:
 
     Attributes:
         may_send: whether this replica may write now; asked right before the first byte of a write.
+        timeout: seconds for one write; with the renew deadline it must stay below the lease duration.
     """
 
     client: Api
     may_send: Callable[[], bool]
+    timeout: float
     _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(WRITES_AT_ONCE), init=False)
 
     async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
@@ -140,7 +142,7 @@ class VolumeWriter:
                     "PUT",
                     path,
                     body=msgspec.json.encode(changed),
-                    timeout=BIND_TIMEOUT,
+                    timeout=self.timeout,
                     pool=Pool.BIND,
                     permit=self.may_send,
                 )

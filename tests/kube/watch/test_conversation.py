@@ -136,7 +136,7 @@ async def nodes_come_and_go(world: World) -> None:
 async def a_pod_is_bound_once(world: World) -> None:
     """One Binding writes node and annotations; repeated it is our own success, against another it is a refusal."""
     pod = await world.pod("bound")
-    binder = Binder(client=world.client, may_send=lambda: True)
+    binder = Binder(client=world.client, may_send=lambda: True, timeout=4.0)
     annotations = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false"}
     assert await binder.bind(pod, "n1", annotations) == Bound()
     await world.pods.until(lambda pods: pods["bound"].node_name == "n1")
@@ -158,7 +158,7 @@ async def a_pod_is_bound_once(world: World) -> None:
 async def what_is_gone_is_not_bound(world: World) -> None:
     """Another uid, and no pod at all, are told apart from refusals."""
     pod = await world.pod("again")
-    binder = Binder(client=world.client, may_send=lambda: True)
+    binder = Binder(client=world.client, may_send=lambda: True, timeout=4.0)
     assert await binder.bind(attrs.evolve(pod, uid="11111111-2222-3333-4444-555555555555"), "n1", {}) == Gone()
     await world.client.request("DELETE", "/api/v1/namespaces/default/pods/again")
     await world.pods.until(lambda pods: "again" not in pods)
@@ -169,7 +169,7 @@ async def a_gated_pod_is_refused(world: World) -> None:
     """The server does not bind what is gated, and says so for good."""
     pod = await world.pod("gated", schedulingGates=[{"name": "wait"}])
     assert pod.gates == ("wait",)
-    outcome = await Binder(client=world.client, may_send=lambda: True).bind(pod, "n1", {})
+    outcome = await Binder(client=world.client, may_send=lambda: True, timeout=4.0).bind(pod, "n1", {})
     assert isinstance(outcome, Refused)
     assert outcome.status == 409
 

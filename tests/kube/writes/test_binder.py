@@ -167,7 +167,7 @@ async def test_fenced_with_an_unknown_outcome() -> None:
     """What was sent stays in doubt, so the Lease must not be released."""
     answers = iter([True, True, False])
     async with scripted(reset) as (_, client):
-        binder = Binder(client=client, may_send=lambda: next(answers))
+        binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0)
         tried = await binder.bind(POD, "n1", SENT)
         assert isinstance(tried, InDoubt)
         assert isinstance(await binder.again(tried.binding), InDoubt)
@@ -179,7 +179,7 @@ async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
     """A refused connection has committed nothing."""
     async with Client(connection=Connection(f"http://127.0.0.1:{free_tcp_port}", "a test")) as client:
         answers = iter([True, False])
-        binder = Binder(client=client, may_send=lambda: next(answers))
+        binder = Binder(client=client, may_send=lambda: next(answers), timeout=4.0)
         tried = await binder.bind(POD, "n1", SENT)
         assert isinstance(tried, InDoubt)
         assert binder.resolved
@@ -190,7 +190,7 @@ async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
 async def test_cancelled_on_the_way(script: list[Answer]) -> None:
     """A stop leaves an unknown outcome, which is counted: a conflict may be one with a write that is yet to succeed."""
     async with scripted(*script) as (server, client), anyio.create_task_group() as tasks:
-        binder = Binder(client=client, may_send=lambda: True)
+        binder = Binder(client=client, may_send=lambda: True, timeout=4.0)
         tasks.start_soon(binder.bind, POD, "n1", SENT)
         with anyio.fail_after(10):
             while len(server.seen) < len(script):
@@ -208,7 +208,7 @@ async def test_cancelled_on_the_way(script: list[Answer]) -> None:
 async def test_invalid_keys_are_never_sent(annotations: dict[str, str]) -> None:
     """The server would store them, and the pod could never start."""
     async with scripted() as (server, client):
-        outcome = await Binder(client=client, may_send=lambda: True).bind(POD, "n1", annotations)
+        outcome = await Binder(client=client, may_send=lambda: True, timeout=4.0).bind(POD, "n1", annotations)
 
     assert isinstance(outcome, Refused)
     assert (outcome.status, outcome.retryable, outcome.until_changed) == (422, False, True)
@@ -231,7 +231,7 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
     """Without a limit of our own, 429 with Retry-After is what slows us down; within reason."""
     busy = [refuse(429, headers={"Retry-After": seconds}) for seconds in ("3", "9999")]
     async with scripted(*busy) as (_, client):
-        binder = Binder(client=client, may_send=lambda: True, first_pause=0.001)
+        binder = Binder(client=client, may_send=lambda: True, timeout=4.0, first_pause=0.001)
         first = await binder.bind(POD, "n1", SENT)
         assert isinstance(first, InDoubt)
         second = await binder.again(first.binding)
@@ -251,7 +251,7 @@ async def test_a_refusal_for_want_of_the_lease_is_explained() -> None:
 
     policy = "denied request: this scheduler does not hold the Lease kube-system/my-scheduler"
     async with scripted(refuse(422, "Invalid", policy), refuse(422, "Invalid", "other")) as (_, client):
-        binder = Binder(client=client, may_send=lambda: True, explained=explained)
+        binder = Binder(client=client, may_send=lambda: True, timeout=4.0, explained=explained)
         assert await binder.bind(POD, "n1", SENT) == Refused(422, "explained", retryable=False)
         assert await binder.bind(POD, "n1", SENT) == Refused(422, "other", retryable=False)
     assert asked == [policy]
@@ -340,7 +340,12 @@ async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_
             raise RuntimeError("no idea")
 
     for sends in (True, False):
-        binder = Binder(client=Breaking(sends), may_send=lambda: True, errors=UnexpectedErrors(told.append))  # type: ignore[arg-type]  # asked for a Binding only
+        binder = Binder(
+            client=Breaking(sends),  # type: ignore[arg-type]  # asked for a Binding only
+            may_send=lambda: True,
+            timeout=4.0,
+            errors=UnexpectedErrors(told.append),
+        )
         outcome = await binder.bind(POD, "n1", SENT)
         assert binder.resolved is not sends
         if sends:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 
@@ -11,7 +12,7 @@ from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.model.pod import Pod
-from tests.support.scripted_server import Answer, Scripted, answer, refuse, reset, scripted
+from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 VICTIM = Pod(uid="u1", namespace="d", name="v", observed_generation=4)
 DONE = answer({"kind": "Pod", "apiVersion": "v1"})
@@ -25,7 +26,11 @@ async def evicted(*script: Answer, may_send: bool = True) -> tuple[bool, Scripte
     """Evict the pod against a script; return the answer and the server with what it saw."""
     async with scripted(*script) as (server, client):
         evictor = Evictor(
-            client=client, may_send=lambda: may_send, random=lambda: 0.0, wall_clock=lambda: 1_795_248_000.5
+            client=client,
+            may_send=lambda: may_send,
+            timeout=4.0,
+            random=lambda: 0.0,
+            wall_clock=lambda: 1_795_248_000.5,
         )
         return await evictor.evict(VICTIM, scheduler_name="my-scheduler"), server
 
@@ -88,9 +93,18 @@ async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
 
     script = [refuse(429, headers={"Retry-After": after}) for after in ("2", "0", "3600")]
     async with scripted(*script, DONE, DONE) as (_, client):
-        evictor = Evictor(client=client, may_send=lambda: True, random=lambda: 0.0, sleep=sleep)
+        evictor = Evictor(client=client, may_send=lambda: True, timeout=4.0, random=lambda: 0.0, sleep=sleep)
         assert await evictor.evict(VICTIM, scheduler_name="my-scheduler")
     assert pauses == [2.0, 0.05, 30.0]
+
+
+async def test_a_short_timeout_bounds_each_request() -> None:
+    """A request that is not answered within the evictor's timeout is sent again."""
+    async with scripted(hang, DONE, hang, DONE) as (server, client):
+        evictor = Evictor(client=client, may_send=lambda: True, timeout=0.05, random=lambda: 0.0)
+        with anyio.fail_after(2):
+            assert await evictor.evict(VICTIM, scheduler_name="my-scheduler")
+    assert [request.method for request in server.seen] == ["PATCH", "PATCH", "DELETE", "DELETE"]
 
 
 async def test_nothing_is_sent_without_the_lease() -> None:
@@ -127,6 +141,6 @@ class LosesTheLease:
 async def test_permission_is_asked_with_the_connection_in_hand(requests: int, sent: list[str]) -> None:
     """A Lease that is lost while a request waits for its connection holds it back, the deletion as well."""
     client = LosesTheLease(requests)
-    evictor = Evictor(client=client, may_send=client.may_send)
+    evictor = Evictor(client=client, may_send=client.may_send, timeout=4.0)
     assert not await evictor.evict(VICTIM, scheduler_name="my-scheduler")
     assert client.sent == sent

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, WriteOutcome, Written
 from neuron_scheduler.model.volumes import ClaimRef
-from tests.support.scripted_server import Answer, Scripted, answer, refuse, reset, scripted
+from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 from tests.support.storage import claim, volume
 
 CLAIM = claim(class_name="c", resource_version="5")
@@ -45,7 +46,7 @@ def stored_claim(*, uid: str = "uid-data", node: str | None = None, volume_name:
 async def keep(*script: Answer, may_send: bool = True) -> tuple[WriteOutcome, Scripted]:
     """Let the volume be kept for the claim."""
     async with scripted(*script) as (server, client):
-        outcome = await VolumeWriter(client=client, may_send=lambda: may_send).keep(VOLUME, CLAIM)
+        outcome = await VolumeWriter(client=client, may_send=lambda: may_send, timeout=4.0).keep(VOLUME, CLAIM)
     assert not server.script
     return outcome, server
 
@@ -53,7 +54,7 @@ async def keep(*script: Answer, may_send: bool = True) -> tuple[WriteOutcome, Sc
 async def select(*script: Answer) -> tuple[WriteOutcome, Scripted]:
     """Select a node for the claim."""
     async with scripted(*script) as (server, client):
-        outcome = await VolumeWriter(client=client, may_send=lambda: True).select_node(CLAIM, "n")
+        outcome = await VolumeWriter(client=client, may_send=lambda: True, timeout=4.0).select_node(CLAIM, "n")
     assert not server.script
     return outcome, server
 
@@ -140,6 +141,16 @@ async def test_an_answer_that_is_lost(lost: Answer) -> None:
     """It is not sent again here: the next attempt reads what became of it."""
     outcome, _ = await keep(answer(stored_volume()), lost)
     assert isinstance(outcome, Failed)
+
+
+async def test_a_short_timeout_bounds_the_write() -> None:
+    """A write that is not answered within the writer's timeout fails; no other limit applies."""
+    async with scripted(answer(stored_volume()), hang) as (server, client):
+        writer = VolumeWriter(client=client, may_send=lambda: True, timeout=0.05)
+        with anyio.fail_after(2):
+            outcome = await writer.keep(VOLUME, CLAIM)
+    assert outcome == Failed("no answer in time to PUT /api/v1/persistentvolumes/pv")
+    assert len(server.seen) == 2
 
 
 async def test_a_replica_that_may_not_write() -> None:
