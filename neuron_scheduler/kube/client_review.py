@@ -4,13 +4,13 @@ Ask the API server who holds a token, and what that user may do: TokenReview and
 Refuses to remember an answer and to decide what follows from it: that is for `endpoints.access`.
 """
 
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 import msgspec
 
 from neuron_scheduler.errors import UnreachableError
-from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import wire
 
@@ -53,25 +53,11 @@ _TOKEN_REVIEW: Final = msgspec.json.Decoder(_TokenReview)
 _ACCESS_REVIEW: Final = msgspec.json.Decoder(_AccessReview)
 
 
-class Api(Protocol):
-    """What is asked of the client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = ...,
-        timeout: float = ...,  # noqa: ASYNC109 - as in the client
-    ) -> Response:
-        """Send one request."""
-
-
 @attrs.frozen
 class Reviews:
     """Both questions; each raises ApiError or UnreachableError where there is no answer to it."""
 
-    client: Api
+    client: Client
 
     async def user_of(self, token: str) -> User | None:
         """Return who holds a bearer token; None if the API server does not accept it."""

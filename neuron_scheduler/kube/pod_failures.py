@@ -6,14 +6,13 @@ known, and the API server is asked for the pod as it was then, so the answer is 
 the pod in the meantime. A pod that was really deleted is not there at that version. Refuses to judge the failure.
 """
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 import msgspec
 
 from neuron_scheduler.errors import UnreachableError
-from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.wire import Wire
 from neuron_scheduler.model.pod import Pod
 
@@ -51,25 +50,11 @@ class _Pods(Wire):
 _PODS: Final = msgspec.json.Decoder(_Pods)
 
 
-class Api(Protocol):
-    """What is asked of the client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = ...,
-        timeout: float = ...,  # noqa: ASYNC109 - as in the client
-    ) -> Response:
-        """Send one request."""
-
-
 @attrs.frozen(kw_only=True)
 class PodFailures:
     """Reads failures from the API server."""
 
-    client: Api
+    client: Client
 
     async def read(self, pod: Pod, version: str) -> Failure | None:
         """

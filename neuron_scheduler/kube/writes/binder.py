@@ -12,7 +12,7 @@ import random as randomness
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import attrs
@@ -20,7 +20,7 @@ import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.http.client import LONGEST_PAUSE, Response
+from neuron_scheduler.kube.http.client import LONGEST_PAUSE, Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import pod_wire as wire
@@ -109,22 +109,6 @@ class InDoubt:
     pause: float
 
 
-class Api(Protocol):
-    """What the binder asks of the client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = ...,
-        timeout: float = ...,  # noqa: ASYNC109 - as in the client
-        pool: Pool = ...,
-        permit: Callable[[], bool] | None = ...,
-    ) -> Response:
-        """Send one request."""
-
-
 async def _as_it_is(message: str) -> str:
     """Explain nothing."""
     return message
@@ -142,7 +126,7 @@ class Binder:
         errors: reports unexpected exceptions.
     """
 
-    client: Api
+    client: Client
     may_send: Callable[[], bool]
     timeout: float
     explained: Callable[[str], Awaitable[str]] = _as_it_is

@@ -15,7 +15,7 @@ also holds for a patch that a proxy or a stopped API server delivers late, for w
 import random as randomness
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import attrs
@@ -24,7 +24,7 @@ import msgspec
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.http.client import LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
+from neuron_scheduler.kube.http.client import LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Client
 from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, encode_patch, status_of
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
@@ -41,21 +41,6 @@ TOLD_AFTER: Final = 4  # tries before a log line; the next ones after 8, 16, ...
 _PLACED: Final = msgspec.json.Decoder(wire.PlacedPod)
 
 log = logs.logger(__name__)
-
-
-class Api(Protocol):
-    """What the writer asks of the client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = ...,
-        content_type: str = ...,
-        timeout: float = ...,  # noqa: ASYNC109 - as in the client
-    ) -> Response:
-        """Send one request."""
 
 
 @attrs.define(eq=False)
@@ -109,7 +94,7 @@ class ConditionWriter:
         written: counter of patches that succeeded.
     """
 
-    client: Api
+    client: Client
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     random: Callable[[], float] = randomness.random

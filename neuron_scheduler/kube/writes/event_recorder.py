@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import attrs
@@ -20,7 +20,7 @@ import msgspec
 
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.http.client import LONGEST_PAUSE, MERGE_PATCH, Response
+from neuron_scheduler.kube.http.client import LONGEST_PAUSE, MERGE_PATCH, Client, Response
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects.wire import Wire
 from neuron_scheduler.model.pod import Pod
@@ -41,21 +41,6 @@ SHARE: Final = 2  # of the workers for retries, for the events of one namespace
 log = logs.logger(__name__)
 
 Key = tuple[str, ...]
-
-
-class Api(Protocol):
-    """What the recorder asks of the client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = ...,
-        content_type: str = ...,
-        timeout: float = ...,  # noqa: ASYNC109 - as in the client
-    ) -> Response:
-        """Send one request."""
 
 
 class _Reference(Wire, tag_field="kind", tag="Pod"):
@@ -130,7 +115,7 @@ class EventRecorder:
         errors: reports unexpected exceptions.
     """
 
-    client: Api
+    client: Client
     controllers: Sequence[str] = ("my-scheduler",)
     hostname: str = attrs.field(factory=socket.gethostname)
     wall_clock: Callable[[], int] = time.time_ns

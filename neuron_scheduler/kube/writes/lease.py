@@ -6,17 +6,15 @@ Records and their times, and four calls under deadlines of the caller. Who may h
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import attrs
 import msgspec
 
 from neuron_scheduler.errors import UnreachableError
-from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
-from neuron_scheduler.kube.http.stream import Stream
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Codec, Decoded, key_of
 from neuron_scheduler.kube.watch.watch_line import BOOKMARK, look_closely
@@ -61,26 +59,6 @@ class Record:
     resource_version: str = ""
 
 
-class Api(Protocol):
-    """What the Lease asks of the client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = ...,
-        timeout: float = ...,  # noqa: ASYNC109 - as in the client
-        pool: Pool = ...,
-    ) -> Response:
-        """Send one request."""
-
-    def stream(
-        self, path: str, *, params: Mapping[str, str], read_timeout: float, pool: Pool = ...
-    ) -> AbstractAsyncContextManager[Stream]:
-        """Open a watch."""
-
-
 @attrs.define(eq=False, kw_only=True)
 class LeaseClient:
     """
@@ -89,7 +67,7 @@ class LeaseClient:
     Every call raises ApiError or UnreachableError; `within` is its limit in seconds.
     """
 
-    client: Api
+    client: Client
     namespace: str = "kube-system"
     name: str = "my-scheduler"
 

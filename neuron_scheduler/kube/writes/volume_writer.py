@@ -7,14 +7,14 @@ Bindings. Refuses to wait for what controllers make of it.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import attrs
 import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
-from neuron_scheduler.kube.http.client import Response
+from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import wire
@@ -50,22 +50,6 @@ class HeldBack:
 WriteOutcome = Written | Failed | HeldBack
 
 
-class Api(Protocol):
-    """What is asked of the client."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = ...,
-        timeout: float = ...,  # noqa: ASYNC109 - as in the client
-        pool: Pool = ...,
-        permit: Callable[[], bool] | None = ...,
-    ) -> Response:
-        """Send one request."""
-
-
 @attrs.define(eq=False, kw_only=True)
 class VolumeWriter:
     """
@@ -76,7 +60,7 @@ class VolumeWriter:
         timeout: seconds for one write; with the renew deadline it must stay below the lease duration.
     """
 
-    client: Api
+    client: Client
     may_send: Callable[[], bool]
     timeout: float
     _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(WRITES_AT_ONCE), init=False)
