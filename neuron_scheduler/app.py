@@ -25,9 +25,9 @@ from neuron_scheduler.endpoints.access import Access
 from neuron_scheduler.endpoints.server import Endpoints, lease_watchdog, serving
 from neuron_scheduler.errors import StalledError
 from neuron_scheduler.kube import access_review
-from neuron_scheduler.kube.client_review import Reviews
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.user_review import UserReviews
 from neuron_scheduler.kube.watch.informer import STALE
 from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
 from neuron_scheduler.scheduling.queue.queued_pod import Place
@@ -250,7 +250,7 @@ class App:
     def _access(self) -> Access | None:
         if not self.config.authorize_metrics:
             return None
-        return Access(reviews=Reviews(self.client), path="/metrics", clock=time.monotonic)
+        return Access(reviews=UserReviews(self.client), path="/metrics", clock=time.monotonic)
 
     def _unsynced(self) -> str | None:
         missing = [i.resource.path for i in self.parts.informers if not i.synced.is_set()]

@@ -12,17 +12,17 @@ from typing import Any
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.election import Election
+from neuron_scheduler.controllers.election_thread import ElectionThread
 from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgets
 from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
 from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
-from neuron_scheduler.controllers.lease_fence import LeaseFence
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
 from neuron_scheduler.controllers.scheduling_loop import Scheduler
+from neuron_scheduler.controllers.stale_fence import StaleFence
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
@@ -71,7 +71,7 @@ class Parts:
     pods: Informer[Pod]
     pod_handler: PodHandler
     rejections: Rejections
-    election: Election | None
+    election: ElectionThread | None
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -94,7 +94,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     errors = UnexpectedErrors(metrics.unexpected)
     binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout, errors=errors)
     if election is not None:
-        binder.explained = LeaseFence(
+        binder.explained = StaleFence(
             leases=_leases(config, client),
             identity=election.identity,
             clock=time.monotonic,
@@ -280,7 +280,7 @@ def _profiles(config: Config) -> dict[str, Profile]:
     }
 
 
-def _election(config: Config, metrics: Metrics) -> Election:
+def _election(config: Config, metrics: Metrics) -> ElectionThread:
     @asynccontextmanager
     async def connect() -> AsyncIterator[LeaseClient]:
         connection = await auth.load(config.kubeconfig or None, config.master or None)
@@ -289,7 +289,7 @@ def _election(config: Config, metrics: Metrics) -> Election:
         ) as client:
             yield _leases(config, client)
 
-    return Election(
+    return ElectionThread(
         connect=connect,
         lease_duration=config.leader_elect_lease_duration,
         renew_deadline=config.leader_elect_renew_deadline,

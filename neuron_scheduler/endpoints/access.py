@@ -15,8 +15,8 @@ import msgspec
 
 from neuron_scheduler.endpoints.exchange import NO_FIELDS, Reply
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.client_review import User
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
+from neuron_scheduler.kube.user_review import User
 from neuron_scheduler.telemetry import logs
 
 REMEMBERED: Final = 10.0  # seconds; kube-scheduler's --authentication-token-webhook-cache-ttl and its like

@@ -9,7 +9,7 @@ import pytest
 
 from neuron_scheduler.endpoints.access import MOST_REMEMBERED, QUESTIONS_AT_ONCE, REMEMBERED, Access
 from neuron_scheduler.errors import ApiError, NeuronSchedulerError, UnreachableError
-from neuron_scheduler.kube.client_review import User
+from neuron_scheduler.kube.user_review import User
 
 JANE, JOE = User(username="jane"), User(username="joe")
 TOKENS: Mapping[str, User] = MappingProxyType({"good": JANE, "poor": JOE})

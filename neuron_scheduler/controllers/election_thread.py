@@ -31,7 +31,7 @@ log = logs.logger(__name__)
 
 
 @attrs.define(eq=False, kw_only=True)
-class Election:
+class ElectionThread:
     """
     A candidate in a thread. `stand`, `acquire`, `hold` and `leave` are for one event loop, the rest for any thread.
 

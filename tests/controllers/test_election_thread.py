@@ -10,7 +10,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.controllers.election import Election
+from neuron_scheduler.controllers.election_thread import ElectionThread
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
 from neuron_scheduler.kube.writes.lease import Record
 from tests.support.leases import Memory
@@ -40,11 +40,11 @@ class World:
     codes: list[int] = attrs.field(factory=list)
     ended: threading.Event = attrs.field(factory=threading.Event)
     updates: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
-    election: Election = attrs.field(init=False)
+    election: ElectionThread = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.memory.after = lambda _verb: self.updates.release()
-        self.election = Election(
+        self.election = ElectionThread(
             connect=self.connect,
             identity="me",
             lease_duration=1.5 * DEADLINE,
@@ -144,7 +144,7 @@ async def test_what_keeps_it_from_connecting_is_raised() -> None:
         raise ConfigurationError("no kubeconfig")
         yield  # it is a generator
 
-    election = Election(connect=connect)
+    election = ElectionThread(connect=connect)
     with anyio.fail_after(PATIENCE), pytest.raises(ConfigurationError, match="no kubeconfig"):
         await election.stand()
     await election.leave(release=True)

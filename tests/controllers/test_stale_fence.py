@@ -7,7 +7,7 @@ import attrs
 import pytest
 import yaml
 
-from neuron_scheduler.controllers.lease_fence import ASK_EVERY, LAG, PAUSE, QUIET, LeaseFence
+from neuron_scheduler.controllers.stale_fence import ASK_EVERY, LAG, PAUSE, QUIET, StaleFence
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.writes.binder import NOT_THE_HOLDER
 from neuron_scheduler.kube.writes.lease import Record
@@ -25,12 +25,12 @@ class World:
     looks: int = 0
     paused: list[float] = attrs.field(factory=list)
     count: int = 0
-    fence: LeaseFence = attrs.field(init=False)
+    fence: StaleFence = attrs.field(init=False)
 
     key = "kube-system/my-scheduler"
 
     def __attrs_post_init__(self) -> None:
-        self.fence = LeaseFence(
+        self.fence = StaleFence(
             leases=self, identity="me", clock=lambda: self.now, pause=self.paused.append, counted=self.counted
         )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.client_review import Reviews, User
+from neuron_scheduler.kube.user_review import User, UserReviews
 from tests.support.scripted_server import Answer, answer, refuse, scripted
 
 WHO = User(username="jane", uid="1", groups=["a", "b"], extra={"scopes": ["x"]})
@@ -18,7 +18,7 @@ async def test_who_holds_a_token() -> None:
     """The token is sent, and the user comes back with all that is known of them."""
     user = {"username": "jane", "uid": "1", "groups": ["a", "b"], "extra": {"scopes": ["x"]}}
     async with scripted(reviewed("TokenReview", {"authenticated": True, "user": user})) as (server, client):
-        assert await Reviews(client).user_of("a token") == WHO
+        assert await UserReviews(client).user_of("a token") == WHO
     assert [(seen.method, seen.path) for seen in server.seen] == [
         ("POST", "/apis/authentication.k8s.io/v1/tokenreviews")
     ]
@@ -42,7 +42,7 @@ async def test_who_holds_a_token() -> None:
 async def test_nobody(status: object) -> None:
     """A token that is not accepted, or has no user, gives no user."""
     async with scripted(reviewed("TokenReview", status)) as (_, client):
-        assert await Reviews(client).user_of("a token") is None
+        assert await UserReviews(client).user_of("a token") is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_nobody(status: object) -> None:
 async def test_what_a_user_may_get(status: object, *, want: bool) -> None:
     """All that is known of the user is passed on."""
     async with scripted(reviewed("SubjectAccessReview", status)) as (server, client):
-        assert await Reviews(client).may_get(WHO, "/metrics") is want
+        assert await UserReviews(client).may_get(WHO, "/metrics") is want
     assert server.seen[0].path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     assert server.seen[0].json["spec"] == {
         "user": "jane",
@@ -74,7 +74,7 @@ async def test_no_answer() -> None:
     foreign = answer({}), answer("[]"), answer("cut"), answer({"status": {"authenticated": True, "user": {}}})
     deep = answer('{"apiVersion": "v1", "kind": "TokenReview", "status": ' + "[" * 5000 + "]" * 5000 + "}")
     async with scripted(refuse(403), *foreign, deep) as (_, client):
-        reviews = Reviews(client)
+        reviews = UserReviews(client)
         with pytest.raises(ApiError):
             await reviews.user_of("a token")
         for _ in (*foreign, deep):

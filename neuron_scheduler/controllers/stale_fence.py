@@ -49,7 +49,7 @@ def _nobody_counts() -> None:
 
 
 @attrs.define(eq=False, kw_only=True)
-class LeaseFence:
+class StaleFence:
     """
     Explains Bindings that were refused because the sender does not hold the Lease.
 

@@ -54,7 +54,7 @@ _ACCESS_REVIEW: Final = msgspec.json.Decoder(_AccessReview)
 
 
 @attrs.frozen
-class Reviews:
+class UserReviews:
     """Both questions; each raises ApiError or UnreachableError where there is no answer to it."""
 
     client: Client
