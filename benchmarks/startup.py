@@ -27,7 +27,7 @@ from benchmarks.contest.workloads import WORKLOADS
 from neuron_scheduler import app
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.neuron.annotations import IDS
+from neuron_scheduler.model.annotations import AWS_NEURON_IDS
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.server import ApiServer
 from neuron_scheduler.settings.config import Config
@@ -89,7 +89,7 @@ def _bound(count: int, nodes: int) -> Iterator[dict[str, Any]]:
             neuron=1,
             requests={"cpu": "1", "memory": "1Gi"},
             labels={"app": f"app-{i % 500}"},
-            annotations={IDS: str(i // nodes)},
+            annotations={AWS_NEURON_IDS: str(i // nodes)},
             nodeName=f"node-{i % nodes:05d}",
         )
 

@@ -20,8 +20,8 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.watch.informer import NODES, PODS, Informer
 from neuron_scheduler.kube.writes.binder import Binder, Bound
 from neuron_scheduler.kube.writes.lease import LeaseClient
+from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.annotations import LEADER
 
 CONCURRENCY = 48
 POLICY_LEARNS = 0.5  # seconds until the admission policy surely knows the Lease; nothing is measured before
@@ -80,7 +80,7 @@ async def main(kubeconfig: str, port: int) -> None:
 
         async def bind_each() -> None:
             for pod, node in work:
-                outcome = await binder.bind(pod, node, {LEADER: leader.identity})
+                outcome = await binder.bind(pod, node, {OUR_LEADER: leader.identity})
                 if not isinstance(outcome, Bound):
                     raise SystemExit(f"the API server refuses what the ceiling is made of: {outcome}")
 

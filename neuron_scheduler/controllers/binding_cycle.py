@@ -23,8 +23,8 @@ from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
+from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.annotations import ALLOC_TIME, IDS
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
@@ -212,8 +212,8 @@ class BindingCycle:
         pod, annotations = commitment.queued.pod, commitment.annotations
         try:
             self.reporter.withdraw(pod.uid)
-            if IDS in annotations:
-                annotations = {**annotations, ALLOC_TIME: str(self.fence.stamp(commitment))}
+            if AWS_NEURON_IDS in annotations:
+                annotations = {**annotations, NEURON_ALLOC_TIME: str(self.fence.stamp(commitment))}
             extension_log.executing(self.cluster, pod, commitment.decision, annotations)
             return await self.binder.bind(pod, commitment.node_name, annotations)
         except Exception as error:  # noqa: BLE001 - nothing was sent: the binder tells of no exception after that

@@ -25,9 +25,9 @@ from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.kube.pod_failures import Failure
+from neuron_scheduler.model.annotations import AWS_NEURON_IDS
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
-from neuron_scheduler.neuron.annotations import IDS
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -256,7 +256,7 @@ class Rejections:
                 "Pod was rejected by its node",
                 pod=pod.key,
                 node=pod.node_name,
-                ids=pod.allocation.get(IDS, ""),
+                ids=pod.allocation.get(AWS_NEURON_IDS, ""),
                 reason=failure.reason[:LONGEST_MESSAGE],
                 err=failure.message[:LONGEST_MESSAGE],
                 setAsideSeconds=round(seconds),

@@ -22,9 +22,10 @@ from neuron_scheduler.controllers.binding_cycle import Binder, BindingCycle, Vol
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.side_lane import SideLane
+from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.nomination import NominationChange
 from neuron_scheduler.model.pod import Pod, placed
-from neuron_scheduler.neuron.annotations import LEADER, annotations_for
+from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import (
@@ -253,7 +254,7 @@ class Scheduler:
         if nominated is not None:  # it may have taken other space than that which was kept for it
             note_freed(self.cluster, self.queue, pod, nominated[0])
         plan = self.volumes.reserve(pod, decision.node_name)
-        leader = {LEADER: self.identity} if self.identity else {}
+        leader = {OUR_LEADER: self.identity} if self.identity else {}
         return Commitment(queued, pod, {**allocation, **leader}, decision, started, plan)
 
     async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:

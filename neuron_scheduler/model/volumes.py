@@ -11,7 +11,6 @@ import attrs
 
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 MIGRATED: Mapping[str, str] = {

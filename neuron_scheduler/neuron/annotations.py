@@ -13,33 +13,24 @@ from functools import lru_cache
 
 import attrs
 
+from neuron_scheduler.model.annotations import (
+    AWS_NEURON_IDS,
+    NEURON_ALLOC_TIME,
+    NEURON_ALLOCATED,
+    NEURON_CORES,
+    NEURON_DEVS,
+    NEURON_RESOURCE_TYPE,
+    OUR_ALLOCATION,
+    PLUGIN_ID_KEYS,
+)
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import Placement, core_mask
 
-IDS = "AWS_NEURON_IDS"
-"""Observed on pods bound by AWS's extension: ids separated by commas; devices or cores by what the pod asks for."""
-ALLOC_TIME = "NEURON_ALLOC_TIME"
-"""Unix time in nanoseconds; the plugin takes pods of equal requests in this order."""
-ALLOCATED = "NEURON_ALLOCATED"
-"""`false` from the scheduler, `true` once the plugin has handed the ids out."""
-RESOURCE_TYPE = "NEURON_RESOURCE_TYPE"
-"""HAMi's, for cores: the resource that the ids belong to."""
-DOCUMENTED = {Unit.DEVICE: "NEURON_DEVS", Unit.CORE: "NEURON_CORES"}
+DOCUMENTED = {Unit.DEVICE: NEURON_DEVS, Unit.CORE: NEURON_CORES}
 """The names in AWS's flow diagrams."""
-OWN = "neuron-scheduler/allocation"
-"""Ours: JSON with the node, a list of ids for each container and init container, and the pod's whole set."""
-LEADER = "neuron-scheduler/leader"
-"""The holder of the Lease that sent the Binding; the API server compares it with the Lease."""
-
-ALLOCATION_KEYS = frozenset({IDS, ALLOC_TIME, ALLOCATED, RESOURCE_TYPE, OWN, *DOCUMENTED.values()})
-"""The annotations that must be kept when a pod is read."""
-
-_ID_KEYS = (IDS, *DOCUMENTED.values())
-READ_KEYS = (*_ID_KEYS, OWN, RESOURCE_TYPE)
-"""The annotations that say which ids a pod holds; the others say when, and whether the plugin has handed them out."""
 
 _OWN_KEYS = {Unit.DEVICE: "devices", Unit.CORE: "cores"}
 _UNIT_NAMES = {Unit.DEVICE: {NEURON_DEVICE, NEURON_DEVICE_ALIAS}, Unit.CORE: {NEURON_CORE}}
@@ -89,7 +80,7 @@ def read(pod: Pod, machine: Machine | None) -> Allocation:
 
 def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_name: str) -> dict[str, str]:
     """
-    Return the annotations that tell what a pod has been given, without `ALLOC_TIME`, which the Binding adds.
+    Return the annotations that tell what a pod has been given, without `NEURON_ALLOC_TIME`, which the Binding adds.
 
     The id list follows the containers in spec order, because the plugin can only split it so; that is ascending
     wherever the placement could make it so.
@@ -105,10 +96,10 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
         raise ValueError(f"pod {pod.key} asks for {request}, which {placement} on {machine} is not")
     csv, own = told
     return {
-        IDS: csv,
-        ALLOCATED: "false",
+        AWS_NEURON_IDS: csv,
+        NEURON_ALLOCATED: "false",
         DOCUMENTED[request.unit]: csv,
-        OWN: f'{{"node":{_encode(node_name)},{own}',
+        OUR_ALLOCATION: f'{{"node":{_encode(node_name)},{own}',
     }
 
 
@@ -144,12 +135,12 @@ def looked_up(request: NeuronRequest, machine: Machine) -> frozenset[tuple[Unit,
 
 def names_ids(pod: Pod) -> bool:
     """Tell whether a bound pod has ids that the device plugin may hand out."""
-    return any(key in pod.allocation for key in _ID_KEYS)
+    return any(key in pod.allocation for key in PLUGIN_ID_KEYS)
 
 
 def alloc_time_of(pod: Pod) -> int | None:
     """Return when a bound pod's ids were given, in Unix nanoseconds; None if it does not say so in a credible way."""
-    text = pod.allocation.get(ALLOC_TIME, "")
+    text = pod.allocation.get(NEURON_ALLOC_TIME, "")
     if not pod.node_name or pod.neuron is None or not _TIME.fullmatch(text):
         return None
     time = int(text)
@@ -169,13 +160,13 @@ def _held(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> int:
 
 def _ids(pod: Pod, request: NeuronRequest) -> tuple[int, ...]:
     """Return the ids that the annotations name, unchecked against the machine."""
-    kind = pod.allocation.get(RESOURCE_TYPE)
+    kind = pod.allocation.get(NEURON_RESOURCE_TYPE)
     if kind and kind not in _UNIT_NAMES[request.unit]:
-        raise _UnreadableError(f"annotation {RESOURCE_TYPE} is {kind!r}, but it asks for {request.resource}")
+        raise _UnreadableError(f"annotation {NEURON_RESOURCE_TYPE} is {kind!r}, but it asks for {request.resource}")
     own = _own(pod, request)
-    listed = _listed(pod, IDS)
+    listed = _listed(pod, AWS_NEURON_IDS)
     if own is not None and listed is not None and set(own) != set(listed):
-        raise _UnreadableError(f"annotations {OWN} and {IDS} name different ids")
+        raise _UnreadableError(f"annotations {OUR_ALLOCATION} and {AWS_NEURON_IDS} name different ids")
     if own is not None or listed is not None:
         return own or listed or ()
     documented = _listed(pod, DOCUMENTED[request.unit])
@@ -186,22 +177,22 @@ def _ids(pod: Pod, request: NeuronRequest) -> tuple[int, ...]:
 
 def _own(pod: Pod, request: NeuronRequest) -> tuple[int, ...] | None:
     """Return the ids of our own annotation; None if there is none for the node that the pod is on."""
-    text = pod.allocation.get(OWN)
+    text = pod.allocation.get(OUR_ALLOCATION)
     if text is None:
         return None
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise _UnreadableError(f"annotation {OWN} is not JSON") from None
+        raise _UnreadableError(f"annotation {OUR_ALLOCATION} is not JSON") from None
     if not isinstance(value, dict) or not isinstance(value.get("node"), str):
-        raise _UnreadableError(f"annotation {OWN} names no node")
+        raise _UnreadableError(f"annotation {OUR_ALLOCATION} names no node")
     if value["node"] != pod.node_name:
         return None
     ids = value.get("ids")
     if not isinstance(ids, list) or any(type(i) is not int for i in ids):
-        raise _UnreadableError(f"annotation {OWN} has no list of ids")
+        raise _UnreadableError(f"annotation {OUR_ALLOCATION} has no list of ids")
     if _OWN_KEYS[request.unit] not in value:
-        raise _UnreadableError(f"annotation {OWN} is not about {request.resource}")
+        raise _UnreadableError(f"annotation {OUR_ALLOCATION} is not about {request.resource}")
     return tuple(ids)
 
 

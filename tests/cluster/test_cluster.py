@@ -10,10 +10,10 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.tables import nodes
+from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU
-from neuron_scheduler.neuron.annotations import ALLOC_TIME, ALLOCATED
 from tests.support.builders import node, pod
 
 ALL = 0xFFFFFFFF  # 32 cores of a trn1.32xlarge
@@ -251,7 +251,9 @@ def test_a_confirmed_pod_tells_when_its_ids_were_given(monkeypatch: pytest.Monke
     cluster.assume(pod("p", devices=1, ids=(0,), on="n"), 0b11)
     monkeypatch.setattr("neuron_scheduler.cluster.cluster.pod_info_of", lambda *_: 1 / 0)
     for allocated in ("false", "true"):
-        cluster.put_pod(pod("p", devices=1, ids=(0,), on="n", allocation={ALLOC_TIME: "7", ALLOCATED: allocated}))
+        cluster.put_pod(
+            pod("p", devices=1, ids=(0,), on="n", allocation={NEURON_ALLOC_TIME: "7", NEURON_ALLOCATED: allocated})
+        )
     node_info = cluster.node("n")
     assert node_info is not None
     assert node_info.last_alloc_time == 7

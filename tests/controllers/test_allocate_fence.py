@@ -14,10 +14,11 @@ from neuron_scheduler.controllers import allocate_fence
 from neuron_scheduler.controllers.allocate_fence import LONGEST
 from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
 from neuron_scheduler.kube.writes.binder import Bound, Refused
+from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
-from neuron_scheduler.neuron.annotations import ALLOC_TIME, ALLOCATED, IDS, looked_up
+from neuron_scheduler.neuron.annotations import looked_up
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -160,8 +161,8 @@ async def test_an_assumed_pod_carries_its_ids() -> None:
         await site.settle()
         pod_info = site.cluster.pod_info("uid-a")
         assert pod_info is not None
-        assert pod_info.pod.allocation[IDS] == "4,5,6,7"
-        assert ALLOC_TIME not in pod_info.pod.allocation
+        assert pod_info.pod.allocation[AWS_NEURON_IDS] == "4,5,6,7"
+        assert NEURON_ALLOC_TIME not in pod_info.pod.allocation
 
 
 async def test_the_line_moves_in_the_order_of_the_decisions() -> None:
@@ -235,18 +236,18 @@ async def test_without_the_fence_nothing_waits() -> None:
     async with at_work(fenced=False) as site:
         site.add("b", "a", devices=4)
         assert await site.settle() == ["b", "a"]
-        assert [sent[ALLOC_TIME] for sent in site.sent] == ["1", "2"]
+        assert [sent[NEURON_ALLOC_TIME] for sent in site.sent] == ["1", "2"]
 
 
 async def test_times_grow_with_every_binding_of_a_node() -> None:
     """Also where the clock stands still, after a time from the future, and for pods that wait for nobody."""
     async with at_work() as site:
-        foreign = pod("foreign", devices=1, ids=(15,), on="n", allocation={ALLOC_TIME: "41"})
+        foreign = pod("foreign", devices=1, ids=(15,), on="n", allocation={NEURON_ALLOC_TIME: "41"})
         site.handler.added(foreign)
         site.add("one", "two", devices=1)
         site.add("four", devices=4)
         await site.settle()
-        assert [sent[ALLOC_TIME] for sent in site.sent] == ["42", "43", "44"]
+        assert [sent[NEURON_ALLOC_TIME] for sent in site.sent] == ["42", "43", "44"]
         site.wall = 1000
         site.add("three", devices=1)
         await site.settle()
@@ -264,7 +265,7 @@ async def test_the_time_is_that_of_the_first_try() -> None:
             while site.count("p") < 4:
                 site.wall += SECOND
                 await anyio.lowlevel.checkpoint()
-        assert len({sent[ALLOC_TIME] for sent in site.sent}) == 1
+        assert len({sent[NEURON_ALLOC_TIME] for sent in site.sent}) == 1
 
 
 async def test_bindings_land_in_the_order_of_their_times() -> None:
@@ -352,7 +353,7 @@ async def test_the_two_minutes_count_from_the_answer() -> None:
 async def test_pods_that_others_bound_are_waited_for(age: int, waits: float) -> None:
     """Two minutes from what they say, and never longer than that; a new leader finds its predecessor's like this."""
     async with at_work(wall=10_000 * SECOND) as site:
-        said = {ALLOC_TIME: str(site.wall - age * SECOND), ALLOCATED: "false"}
+        said = {NEURON_ALLOC_TIME: str(site.wall - age * SECOND), NEURON_ALLOCATED: "false"}
         site.handler.added(pod("foreign", devices=4, ids=range(4), on="n", allocation=said))
         site.add("a", devices=4)
         await site.settle()

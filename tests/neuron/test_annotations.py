@@ -5,23 +5,18 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from neuron_scheduler.model.annotations import (
+    ALLOCATION_KEYS,
+    AWS_NEURON_IDS,
+    NEURON_ALLOC_TIME,
+    NEURON_ALLOCATED,
+    NEURON_RESOURCE_TYPE,
+    OUR_ALLOCATION,
+)
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
-from neuron_scheduler.neuron.annotations import (
-    ALLOC_TIME,
-    ALLOCATED,
-    ALLOCATION_KEYS,
-    IDS,
-    OWN,
-    RESOURCE_TYPE,
-    Allocation,
-    alloc_time_of,
-    annotations_for,
-    looked_up,
-    names_ids,
-    read,
-)
+from neuron_scheduler.neuron.annotations import Allocation, alloc_time_of, annotations_for, looked_up, names_ids, read
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.topology import Placement, place
 
@@ -38,7 +33,7 @@ def request(unit: Unit, *counts: int, total: int = 0) -> NeuronRequest:
 
 
 def pod(neuron: NeuronRequest | None, annotations: dict[str, str] | None = None, *, node: str = "n1") -> Pod:
-    """Return a bound pod with containers c0, c1, ..., and init containers i0, ..."""
+    """Return a bound pod with containers c0, c1, ..., and init containers i0, ...; its annotations as they are kept."""
     counts, inits = (neuron.counts, neuron.init_counts) if neuron else ((), ())
     return Pod(
         uid="u",
@@ -48,7 +43,7 @@ def pod(neuron: NeuronRequest | None, annotations: dict[str, str] | None = None,
         neuron=neuron,
         neuron_containers=(*(f"c{i}" for i in range(len(counts))), *(f"i{i}" for i in range(len(inits)))),
         requests={neuron.resource: neuron.total} if neuron else {},
-        allocation=annotations or {},
+        allocation={key: value for key, value in (annotations or {}).items() if key in ALLOCATION_KEYS},
     )
 
 
@@ -61,24 +56,32 @@ TWO = request(Unit.DEVICE, 2)
 THREE_CORES = request(Unit.CORE, 3)
 
 READ: dict[str, tuple[Pod, Machine, int]] = {
-    "device ids of AWS's extension": (pod(TWO, {IDS: "2,3"}), INF1_6, 0xFF00),
-    "core ids of AWS's extension": (pod(THREE_CORES, {IDS: "3,4,5"}), INF1_6, 0b111000),
+    "device ids of AWS's extension": (pod(TWO, {AWS_NEURON_IDS: "2,3"}), INF1_6, 0xFF00),
+    "core ids of AWS's extension": (pod(THREE_CORES, {AWS_NEURON_IDS: "3,4,5"}), INF1_6, 0b111000),
     "HAMi, with the resource type": (
-        pod(THREE_CORES, {IDS: "0,1,2", RESOURCE_TYPE: NEURON_CORE}),
+        pod(THREE_CORES, {AWS_NEURON_IDS: "0,1,2", NEURON_RESOURCE_TYPE: NEURON_CORE}),
         INF1_6,
         0b111,
     ),
     "the documented name for devices": (pod(TWO, {"NEURON_DEVS": "0,1"}), INF1_6, 0xFF),
     "the documented name for cores": (pod(THREE_CORES, {"NEURON_CORES": "0,1,2"}), INF1_6, 0b111),
-    "our own": (pod(TWO, {OWN: own([1, 2])}), INF1_6, 0x0FF0),
-    "our own beside the others": (pod(TWO, {OWN: own([1, 2]), IDS: "2,1", "NEURON_DEVS": "x"}), INF1_6, 0x0FF0),
-    "our own of another node is ignored": (pod(TWO, {OWN: own([1, 2], node="n2"), IDS: "0,1"}), INF1_6, 0xFF),
-    "ids that kubelet scattered": (pod(TWO, {IDS: "3,0"}), INF1_6, 0xF00F),
+    "our own": (pod(TWO, {OUR_ALLOCATION: own([1, 2])}), INF1_6, 0x0FF0),
+    "our own beside the others": (
+        pod(TWO, {OUR_ALLOCATION: own([1, 2]), AWS_NEURON_IDS: "2,1", "NEURON_DEVS": "x"}),
+        INF1_6,
+        0x0FF0,
+    ),
+    "our own of another node is ignored": (
+        pod(TWO, {OUR_ALLOCATION: own([1, 2], node="n2"), AWS_NEURON_IDS: "0,1"}),
+        INF1_6,
+        0xFF,
+    ),
+    "ids that kubelet scattered": (pod(TWO, {AWS_NEURON_IDS: "3,0"}), INF1_6, 0xF00F),
     "all devices without ids": (pod(request(Unit.DEVICE, 4)), INF1_6, 0xFFFF),
     "all cores without ids": (pod(request(Unit.CORE, 16)), INF1_6, 0xFFFF),
-    "all devices with nonsense": (pod(request(Unit.DEVICE, 4), {IDS: "?"}), INF1_6, 0xFFFF),
+    "all devices with nonsense": (pod(request(Unit.DEVICE, 4), {AWS_NEURON_IDS: "?"}), INF1_6, 0xFFFF),
     "the only device": (pod(request(Unit.DEVICE, 1)), TRN1_2, 0b11),
-    "a pod without Neuron": (pod(None, {IDS: "0,1"}), INF1_6, 0),
+    "a pod without Neuron": (pod(None, {AWS_NEURON_IDS: "0,1"}), INF1_6, 0),
 }
 
 
@@ -92,35 +95,38 @@ def test_read(case: str) -> None:
 
 UNKNOWN: dict[str, tuple[dict[str, str], str]] = {
     "no annotation": ({}, "no annotation"),
-    "only our own, for another node": ({OWN: own([1, 2], node="n2")}, "no annotation"),
-    "too few ids": ({IDS: "1"}, "1 ids"),
-    "too many ids": ({IDS: "1,2,3"}, "3 ids"),
-    "an id twice": ({IDS: "1,1"}, "twice"),
-    "an id out of range": ({IDS: "3,4"}, "name device 4, but its node has devices 0 to 3"),
-    "a negative id": ({IDS: "-1,2"}, "not a list"),
-    "a sign": ({IDS: "+1,2"}, "not a list"),
-    "a blank": ({IDS: "1, 2"}, "not a list"),
-    "a line break": ({IDS: "1,2\n"}, "not a list"),
-    "a leading zero": ({IDS: "01,2"}, "not a list"),
-    "an underscore": ({IDS: "1_0,2"}, "not a list"),
-    "digits of another script": ({IDS: "\u0661,\u0662"}, "not a list"),
-    "an id of many digits": ({IDS: "1," + "9" * 5000}, "not a list"),
-    "a comma too many": ({IDS: "1,2,"}, "not a list"),
-    "empty": ({IDS: ""}, "not a list"),
+    "only our own, for another node": ({OUR_ALLOCATION: own([1, 2], node="n2")}, "no annotation"),
+    "too few ids": ({AWS_NEURON_IDS: "1"}, "1 ids"),
+    "too many ids": ({AWS_NEURON_IDS: "1,2,3"}, "3 ids"),
+    "an id twice": ({AWS_NEURON_IDS: "1,1"}, "twice"),
+    "an id out of range": ({AWS_NEURON_IDS: "3,4"}, "name device 4, but its node has devices 0 to 3"),
+    "a negative id": ({AWS_NEURON_IDS: "-1,2"}, "not a list"),
+    "a sign": ({AWS_NEURON_IDS: "+1,2"}, "not a list"),
+    "a blank": ({AWS_NEURON_IDS: "1, 2"}, "not a list"),
+    "a line break": ({AWS_NEURON_IDS: "1,2\n"}, "not a list"),
+    "a leading zero": ({AWS_NEURON_IDS: "01,2"}, "not a list"),
+    "an underscore": ({AWS_NEURON_IDS: "1_0,2"}, "not a list"),
+    "digits of another script": ({AWS_NEURON_IDS: "\u0661,\u0662"}, "not a list"),
+    "an id of many digits": ({AWS_NEURON_IDS: "1," + "9" * 5000}, "not a list"),
+    "a comma too many": ({AWS_NEURON_IDS: "1,2,"}, "not a list"),
+    "empty": ({AWS_NEURON_IDS: ""}, "not a list"),
     "the other documented name": ({"NEURON_CORES": "1,2"}, "no annotation"),
-    "another resource type": ({IDS: "1,2", RESOURCE_TYPE: NEURON_CORE}, RESOURCE_TYPE),
-    "two answers": ({OWN: own([1, 2]), IDS: "0,1"}, "different ids"),
-    "our own is no JSON": ({OWN: "{", IDS: "0,1"}, "not JSON"),
-    "our own is bottomless": ({OWN: "[" * 200_000}, "not JSON"),
-    "our own is a list": ({OWN: "[1,2]"}, "names no node"),
-    "our own without a node": ({OWN: own([1, 2], node=None)}, "names no node"),
-    "our own with words": ({OWN: own(["1", "2"])}, "no list of ids"),
-    "our own with truth": ({OWN: own([True, False])}, "no list of ids"),
-    "our own with fractions": ({OWN: own([1.0, 2.0])}, "no list of ids"),
-    "our own without ids": ({OWN: own(None)}, "no list of ids"),
-    "our own about cores": ({OWN: own([1, 2], key="cores")}, "not about"),
-    "our own with a huge number": ({OWN: '{"node":"n1","devices":{},"ids":[' + "9" * 5000 + ",1]}"}, "not JSON"),
-    "our own out of range": ({OWN: own([-1, 2])}, "name device -1, but its node has devices 0 to 3"),
+    "another resource type": ({AWS_NEURON_IDS: "1,2", NEURON_RESOURCE_TYPE: NEURON_CORE}, NEURON_RESOURCE_TYPE),
+    "two answers": ({OUR_ALLOCATION: own([1, 2]), AWS_NEURON_IDS: "0,1"}, "different ids"),
+    "our own is no JSON": ({OUR_ALLOCATION: "{", AWS_NEURON_IDS: "0,1"}, "not JSON"),
+    "our own is bottomless": ({OUR_ALLOCATION: "[" * 200_000}, "not JSON"),
+    "our own is a list": ({OUR_ALLOCATION: "[1,2]"}, "names no node"),
+    "our own without a node": ({OUR_ALLOCATION: own([1, 2], node=None)}, "names no node"),
+    "our own with words": ({OUR_ALLOCATION: own(["1", "2"])}, "no list of ids"),
+    "our own with truth": ({OUR_ALLOCATION: own([True, False])}, "no list of ids"),
+    "our own with fractions": ({OUR_ALLOCATION: own([1.0, 2.0])}, "no list of ids"),
+    "our own without ids": ({OUR_ALLOCATION: own(None)}, "no list of ids"),
+    "our own about cores": ({OUR_ALLOCATION: own([1, 2], key="cores")}, "not about"),
+    "our own with a huge number": (
+        {OUR_ALLOCATION: '{"node":"n1","devices":{},"ids":[' + "9" * 5000 + ",1]}"},
+        "not JSON",
+    ),
+    "our own out of range": ({OUR_ALLOCATION: own([-1, 2])}, "name device -1, but its node has devices 0 to 3"),
 }
 
 
@@ -138,8 +144,8 @@ def test_unknown_machine() -> None:
     """Ids mean nothing on a node without Neuron, or in a unit that it does not serve."""
     only_cores = Machine("inf1.6xlarge", Shape.LINE, 16, 1, frozenset({Unit.CORE}))
 
-    assert read(pod(TWO, {IDS: "0,1"}), None).cores is None
-    assert read(pod(TWO, {IDS: "0,1"}), only_cores).cores is None
+    assert read(pod(TWO, {AWS_NEURON_IDS: "0,1"}), None).cores is None
+    assert read(pod(TWO, {AWS_NEURON_IDS: "0,1"}), only_cores).cores is None
 
 
 def test_refused_pod_that_holds_neuron() -> None:
@@ -164,10 +170,10 @@ def test_written() -> None:
     )
 
     assert annotations == {
-        IDS: "0,1,2",
-        ALLOCATED: "false",
+        AWS_NEURON_IDS: "0,1,2",
+        NEURON_ALLOCATED: "false",
         "NEURON_DEVS": "0,1,2",
-        OWN: '{"node":"n1","devices":{"c0":[0,1],"c1":[2]},"ids":[0,1,2]}',
+        OUR_ALLOCATION: '{"node":"n1","devices":{"c0":[0,1],"c1":[2]},"ids":[0,1,2]}',
     }
 
 
@@ -177,7 +183,7 @@ def test_written_for_cores() -> None:
     assert placement is not None
     annotations = annotations_for(pod=pod(THREE_CORES), machine=INF1_6, placement=placement, node_name="n1")
 
-    assert annotations["NEURON_CORES"] == annotations[IDS] == "0,1,2"
+    assert annotations["NEURON_CORES"] == annotations[AWS_NEURON_IDS] == "0,1,2"
     assert "NEURON_DEVS" not in annotations
 
 
@@ -189,8 +195,8 @@ def test_id_list_follows_the_containers() -> None:
     annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1")
 
     assert placement.ids == (1, 4, 5)
-    assert annotations[IDS] == "4,5,1"
-    assert json.loads(annotations[OWN])["devices"] == {"c0": [4, 5], "c1": [1]}
+    assert annotations[AWS_NEURON_IDS] == "4,5,1"
+    assert json.loads(annotations[OUR_ALLOCATION])["devices"] == {"c0": [4, 5], "c1": [1]}
 
 
 def test_init_container_does_not_shift_names() -> None:
@@ -200,8 +206,8 @@ def test_init_container_does_not_shift_names() -> None:
     assert placement is not None
     annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1")
 
-    assert annotations[IDS] == "0,1,2"
-    assert json.loads(annotations[OWN]) == {
+    assert annotations[AWS_NEURON_IDS] == "0,1,2"
+    assert json.loads(annotations[OUR_ALLOCATION]) == {
         "node": "n1",
         "devices": {"c0": [0], "c1": [1], "i0": [0, 1, 2]},
         "ids": [0, 1, 2],
@@ -239,9 +245,9 @@ def test_round_trip(machine: Machine, unit: Unit, counts: list[int], free: int) 
     if placement is None:
         return
     written = annotations_for(pod=pod(neuron), machine=machine, placement=placement, node_name="n1")
-    alone = [{key: written[key]} for key in written if key != ALLOCATED]
+    alone = [{key: written[key]} for key in written if key != NEURON_ALLOCATED]
 
-    assert written.keys() <= ALLOCATION_KEYS
+    assert written.keys() <= set(ALLOCATION_KEYS)
     for annotations in (written, *alone):
         assert read(pod(neuron, annotations), machine) == Allocation(placement.cores)
 
@@ -268,8 +274,8 @@ def test_amounts_that_the_plugin_looks_for(case: str) -> None:
 
 def test_a_time_alone_names_no_ids() -> None:
     """The plugin can hand out ids only of a pod that has some, whoever wrote them."""
-    assert not names_ids(pod(TWO, {ALLOC_TIME: "1", ALLOCATED: "false"}))
-    assert names_ids(pod(TWO, {IDS: "0,1"}))
+    assert not names_ids(pod(TWO, {NEURON_ALLOC_TIME: "1", NEURON_ALLOCATED: "false"}))
+    assert names_ids(pod(TWO, {AWS_NEURON_IDS: "0,1"}))
     assert names_ids(pod(TWO, {"NEURON_DEVS": "0,1"}))
 
 
@@ -293,11 +299,11 @@ def test_alloc_time(case: str) -> None:
     """Only credible times are read."""
     text, want = TIMES[case]
 
-    assert alloc_time_of(pod(TWO, {ALLOC_TIME: text})) == want
+    assert alloc_time_of(pod(TWO, {NEURON_ALLOC_TIME: text})) == want
 
 
 def test_alloc_time_of_others() -> None:
     """An unbound pod or one without Neuron has no allocation time, whatever it says."""
-    assert alloc_time_of(pod(TWO, {ALLOC_TIME: "5"}, node="")) is None
-    assert alloc_time_of(pod(None, {ALLOC_TIME: "5"})) is None
+    assert alloc_time_of(pod(TWO, {NEURON_ALLOC_TIME: "5"}, node="")) is None
+    assert alloc_time_of(pod(None, {NEURON_ALLOC_TIME: "5"})) is None
     assert alloc_time_of(pod(TWO)) is None

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from neuron_scheduler.model.annotations import AWS_NEURON_IDS, OUR_ALLOCATION
 from neuron_scheduler.model.neuron_request import Unit, neuron_container_names, neuron_request
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import effective_requests
-from neuron_scheduler.neuron.annotations import IDS, OWN, annotations_for, read
+from neuron_scheduler.neuron.annotations import annotations_for, read
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.topology import illegal_count, legal_sets, place
 from tests.support.neuron_oracle import Kind, Piece, Spec, accounted, containers, division, faults, ids_in, legal
@@ -55,11 +56,11 @@ def check(machine: Machine, free: int, unit: Unit, spec: Spec) -> bool:
     names = neuron_container_names(apps, inits)
     pod = Pod(uid="u", namespace="n", name="p", node_name="n", neuron=request, neuron_containers=names)
     written = annotations_for(pod=pod, machine=machine, placement=placement, node_name="n")
-    told = json.loads(written[OWN])
+    told = json.loads(written[OUR_ALLOCATION])
     by_name = told["devices" if unit is Unit.DEVICE else "cores"]
     given = [by_name[str(i)] for i in range(len(spec))]
     assert not [*faults(machine, unit, spec, free=free_ids, given=given, ids=told["ids"])], case
-    assert sorted(map(int, written[IDS].split(","))) == told["ids"], case
+    assert sorted(map(int, written[AWS_NEURON_IDS].split(","))) == told["ids"], case
     bound = Pod(
         uid="u", namespace="n", name="p", node_name="n", neuron=request, neuron_containers=names, allocation=written
     )

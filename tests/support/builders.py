@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from neuron_scheduler.model.annotations import AWS_NEURON_IDS
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
     NeuronRequest,
@@ -24,7 +25,6 @@ from neuron_scheduler.model.resources import (
     Resources,
     effective_requests,
 )
-from neuron_scheduler.neuron.annotations import IDS
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, machine_of
 
 GI = 1 << 30
@@ -121,7 +121,7 @@ def pod(
     of_constraints = {field.name for field in attrs.fields(Constraints)}
     constrained = {key: rest.pop(key) for key in list(rest) if key in of_constraints}
     if ids is not None:
-        rest["allocation"] = {IDS: ",".join(map(str, ids)), **rest.get("allocation", {})}
+        rest["allocation"] = {AWS_NEURON_IDS: ",".join(map(str, ids)), **rest.get("allocation", {})}
     effective = effective_requests(containers, init_containers=init_containers)
     amounts = {**effective, CPU: cpu, MEMORY: memory, **(requests or {})}
     return Pod(

@@ -9,8 +9,8 @@ chose, which is here what the pod was told.
 
 import attrs
 
+from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.annotations import ALLOC_TIME, IDS
 
 
 @attrs.define(eq=False)
@@ -49,7 +49,7 @@ class NodeAgent:
     def bind(self, pod: Pod) -> None:
         """Take a pod with the annotations of its Binding."""
         assert pod.neuron is not None
-        ids, containers = [int(each) for each in pod.allocation[IDS].split(",")], list[tuple[int, ...]]()
+        ids, containers = [int(each) for each in pod.allocation[AWS_NEURON_IDS].split(",")], list[tuple[int, ...]]()
         for count in pod.neuron.counts:
             containers.append(tuple(ids[:count]))
             ids = ids[count:]
@@ -75,7 +75,7 @@ class NodeAgent:
     def _allocate(self, amount: int) -> set[int]:
         candidates = sorted(
             (each for each in self._bound.values() if any(len(ids) == amount for ids in each.unserved)),
-            key=lambda each: int(each.pod.allocation[ALLOC_TIME]),
+            key=lambda each: int(each.pod.allocation[NEURON_ALLOC_TIME]),
         )
         if not candidates:
             return set()  # others were given the ids of this pod, which a kubelet would reject

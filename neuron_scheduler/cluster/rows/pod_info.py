@@ -9,9 +9,10 @@ from operator import attrgetter
 
 import attrs
 
+from neuron_scheduler.model.annotations import ID_KEYS
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Held
-from neuron_scheduler.neuron.annotations import READ_KEYS, read
+from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.neuron.catalog import Machine
 
 
@@ -39,7 +40,7 @@ class PodInfo:
         if self.unreadable or _held(pod) != _held(mine):
             return False
         return pod.allocation == mine.allocation or all(
-            pod.allocation.get(key) == mine.allocation.get(key) for key in READ_KEYS
+            pod.allocation.get(key) == mine.allocation.get(key) for key in ID_KEYS
         )
 
 

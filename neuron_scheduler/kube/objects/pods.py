@@ -17,6 +17,7 @@ from neuron_scheduler.kube.objects.constraints import constraints, host_ports, i
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
 from neuron_scheduler.kube.objects.remembered import remembered
 from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, OwnerReference, Quantities
+from neuron_scheduler.model.annotations import ALLOCATION_KEYS, NEURON_ALLOCATED
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
     NeuronRequest,
@@ -35,22 +36,6 @@ from neuron_scheduler.model.resources import (
 )
 from neuron_scheduler.model.selectors import Toleration
 
-AWS_NEURON_IDS: Final = "AWS_NEURON_IDS"
-NEURON_ALLOC_TIME: Final = "NEURON_ALLOC_TIME"
-NEURON_ALLOCATED: Final = "NEURON_ALLOCATED"
-NEURON_RESOURCE_TYPE: Final = "NEURON_RESOURCE_TYPE"
-NEURON_CORES: Final = "NEURON_CORES"
-NEURON_DEVS: Final = "NEURON_DEVS"
-OUR_ALLOCATION: Final = "neuron-scheduler/allocation"
-ALLOCATION_KEYS: Final = (
-    AWS_NEURON_IDS,
-    NEURON_ALLOC_TIME,
-    NEURON_ALLOCATED,
-    NEURON_RESOURCE_TYPE,
-    NEURON_CORES,
-    NEURON_DEVS,
-    OUR_ALLOCATION,
-)
 TERMINAL: Final = ("Succeeded", "Failed")
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 RESIZE_PENDING: Final = "PodResizePending"

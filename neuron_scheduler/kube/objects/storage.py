@@ -16,10 +16,10 @@ from neuron_scheduler.kube.objects.constraints import label_selector, node_term
 from neuron_scheduler.kube.objects.csi_migration import csi_terms, in_tree_disk
 from neuron_scheduler.kube.objects.resource import Resource
 from neuron_scheduler.kube.objects.wire import NodeTerms
+from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS, BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE
 from neuron_scheduler.model.quantity import whole
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.model.volumes import (
-    SELECTED_NODE,
     ClaimRef,
     CSIDriver,
     CSINode,
@@ -29,10 +29,6 @@ from neuron_scheduler.model.volumes import (
     StorageClass,
     VolumeAttachment,
 )
-
-BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 M = TypeVar("M")
 W = TypeVar("W", bound=msgspec.Struct)
@@ -100,7 +96,7 @@ def _volume(meta: wire.Meta, found: wire.Volume) -> PersistentVolume:
 
 
 def _class_name(annotations: Mapping[str, str], name: str | None) -> str:
-    return interned(annotations.get(BETA_CLASS, name or ""))
+    return interned(annotations.get(BETA_STORAGE_CLASS, name or ""))
 
 
 def _modes(modes: Iterable[str] | None) -> tuple[str, ...]:

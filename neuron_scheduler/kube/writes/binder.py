@@ -24,7 +24,8 @@ from neuron_scheduler.kube.http.client import LONGEST_PAUSE, Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.objects.pods import NEURON_ALLOCATED, annotations_size
+from neuron_scheduler.kube.objects.pods import annotations_size
+from neuron_scheduler.model.annotations import NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 

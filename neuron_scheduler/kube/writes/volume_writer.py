@@ -19,9 +19,9 @@ from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.storage import CLAIM, VOLUME
-from neuron_scheduler.model.volumes import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from neuron_scheduler.model.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
+from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
-BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 READ_TIMEOUT: Final = 10.0
 WRITES_AT_ONCE: Final = 8
 

@@ -6,9 +6,9 @@ import pytest
 from neuron_scheduler.cluster.rows.neuron_usage import NeuronUsage
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
+from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import CPU, NEURON_CORE, NEURON_DEVICE, PODS
-from neuron_scheduler.neuron.annotations import ALLOC_TIME
 from tests.support.builders import node, pod
 
 INF2 = node("n", "inf2.24xlarge")  # 6 devices of 2 cores
@@ -118,7 +118,8 @@ def test_coming_and_going_is_the_identity() -> None:
 def test_the_last_time_is_remembered() -> None:
     """Times of allocation rise per node, even after the latest pod is gone."""
     times = {
-        name: pod(name, devices=1, ids=(0,), on="n", allocation={ALLOC_TIME: name * 3}) for name in ("1", "3", "2")
+        name: pod(name, devices=1, ids=(0,), on="n", allocation={NEURON_ALLOC_TIME: name * 3})
+        for name in ("1", "3", "2")
     }
     node_info = row(*times.values())
     assert node_info.last_alloc_time == 333

@@ -205,6 +205,23 @@ def test_host_ports_of_containers_and_sidecars() -> None:
     assert (HostPort("TCP", 5),) == on_host.host_ports
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "AWS_NEURON_IDS",
+        "NEURON_ALLOC_TIME",
+        "NEURON_ALLOCATED",
+        "NEURON_RESOURCE_TYPE",
+        "NEURON_CORES",
+        "NEURON_DEVS",
+        "neuron-scheduler/allocation",
+    ],
+)
+def test_an_allocation_annotation_is_kept(key: str) -> None:
+    """Each of them is kept, whatever its value: devices of an annotation that is dropped here would count as free."""
+    assert read(metadata={"annotations": {key: "?", "note": "x"}}).allocation == {key: "?"}
+
+
 def test_annotations() -> None:
     """Only allocation annotations are kept, and all are measured."""
     annotations = {"AWS_NEURON_IDS": "0,1", "neuron-scheduler/allocation": "{}", "note": "ä"}

@@ -1,0 +1,59 @@
+"""
+Every annotation that this scheduler reads or writes, each key once, with who writes it and where that is documented.
+
+What is not in `ALLOCATION_KEYS` of a pod's annotations never enters memory. The admission policies in `manifests/`
+protect the same keys and `OUR_LEADER`. Refuses to interpret values: that is for `neuron.annotations` and for the module
+of a kind in `kube.objects`.
+"""
+
+from typing import Final
+
+AWS_NEURON_IDS: Final = "AWS_NEURON_IDS"
+"""
+Pod: ids separated by commas, devices or cores by what the pod asks for. Written by us, AWS's extension and HAMi; the
+device plugin hands out these ids. AWS does not document it: observed on pods that AWS's extension bound.
+"""
+NEURON_DEVS: Final = "NEURON_DEVS"
+"""Pod: the same for devices, as in AWS's page "Neuron Scheduler Extension Flow Diagram". Written by us too."""
+NEURON_CORES: Final = "NEURON_CORES"
+"""Pod: the same for cores, as in the same page. Written by us too."""
+NEURON_RESOURCE_TYPE: Final = "NEURON_RESOURCE_TYPE"
+"""Pod: the resource that the ids belong to. Written by HAMi (`pkg/device/awsneuron/device.go`), for cores."""
+NEURON_ALLOC_TIME: Final = "NEURON_ALLOC_TIME"
+"""
+Pod: Unix time in nanoseconds; the device plugin takes pods of equal requests in this order (decision 11). Written by
+us, AWS's extension and HAMi.
+"""
+NEURON_ALLOCATED: Final = "NEURON_ALLOCATED"
+"""Pod: `false` from the scheduler that binds it; the device plugin writes `true` when it has handed the ids out."""
+OUR_ALLOCATION: Final = "neuron-scheduler/allocation"
+"""Pod: JSON with the node, a list of ids for each container and init container, and the pod's whole set. Ours alone."""
+OUR_LEADER: Final = "neuron-scheduler/leader"
+"""
+Binding, and so pod: the holder of the Lease that sent the Binding; the API server compares it with the Lease (decision
+3). Ours alone, and never read.
+"""
+
+PLUGIN_ID_KEYS: Final = (AWS_NEURON_IDS, NEURON_DEVS, NEURON_CORES)
+"""The annotations from which the device plugin may take a pod's ids."""
+ID_KEYS: Final = (*PLUGIN_ID_KEYS, OUR_ALLOCATION, NEURON_RESOURCE_TYPE)
+"""The annotations that say which ids a pod holds."""
+ALLOCATION_KEYS: Final = (*ID_KEYS, NEURON_ALLOC_TIME, NEURON_ALLOCATED)
+"""The allocation: the annotations that are kept when a pod is read."""
+
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""
+PersistentVolumeClaim: the node for which its volume is to be provisioned. Written by the scheduler that placed the pod,
+removed by a provisioner that found no room (`component-helpers/storage/volume`, `AnnSelectedNode`).
+"""
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+"""PersistentVolumeClaim: written by the controller that has finished binding it (`AnnBindCompleted`, same file)."""
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+"""
+PersistentVolume: its claim was not chosen by a user, so the reference may be removed. Written by us and by the
+controller (`AnnBoundByController`, same file).
+"""
+BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+"""PersistentVolume and claim: the class, before `storageClassName`. Written by users (`BetaStorageClassAnnotation`)."""
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+"""CSINode: in-tree plugins whose volumes CSI drivers serve there; its kubelet's (`MigratedPluginsAnnotationKey`)."""
