@@ -161,7 +161,7 @@ class App:
             await parts.election.acquire()
             self._beat()
             await parts.pods.resync()  # what a predecessor bound last must be known before the first decision
-            parts.pod_handler.tell_doubts()
+            parts.pod_handler.report_doubts()
         log.info(
             "Starting to schedule pods",
             nodes=parts.cluster.view.node_count,

@@ -5,7 +5,7 @@ Nothing runs here, and nothing is sent: that begins with `app`.
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,9 +13,10 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.election_thread import ElectionThread
-from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgets
+from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
 from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
-from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
+from neuron_scheduler.controllers.handlers.nodes import NodeHandler
+from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
 from neuron_scheduler.controllers.pod_reporter import PodReporter
@@ -118,7 +119,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         timeouts={profile.scheduler_name: profile.volume_bind_timeout for profile in config.profiles},
         clock=time.monotonic,
     )
-    budgets = DisruptionBudgets(metrics=metrics)
+    budgets = DisruptionBudgetHandler(metrics=metrics)
     preemption_executor = PreemptionExecutor(
         cluster=cluster,
         queue=queue,
@@ -169,12 +170,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         recorder=recorder,
         conditions=conditions,
         nodes=_informer(client, metrics, NODES, _node_handler(scheduler, preemption_executor, volumes, rejections)),
-        others=(
-            _informer(client, metrics, BUDGETS, budgets),
-            _namespaces(client, scheduler),
-            *_workloads(client, scheduler),
-            *_storage(client, scheduler, volumes),
-        ),
+        others=tuple(_informer(client, metrics, *other) for other in _others(scheduler, volumes, budgets)),
         pods=pods,
         pod_handler=pod_handler,
         rejections=rejections,
@@ -235,38 +231,18 @@ def _pod_handler(
     )
 
 
-def _namespaces(client: Client, scheduler: Scheduler) -> Informer[Any]:
-    handler = NamespaceHandler(
-        namespaces=scheduler.cluster.namespaces,
-        queue=scheduler.queue,
-        metrics=scheduler.metrics,
-        wake=scheduler.wake,
-    )
-    return _informer(client, scheduler.metrics, NAMESPACES, handler)
-
-
-def _workloads(client: Client, scheduler: Scheduler) -> tuple[Informer[Any], ...]:
-    workloads, metrics = scheduler.cluster.workloads, scheduler.metrics
-    return tuple(
-        _informer(
-            client,
-            metrics,
-            resource,
-            WorkloadHandler(workloads=workloads, metrics=metrics, resource=resource.name),
-        )
-        for resource in WORKLOADS
-    )
-
-
-def _storage(client: Client, scheduler: Scheduler, volumes: VolumeBinder) -> tuple[Informer[Any], ...]:
-    handler = StorageHandler(
-        cluster=scheduler.cluster,
-        queue=scheduler.queue,
-        metrics=scheduler.metrics,
-        wake=scheduler.wake,
-        noticed=volumes.noticed,
-    )
-    return tuple(_informer(client, scheduler.metrics, resource, handler) for resource in STORAGE)
+def _others(
+    scheduler: Scheduler, volumes: VolumeBinder, budgets: DisruptionBudgetHandler
+) -> Iterator[tuple[Resource[Any], Handler[Any]]]:
+    """Yield all resources that are watched beside nodes and pods, each with its handler."""
+    cluster, queue, metrics, wake = scheduler.cluster, scheduler.queue, scheduler.metrics, scheduler.wake
+    storage = StorageHandler(cluster=cluster, queue=queue, metrics=metrics, wake=wake, noticed=volumes.noticed)
+    yield BUDGETS, budgets
+    yield NAMESPACES, NamespaceHandler(namespaces=cluster.namespaces, queue=queue, metrics=metrics, wake=wake)
+    for resource in WORKLOADS:
+        yield resource, WorkloadHandler(workloads=cluster.workloads, metrics=metrics, resource=resource.name)
+    for resource in STORAGE:
+        yield resource, storage
 
 
 def _profiles(config: Config) -> dict[str, Profile]:

@@ -12,7 +12,8 @@ import pytest
 
 from neuron_scheduler.controllers import allocate_fence
 from neuron_scheduler.controllers.allocate_fence import LONGEST
-from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
+from neuron_scheduler.controllers.handlers.nodes import NodeHandler
+from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.kube.writes.binder import Bound, Refused
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit

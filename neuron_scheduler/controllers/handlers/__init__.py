@@ -1,1 +1,1 @@
-"""What a watched object changes in cluster and queue: one module a kind."""
+"""What a watched object changes in cluster and queue: one module per kind."""

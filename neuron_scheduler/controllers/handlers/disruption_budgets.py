@@ -1,27 +1,27 @@
 """
-The PodDisruptionBudgets there are, as preemption asks for them.
+All PodDisruptionBudgets, for preemption.
 
-An event wakes nobody: a budget only decides who of several is asked to leave, never whether a pod fits.
+An event wakes no pod: a budget only decides which of several pods is evicted, never whether a pod fits.
 """
+
+from typing import Any, ClassVar
 
 import attrs
 
+from neuron_scheduler.controllers.handlers.base import ObjectHandler
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.metrics import Metrics
-
-log = logs.logger(__name__)
 
 
 @attrs.define(eq=False, kw_only=True)
-class DisruptionBudgets:
-    """Takes the events of budgets and keeps the last good state of each."""
+class DisruptionBudgetHandler(ObjectHandler[DisruptionBudget]):
+    """Keeps the last good state of each budget."""
 
-    metrics: Metrics
+    MALFORMED: ClassVar[str] = "Skipping malformed PodDisruptionBudget"
+
+    resource: str = "poddisruptionbudgets"
     _budgets: dict[tuple[str, str], DisruptionBudget] = attrs.field(factory=dict, init=False)
     _sorted: tuple[DisruptionBudget, ...] | None = attrs.field(default=(), init=False)
-    _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def all(self) -> tuple[DisruptionBudget, ...]:
         """Return all budgets, by namespace and name."""
@@ -29,28 +29,22 @@ class DisruptionBudgets:
             self._sorted = tuple(self._budgets[key] for key in sorted(self._budgets))
         return self._sorted
 
-    def added(self, budget: DisruptionBudget) -> None:
-        """Take a budget that was not there before."""
-        self._put(budget)
+    def added(self, new: DisruptionBudget) -> None:
+        """Keep a new budget."""
+        self._put(new)
 
-    def updated(self, _: DisruptionBudget, budget: DisruptionBudget) -> None:
-        """Take a budget's new state."""
-        self._put(budget)
+    def updated(self, _: DisruptionBudget, new: DisruptionBudget) -> None:
+        """Replace a budget."""
+        self._put(new)
 
-    def deleted(self, budget: DisruptionBudget) -> None:
-        """Take that a budget is gone."""
-        self._budgets.pop((budget.namespace, budget.name), None)
+    def deleted(self, old: DisruptionBudget) -> None:
+        """Drop a budget."""
+        self._budgets.pop((old.namespace, old.name), None)
         self._sorted = None
 
-    def malformed(self, report: Malformed) -> None:
-        """Take a budget that cannot be read; its last good state, if any, is kept."""
-        self.metrics.malformed("poddisruptionbudgets")
-        if self._warned(report.key):
-            log.warning("Skipping malformed PodDisruptionBudget", budget=report.key, err=report.reason)
-
-    def mended(self, report: Malformed) -> None:
-        """Take that an unreadable budget can be read again, or is gone."""
-        self._warned.forget(report.key)
+    def identity(self, report: Malformed) -> dict[str, Any]:
+        """Return the keys of the log line that name the budget."""
+        return {"budget": report.key}
 
     def _put(self, budget: DisruptionBudget) -> None:
         self._budgets[budget.namespace, budget.name] = budget

@@ -1,58 +1,44 @@
-"""
-What an event of a namespace means: affinity terms may select other pods than before.
-"""
+"""Namespaces: when labels change, the namespace selectors of affinity terms may select other pods than before."""
 
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import attrs
 
 from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
+from neuron_scheduler.controllers.handlers.base import ObjectHandler
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.metrics import Metrics
-
-log = logs.logger(__name__)
 
 
 @attrs.define(eq=False, kw_only=True)
-class NamespaceHandler:
-    """
-    Takes namespace events.
+class NamespaceHandler(ObjectHandler[Namespace]):
+    """Keeps the labels of namespaces."""
 
-    Attributes:
-        wake: called when the scheduling loop may have something to do.
-    """
+    MALFORMED: ClassVar[str] = "Skipping malformed namespace"
 
     namespaces: NamespaceTable
     queue: SchedulingQueue
-    metrics: Metrics
     wake: Callable[[], None]
-    _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
+    resource: str = "namespaces"
 
-    def added(self, namespace: Namespace) -> None:
-        """Take a namespace that was not there before; pods in it may have come first."""
-        self._put(namespace)
-
-    def updated(self, _: Namespace, new: Namespace) -> None:
-        """Take its new labels."""
+    def added(self, new: Namespace) -> None:
+        """Keep a new namespace's labels; pods in it may have been seen first."""
         self._put(new)
 
-    def deleted(self, namespace: Namespace) -> None:
-        """Take that it is gone; its pods went before it."""
-        self.namespaces.remove(namespace.name)
+    def updated(self, _: Namespace, new: Namespace) -> None:
+        """Replace a namespace's labels."""
+        self._put(new)
 
-    def malformed(self, report: Malformed) -> None:
-        """Take one that cannot be read; its last good state, if any, is kept."""
-        self.metrics.malformed("namespaces")
-        if self._warned(report.key):
-            log.warning("Skipping malformed namespace", namespace=report.key, err=report.reason)
+    def deleted(self, old: Namespace) -> None:
+        """Drop a namespace; its pods were deleted before it."""
+        self.namespaces.remove(old.name)
 
-    def mended(self, report: Malformed) -> None:
-        """Take that an unreadable object can be read again, or is gone."""
-        self._warned.forget(report.key)
+    def identity(self, report: Malformed) -> dict[str, Any]:
+        """Return the keys of the log line that name the namespace."""
+        return {"namespace": report.key}
 
     def _put(self, namespace: Namespace) -> None:
         self.namespaces.put(namespace)

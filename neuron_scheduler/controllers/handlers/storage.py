@@ -1,70 +1,60 @@
 """
-What a watch event about a storage object means: to the cluster, to pods that wait in the queue, and to pods whose
-volumes are being bound.
+Storage objects of all kinds: what an event means to the cluster, to waiting pods, and to pods whose volumes are being
+bound.
+
+An object that was never readable is absent, so no pod is placed by it.
 """
 
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.controllers.handlers.base import ObjectHandler
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, Storage
 from neuron_scheduler.scheduling.queue import storage_events
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import StorageEvent
-from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.metrics import Metrics
-
-log = logs.logger(__name__)
 
 
 @attrs.define(eq=False, kw_only=True)
-class StorageHandler:
+class StorageHandler(ObjectHandler[Storage]):
     """
-    Takes events about storage objects of any kind.
+    Keeps storage objects of all kinds.
 
     Attributes:
-        noticed: told the key of a claim or the name of a volume that is new, other or gone.
+        noticed: called with the key of a claim or the name of a volume that is new, changed or gone.
     """
+
+    MALFORMED: ClassVar[str] = "Skipping malformed storage object"
 
     cluster: Cluster
     queue: SchedulingQueue
-    metrics: Metrics
     wake: Callable[[], None]
     noticed: Callable[[str], None]
-    _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
+    resource: str = "storage"
 
     def added(self, new: Storage) -> None:
-        """Take an object that was not there before."""
+        """Keep a new object."""
         self.cluster.put_storage(new)
-        self._tell(new, storage_events.added(new))
+        self._note(new, storage_events.added(new))
 
     def updated(self, old: Storage, new: Storage) -> None:
-        """Take an object's new state."""
+        """Replace an object."""
         self.cluster.put_storage(new)
-        self._tell(new, storage_events.updated(old, new))
+        self._note(new, storage_events.updated(old, new))
 
     def deleted(self, old: Storage) -> None:
-        """Take that an object is gone."""
+        """Drop an object."""
         self.cluster.remove_storage(old)
-        self._tell(old, storage_events.deleted(old))
+        self._note(old, storage_events.deleted(old))
 
-    def malformed(self, report: Malformed) -> None:
-        """Take an object that cannot be read: it counts as absent, so that no pod is placed by it."""
-        self.metrics.malformed("storage")
-        if self._warned((report.kind, report.key)):
-            log.warning("Skipping malformed storage object", kind=report.kind, key=report.key, err=report.reason)
-
-    def mended(self, report: Malformed) -> None:
-        """Take that an unreadable object can be read again, or is gone."""
-        self._warned.forget((report.kind, report.key))
-
-    def _tell(self, about: Storage, events: Iterable[StorageEvent]) -> None:
-        for found in events:
-            self.queue.note_storage(found.event, found.claim)
+    def _note(self, storage: Storage, events: Iterable[StorageEvent]) -> None:
+        for event in events:
+            self.queue.note_storage(event.event, event.claim)
             self.wake()
-        if isinstance(about, PersistentVolumeClaim):
-            self.noticed(about.key)
-        elif isinstance(about, PersistentVolume):
-            self.noticed(about.name)
+        if isinstance(storage, PersistentVolumeClaim):
+            self.noticed(storage.key)
+        elif isinstance(storage, PersistentVolume):
+            self.noticed(storage.name)

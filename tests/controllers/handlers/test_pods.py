@@ -1,125 +1,18 @@
-"""What the watch tells goes to the cluster and the queue, and wakes only whom it could help."""
-
-from typing import Any
+"""What the watch reports of pods goes to the cluster and the queue, and wakes only the pods it could help."""
 
 import attrs
-import msgspec
-import pytest
 
-from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.controllers.handlers.pods import NodeHandler, PodHandler
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.objects.nodes import NODE
-from neuron_scheduler.model.node import ZONE_LABEL, Node
-from neuron_scheduler.model.selectors import (
-    Effect,
-    LabelSelector,
-    NodeSelectorTerm,
-    Operator,
-    PodAffinityTerm,
-    Requirement,
-    Taint,
-)
-from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from neuron_scheduler.scheduling.queue.queued_pod import Place
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
-
-BACKOFF = 11.0  # seconds: longer than any backoff, short of the time after which all are tried again
-
-
-@attrs.define(eq=False)
-class World:
-    """Handlers, cluster and queue of two profiles, without a loop."""
-
-    now: float = 0.0
-    cluster: Cluster = attrs.field(factory=Cluster)
-    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
-    pods: PodHandler = attrs.field(init=False)
-    nodes: NodeHandler = attrs.field(init=False)
-    unknown: list[tuple[str, str]] = attrs.field(factory=list)
-    left: list[str] = attrs.field(factory=list)
-    started: list[str] = attrs.field(factory=list)
-
-    def __attrs_post_init__(self) -> None:
-        shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "metrics": Metrics()}
-        shared |= {"wake": lambda: None, "gone": lambda _: None}
-        self.pods = PodHandler(
-            **shared,
-            scheduler_names={"one", "two"},
-            clock=lambda: self.now,
-            came=lambda _: None,
-            left=lambda pod_info: self.left.append(pod_info.pod.name),
-            started=lambda pod_info: self.started.append(pod_info.pod.name),
-            double_booked=lambda _, __: None,
-            unknown=lambda pod, problem, _: self.unknown.append((pod.name, problem)),
-        )
-        self.nodes = NodeHandler(**shared, nomination_lost=lambda _: None)
-
-    def settle(self) -> list[str]:
-        """Try every pod that may be tried, after all backoffs; return their names, and which of them fit."""
-        self.now += BACKOFF
-        tried = []
-        while (queued := self.queue.pop(self.now)) is not None:
-            found = schedule_pod(self.cluster, queued.pod, default_profile(queued.pod.scheduler_name))
-            if isinstance(found, FitError):
-                self.queue.unschedulable(queued, found.plugins, self.now)
-                tried.append(queued.pod.name)
-            else:
-                self.queue.remove(queued.pod.uid)
-                tried.append(f"{queued.pod.name}: placed")
-        return tried
-
-
-def in_zone(name: str) -> tuple[NodeSelectorTerm, ...]:
-    """Return the node affinity of a pod that insists on a zone."""
-    return (NodeSelectorTerm((Requirement(ZONE_LABEL, Operator.IN, (name,)),)),)
-
-
-@pytest.fixture
-def world() -> World:
-    """Return a world where one pod waits for a label, another for devices, a third for cpu."""
-    world = World()
-    world.nodes.added(node("a", "trn1.32xlarge", cpu=4000))
-    for index in range(4):
-        world.pods.added(pod(f"d{index}", devices=4, on="a", ids=range(index * 4, index * 4 + 4)))
-    world.pods.added(pod("c", cpu=3000, on="a"))
-    world.pods.added(pod("label", scheduler_name="one", node_selector={"team": "blue"}, cpu=1))
-    world.pods.added(pod("devices", scheduler_name="two", devices=8))
-    world.pods.added(pod("cpu", scheduler_name="one", cpu=2000))
-    world.pods.added(pod("theirs", scheduler_name="three", cpu=2000))
-    assert world.settle() == ["label", "devices", "cpu"]
-    return world
+from tests.support.handlers import World
 
 
 def test_pods_of_every_profile_are_queued(world: World) -> None:
     """The names that are served are ours, and no other."""
     assert world.queue.count(Place.UNSCHEDULABLE) == 3
     assert {name for _, name in world.queue.refused_by_plugin()} == {"one", "two"}
-
-
-def test_a_heartbeat_wakes_nobody(world: World) -> None:
-    """A kubelet that reports that it lives, or another image, changes nothing that anybody waits for."""
-
-    def reported(at: str, *images: str) -> Node:
-        status = {
-            "allocatable": {"cpu": "4", "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": at}],
-            "images": [{"names": [name], "sizeBytes": 5} for name in images],
-        }
-        metadata = {"name": "b", "uid": "b", "resourceVersion": at, "creationTimestamp": "2026-11-21T08:00:00Z"}
-        found = NODE.decode(msgspec.Raw(msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status})))
-        assert isinstance(found.value, Node)
-        return found.value
-
-    first, second = reported("2026-11-21T08:00:00Z"), reported("2026-11-21T08:05:00Z", "web:1")
-    world.nodes.added(attrs.evolve(first, unschedulable=True))
-    world.settle()
-    world.nodes.updated(attrs.evolve(first, unschedulable=True), attrs.evolve(second, unschedulable=True))
-    assert world.settle() == []
 
 
 def test_what_happens_while_nobody_waits_wakes_nobody() -> None:
@@ -141,61 +34,6 @@ def test_what_happens_while_nobody_waits_wakes_nobody() -> None:
     assert woken == ["first"]
     assert world.settle() == ["big"]
     assert happens("second")
-
-
-def test_a_label_wakes_who_waits_for_it(world: World) -> None:
-    """Another label wakes nobody, the right one the pod that asks for it, and the right one again nobody."""
-    before = node("a", "trn1.32xlarge", cpu=4000, labels={})
-    for labels, want in (({"a": "b"}, []), ({"team": "blue"}, ["label"]), ({"team": "blue", "c": "d"}, [])):
-        after = attrs.evolve(before, labels={**node("a", "trn1.32xlarge").labels, **labels}, unschedulable=True)
-        world.nodes.updated(before, after)
-        tried = world.settle()
-        assert [name for name in tried if name != "cpu"] == want
-        before = after
-
-
-def test_a_node_that_can_be_read_again_wakes_who_waits_for_what_is_new(world: World) -> None:
-    """What has changed meanwhile is told from the last good state, by which pods were refused."""
-    good = node("a", "trn1.32xlarge", cpu=4000, taints=(Taint("dedicated", Effect.NO_SCHEDULE),))
-    world.nodes.updated(node("a", "trn1.32xlarge", cpu=4000), good)
-    world.pods.added(pod("tainted", scheduler_name="one"))
-    assert world.settle() == ["tainted"]
-    broken = Node(uid=good.uid, name="a", refusal="cannot be read")
-    world.nodes.updated(good, broken)
-    assert world.settle() == []
-    world.nodes.updated(broken, attrs.evolve(good, taints=()))
-    assert "tainted: placed" in world.settle()
-
-
-def test_a_node_is_warned_of_again_when_it_was_gone_or_well(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """A doubt is told once; of a node made anew under the same name, or well in between, it is news."""
-    doubtful = node("b", "trn1.32xlarge", uid="1", created=1, devices=15)
-    well = node("b", "trn1.32xlarge", uid="1", created=1)
-
-    def warnings() -> int:
-        return sum(record.message == "Neuron devices of node are not as expected" for record in caplog.records)
-
-    world.nodes.added(doubtful)
-    world.nodes.updated(doubtful, attrs.evolve(doubtful, unschedulable=True))
-    assert warnings() == 1
-    world.nodes.deleted(doubtful)
-    world.nodes.added(attrs.evolve(doubtful, uid="2"))
-    assert warnings() == 2
-    world.nodes.updated(doubtful, well)
-    world.nodes.updated(well, doubtful)
-    assert warnings() == 3
-
-
-def test_a_node_that_goes_wakes_who_could_not_bear_its_pods(world: World) -> None:
-    """They count no more, before they are gone themselves."""
-    world.nodes.added(node("b", labels={ZONE_LABEL: "x"}, created=1))
-    world.nodes.added(node("c", labels={ZONE_LABEL: "x"}, created=2))
-    apart = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))
-    world.pods.added(pod("there", on="b"))
-    world.pods.added(pod("apart", scheduler_name="one", anti_affinity=(apart,), required_terms=in_zone("x")))
-    assert "apart: placed" not in world.settle()
-    world.nodes.deleted(node("b"))
-    assert world.settle() == ["apart: placed"]
 
 
 def test_a_promise_wakes_others_once_its_pod_is_elsewhere(world: World) -> None:
@@ -223,20 +61,6 @@ def test_who_loses_a_promise_is_told(world: World) -> None:
     assert told == ["b", "promised"]
 
 
-def test_a_promise_does_not_outlive_the_machine(world: World) -> None:
-    """Cores were promised that are others now that the device plugin counts them otherwise; a label changes nothing."""
-    told: list[str] = []
-    world.nodes.nomination_lost = lambda pod: told.append(pod.name)
-    before = node("b", "trn1.32xlarge", created=1)
-    world.nodes.added(before)
-    world.cluster.nominate("b", Nomination(pod("promised", scheduler_name="one", devices=1), cores=3))
-    labelled = attrs.evolve(before, labels={**before.labels, "x": "y"})
-    world.nodes.updated(before, labelled)
-    assert told == []
-    world.nodes.updated(labelled, node("b", created=1))
-    assert told == ["promised"]
-
-
 def test_many_pods_that_claim_the_same_cores_are_told_once_each(world: World) -> None:
     """A line and two Events a pod, not one of each for every pair of pods; the same when a replica takes over."""
     told = list[tuple[str, str]]()
@@ -247,7 +71,7 @@ def test_many_pods_that_claim_the_same_cores_are_told_once_each(world: World) ->
     assert len(told) == 2 * 19
     assert ("p19", "p0") in told
     told.clear()
-    world.pods.tell_doubts()
+    world.pods.report_doubts()
     assert [name for name, _ in told] == [f"p{i}" for i in range(20)]
 
 
@@ -259,7 +83,7 @@ def test_what_was_contested_before_is_told_again(world: World) -> None:
     for name in ("one", "other"):
         world.pods.added(pod(name, devices=1, on="b", ids=(3,)))
     told.clear()
-    world.pods.tell_doubts()
+    world.pods.report_doubts()
     assert sorted(told) == [("one", "other"), ("other", "one")]
     assert world.unknown == []
 
@@ -274,10 +98,10 @@ def test_an_unknown_holder_is_told_once_and_by_the_next_leader_again(world: Worl
     world.pods.updated(forgot, changed)
     world.pods.added(changed)
     assert world.unknown == want
-    world.pods.tell_doubts()
+    world.pods.report_doubts()
     assert world.unknown == want * 2
     world.pods.deleted(changed)
-    world.pods.tell_doubts()
+    world.pods.report_doubts()
     assert world.unknown == want * 2
 
 

@@ -1,0 +1,104 @@
+"""
+Nodes: what an event means to the cluster, to waiting pods, and to pods that are nominated to the node.
+
+Upstream: `pkg/scheduler/eventhandlers.go`. A node that cannot be read has a value too, which takes no pod
+(`Node.refusal`), so most of them come as `added` and `updated`. Its problem is logged once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.handlers.base import ObjectHandler
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.catalog import doubts
+from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent, node_events
+from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.telemetry import logs
+
+log = logs.logger(__name__)
+
+
+def _nobody_asks(_name: str) -> None:
+    """Do nothing: nothing waits for nodes."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class NodeHandler(ObjectHandler[Node]):
+    """
+    Keeps the nodes.
+
+    Attributes:
+        wake: called when the scheduling loop may have something to do.
+        gone: called with the name of a deleted node.
+        nomination_lost: called with a pod whose nominated space is gone with the node, or with the node's machine.
+        changed: called with the name of a node that has changed.
+    """
+
+    MALFORMED: ClassVar[str] = "Skipping malformed node"
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    wake: Callable[[], None]
+    gone: Callable[[str], None]
+    nomination_lost: Callable[[Pod], None]
+    changed: Callable[[str], None] = _nobody_asks
+    resource: str = "nodes"
+    _doubted: logs.Once = attrs.field(factory=logs.Once, init=False)
+
+    def added(self, new: Node) -> None:
+        """Keep a new node."""
+        log.info("Add event for node", v=3, node=new.name)
+        self._put(new)
+        self._note(new, None, (ClusterEvent.NODE_ADDED,))
+
+    def updated(self, old: Node, new: Node) -> None:
+        """Replace a node; a change that cannot help a pod wakes none."""
+        known = self.cluster.node(new.name)
+        if known is not None and known.node.uid == new.uid:
+            old = known.node  # by this one pods were refused: where `old` could not be read, the last good state
+            if new.refusal:
+                new = attrs.evolve(old, refusal=new.refusal)
+        self._put(new)
+        events = (ClusterEvent.NODE_ADDED,) if old.uid != new.uid else tuple(node_events(old, new))
+        self._note(new, old if old.uid == new.uid else None, events)
+        self.changed(new.name)
+
+    def deleted(self, old: Node) -> None:
+        """Drop a node; its pods are kept until they are deleted too."""
+        log.info("Delete event for node", v=3, node=old.name)
+        for nomination in self.cluster.remove_node(old.name):
+            self.nomination_lost(nomination.pod)
+        self._doubted.forget(old.name)
+        self.gone(old.name)
+        self.queue.note(ClusterEvent.NODE_DELETED)
+        self.wake()
+
+    def identity(self, report: Malformed) -> dict[str, Any]:
+        """Return the keys of the log line that name the node."""
+        return {"node": report.key}
+
+    def _note(self, node: Node, before: Node | None, events: Sequence[ClusterEvent]) -> None:
+        if events and self.queue.listening:
+            node_info = self.cluster.node(node.name)
+            for event in events:
+                self.queue.note(event, on=None if node_info is None else Change(node_info, (before,)))
+            self.wake()
+
+    def _put(self, node: Node) -> None:
+        before, after = self.cluster.node(node.name), self.cluster.put_node(node)
+        if before is not None and before.nominated != after.nominated:  # its machine is another, and so are its cores
+            for nomination in before.nominated:
+                self.nomination_lost(nomination.pod)
+        if node.refusal:
+            self.metrics.malformed(self.resource)
+        doubt = node.refusal or doubts(node)
+        if not doubt:
+            self._doubted.forget(node.name)
+        elif self._doubted(node.name, doubt):
+            log.warning("Neuron devices of node are not as expected", node=node.name, err=doubt)
