@@ -9,9 +9,7 @@ between two tries, and to decide how many run at once: that is the caller's.
 """
 
 import random as randomness
-import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
 from typing import Final
 
 import anyio
@@ -24,12 +22,11 @@ from neuron_scheduler.kube.http.client import LONGEST_PAUSE, Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.objects.pods import annotations_size
+from neuron_scheduler.kube.writes.binding_body import encode_binding, unusable
 from neuron_scheduler.model.annotations import NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
-MOST_ANNOTATIONS: Final = 256 << 10  # bytes; the server stores more on this path, and the pod can then never start
 NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start
 NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/admission_bindings.yaml
 READ_TIMEOUT: Final = 4.0
@@ -38,11 +35,6 @@ TOO_LARGE: Final = (
     "it, or create it again with less in its spec"
 )
 
-_KEY: Final = re.compile(
-    r"(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
-    r"(?=.{1,63}$)[a-z0-9](?:[-a-z0-9_.]*[a-z0-9])?",
-    re.ASCII,
-)
 _READ_BACK: Final = msgspec.json.Decoder(wire.PlacedPod)
 
 
@@ -275,36 +267,6 @@ def _judge(found: wire.PlacedPod, binding: Binding, conflict: ApiError) -> BindO
     if found.spec.node_name or found.metadata.deletion_timestamp or found.spec.scheduling_gates:
         return Refused(409, conflict.message, retryable=False)
     return None
-
-
-def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> bytes:
-    """
-    Return the Binding as the server wants it: always with the uid, so that a pod recreated under the same name is never
-    bound by a late repeat, and with `target.kind`, without which topology labels are not copied.
-    """
-    metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "annotations": annotations}
-    target = {"kind": "Node", "name": node_name}
-    return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
-
-
-@lru_cache(maxsize=64)
-def _is_key(name: str) -> bool:
-    return _KEY.fullmatch(name.lower()) is not None
-
-
-def unusable(annotations: Mapping[str, str], *, already: int) -> str:
-    """
-    Return what is wrong with annotations to be added to `already` bytes of them; empty if nothing.
-
-    The server does not validate a Binding's annotations; invalid ones make every later update of the pod fail.
-    """
-    for key in annotations:
-        if not _is_key(key):
-            return f"annotation key {key!r} is invalid: it must be [prefix/]name"
-    size = already + annotations_size(annotations)
-    if size > MOST_ANNOTATIONS:
-        return f"the pod's annotations would take {size} bytes, and {MOST_ANNOTATIONS} are allowed; remove some"
-    return ""
 
 
 def _carries(found: Mapping[str, str], sent: Mapping[str, str]) -> bool:

@@ -11,7 +11,6 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Final
 
 import anyio
@@ -22,7 +21,7 @@ from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.client import LONGEST_PAUSE, MERGE_PATCH, Client, Response
 from neuron_scheduler.kube.http.status import confirms
-from neuron_scheduler.kube.objects.wire import Wire
+from neuron_scheduler.kube.writes.event import Event, Metadata, Repeated, cut, micro_time, reference
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -30,7 +29,6 @@ from neuron_scheduler.work_queue import WorkQueue
 
 CAPACITY: Final = 50_000
 WRITERS: Final = 4
-NOTE_BYTES: Final = 1024
 SERIES_SECONDS: Final = 360.0
 MOST_SERIES: Final = 20_000
 TRIES: Final = 12
@@ -43,52 +41,11 @@ log = logs.logger(__name__)
 Key = tuple[str, ...]
 
 
-class _Reference(Wire, tag_field="kind", tag="Pod"):
-    """A pod as an ObjectReference; what is empty is left out."""
-
-    api_version: str
-    namespace: str
-    name: str
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Metadata(Wire):
-    """Of an Event."""
-
-    namespace: str
-    name: str
-
-
-class _Repeated(Wire):
-    """How often an Event happened, and when it did last."""
-
-    count: int
-    last_observed_time: str
-
-
-class _Event(Wire, kw_only=True, tag_field="kind", tag="Event"):
-    """What is written."""
-
-    api_version: str
-    metadata: _Metadata
-    event_time: str
-    reporting_controller: str
-    reporting_instance: str
-    type: str
-    reason: str
-    action: str
-    note: str
-    regarding: _Reference
-    related: _Reference | None = None
-    series: _Repeated | None = None
-
-
 @attrs.define(eq=False)
 class _Series:
     """One event object: how often it happened, and how much of that has been written."""
 
-    event: _Event
+    event: Event
     count: int = 1
     seen: float = 0.0
     queued: bool = False
@@ -192,17 +149,17 @@ class EventRecorder:
         if self._scope is not None:
             self._scope.cancel()
 
-    def _event(self, pod: Pod, related: Pod | None, now: int, **told: str) -> _Event:
+    def _event(self, pod: Pod, related: Pod | None, now: int, **told: str) -> Event:
         self._last_name = max(now, self._last_name + 1)
         controller = pod.scheduler_name if pod.scheduler_name in self._instances else self.controllers[0]
-        return _Event(
+        return Event(
             api_version="events.k8s.io/v1",
-            metadata=_Metadata(pod.namespace, f"{pod.name}.{self._last_name:x}"),
+            metadata=Metadata(pod.namespace, f"{pod.name}.{self._last_name:x}"),
             event_time=micro_time(now),
             reporting_controller=controller,
             reporting_instance=self._instances[controller],
-            regarding=_reference(pod),
-            related=None if related is None else _reference(related),
+            regarding=reference(pod),
+            related=None if related is None else reference(related),
             series=None,
             **told,
         )
@@ -255,7 +212,7 @@ class EventRecorder:
     async def _send(self, series: _Series) -> None:
         meta, count = series.event.metadata, series.count
         path = f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events"
-        repeated = _Repeated(count, micro_time(int(series.seen * 1e9))) if count > 1 else None
+        repeated = Repeated(count, micro_time(int(series.seen * 1e9))) if count > 1 else None
         if series.written:
             body = msgspec.json.encode({"series": repeated})
             try:
@@ -282,27 +239,3 @@ class EventRecorder:
 def _check(answer: Response) -> None:
     if not confirms(answer.body, "Event"):
         raise UnreachableError(f"{answer.status}, and not from an API server")
-
-
-def _reference(pod: Pod) -> _Reference:
-    return _Reference("v1", pod.namespace, pod.name, pod.uid, pod.resource_version)
-
-
-def cut(note: str) -> str:
-    """Return the note in at most 1024 bytes, with ` ...` at its end where something is missing."""
-    encoded = note.encode()
-    if len(encoded) <= NOTE_BYTES:
-        return note
-    suffix = " ..."
-    return encoded[: NOTE_BYTES - len(suffix)].decode(errors="ignore") + suffix
-
-
-def micro_time(nanoseconds: int) -> str:
-    """Return Unix nanoseconds as a MicroTime: RFC 3339 in UTC, always with six digits of fraction."""
-    seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    return f"{_second(seconds)}.{rest // 1000:06d}Z"
-
-
-@lru_cache(maxsize=8)
-def _second(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

@@ -20,9 +20,8 @@ from neuron_scheduler.kube.writes.binder import (
     Gone,
     InDoubt,
     Refused,
-    encode_binding,
-    unusable,
 )
+from neuron_scheduler.kube.writes.binding_body import encode_binding
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
@@ -213,18 +212,6 @@ async def test_invalid_keys_are_never_sent(annotations: dict[str, str]) -> None:
     assert isinstance(outcome, Refused)
     assert (outcome.status, outcome.retryable, outcome.until_changed) == (422, False, True)
     assert not server.seen
-
-
-@pytest.mark.parametrize("key", ["AWS_NEURON_IDS", "neuron-scheduler/allocation", "a.b-c/D_e.f", "x" * 63])
-def test_valid_keys(key: str) -> None:
-    """Ours, and what the API server accepts."""
-    assert not unusable({key: "x"}, already=0)
-
-
-def test_too_many_annotations() -> None:
-    """Those that the pod has already count."""
-    assert not unusable({"a": "x" * ((256 << 10) - 11)}, already=10)
-    assert "are allowed" in unusable({"a": "x" * ((256 << 10) - 10)}, already=10)
 
 
 async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.kube.writes.event_recorder import EventRecorder, cut, micro_time
+from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.model.pod import Pod
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
@@ -209,17 +209,3 @@ async def test_drain_has_a_deadline() -> None:
         recorder.record(POD, note="x", **FAILED)
         with anyio.fail_after(5):
             await recorder.drain(0.05)
-
-
-def test_notes_are_cut_in_bytes() -> None:
-    """A note fits the API, ends in the sign of a cut, and stays text."""
-    assert cut("x" * 1024) == "x" * 1024
-    assert cut("x" * 1025) == "x" * 1020 + " ..."
-    long = cut("ä" * 1000)
-    assert len(long.encode()) <= 1024
-    assert long.endswith("ä ...")
-
-
-def test_micro_time() -> None:
-    """Six digits, also where they are zeros."""
-    assert micro_time(1_795_248_000_000_001_999) == "2026-11-21T08:00:00.000001Z"
