@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from benchmarks.churn.workload import SCHEDULER_NAME, Arrival, Workload
-from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
@@ -92,7 +92,7 @@ class FragmentationGradientDescent:
         found: dict[float, NodeSet] = {}
         for slot in slots_of(among):
             growth = self.growth(view.row(slot), request)
-            found[growth] = found.get(growth, 0) | 1 << slot
+            found[growth] = found.get(growth, NO_NODES) | 1 << slot
         return found[min(found)]
 
     def growth(self, node_info: NodeInfo, request: NeuronRequest) -> float:

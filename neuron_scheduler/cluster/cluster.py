@@ -17,6 +17,7 @@ from typing import Self
 
 import attrs
 
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.refresh import claims_on, holding, holding_anew, on_new_node
 from neuron_scheduler.cluster.rows.node_info import (
     NodeInfo,
@@ -244,7 +245,7 @@ class Cluster:
             yield
 
     @contextmanager
-    def what_if(self, slot: int, node_info: NodeInfo) -> Iterator[None]:
+    def what_if(self, slot: Slot, node_info: NodeInfo) -> Iterator[None]:
         """Let the whole cluster, indexes included, have one row replaced inside the `with` block."""
         before = self._table.row(slot)
         self._table.replace(slot, node_info)

@@ -13,7 +13,7 @@ import attrs
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Derived, Indexes
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
-from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.overlay import Overlay, overlaid
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
@@ -114,7 +114,7 @@ class View:
         """The sizes of the pods with Neuron, as the cluster is."""
         return self._table.demand
 
-    def row(self, slot: int) -> NodeInfo:
+    def row(self, slot: Slot) -> NodeInfo:
         """Return the row in a live slot."""
         node_info = self._table.row(slot)
         return node_info if self._overlay is None else self._overlay(node_info)
@@ -122,17 +122,17 @@ class View:
     def rows(self) -> Iterator[NodeInfo]:
         """Yield every node's row by age. For tests, start-up and explanations: no decision calls it."""
         table = self._table.current
-        return map(table.row, table.by_age(slot for slot, node_info in enumerate(table.slots) if node_info is not None))
+        return map(table.row, table.by_age(slot for slot, node_info in by_slot(table.slots) if node_info is not None))
 
-    def slot(self, name: str) -> int | None:
+    def slot(self, name: str) -> Slot | None:
         """Return the slot of a node; valid until the next `await`."""
         return self._table.current.slot_of.get(name)
 
-    def oldest(self, nodes: NodeSet) -> int:
+    def oldest(self, nodes: NodeSet) -> Slot:
         """Return the slot of the oldest of the nodes, of which there must be one: every replica breaks ties by it."""
         return self._table.oldest(nodes)
 
-    def oldest_first(self, nodes: NodeSet) -> Iterable[int]:
+    def oldest_first(self, nodes: NodeSet) -> Iterable[Slot]:
         """Return the slots of the nodes by age."""
         return self._table.by_age(slots_of(nodes))
 
@@ -188,7 +188,7 @@ class View:
         """Return the nodes whose rows are others through a lens, and perhaps some whose are not."""
         table = self._table.current
         marked = table.of_rows.postings(overlay.marks, table.slots)
-        return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else 0
+        return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES
 
     def prepared(self, ask: Callable[[Self], object]) -> Iterator[None]:
         """

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import Unit
@@ -169,14 +169,14 @@ def _closed(view: View, *, count_unknown_only: bool) -> dict[Withheld, NodeSet]:
     """Return the nodes that take no such pod, each under its first reason."""
     standing = {refusal.reason: refusal.nodes for refusal in node_unschedulable.filter_nodes(view, PLAIN, view.live)}
     closed = {
-        Withheld.MALFORMED: standing.get(node_unschedulable.UNREADABLE, 0),
-        Withheld.CORDONED: standing.get(node_unschedulable.CORDONED, 0),
+        Withheld.MALFORMED: standing.get(node_unschedulable.UNREADABLE, NO_NODES),
+        Withheld.CORDONED: standing.get(node_unschedulable.CORDONED, NO_NODES),
         Withheld.TAINTED: taint_toleration.untolerated(view, PLAIN),
         Withheld.UNHEALTHY: neuron_topology.unhealthy(view),
         Withheld.TOO_MANY_PODS: less(view.live, node_resources_fit.fitting_nodes(view, PLAIN, view.live)),
-        Withheld.UNKNOWN_HOLDER: 0 if count_unknown_only else neuron_topology.with_unknown(view),
+        Withheld.UNKNOWN_HOLDER: NO_NODES if count_unknown_only else neuron_topology.with_unknown(view),
     }
-    told = 0
+    told = NO_NODES
     for reason, nodes in closed.items():
         closed[reason] = less(nodes, told)
         told |= nodes

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import CHANGED, Cluster
+from neuron_scheduler.cluster.index.nodeset import Slot, from_slots
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
@@ -39,9 +40,10 @@ def order(cluster: Cluster) -> list[str]:
     names = [node_info.node.name for node_info in cluster.view.rows()]
     slots = [slot for slot in map(cluster.view.slot, names) if slot is not None]
     assert list(cluster.view.oldest_first(cluster.view.live)) == slots
+    size = cluster.view.live.bit_length()
     for i in range(len(slots)):
-        assert cluster.view.oldest(sum(1 << slot for slot in slots[i:])) == slots[i]
-    assert cluster.view.live == sum(1 << slot for slot in slots)
+        assert cluster.view.oldest(from_slots(slots[i:], size)) == slots[i]
+    assert cluster.view.live == from_slots(slots, size)
     return names
 
 
@@ -303,7 +305,7 @@ def test_a_slot_that_is_empty_has_no_row() -> None:
     cluster = cluster_of(node("a"), node("b", created=1))
     cluster.remove_node("a")
     with pytest.raises(LookupError, match="slot 0 is empty"):
-        cluster.view.row(0)
+        cluster.view.row(Slot(0))
 
 
 def test_pods_that_come_and_go_cost_node_indexes_nothing() -> None:
@@ -331,22 +333,22 @@ def test_what_no_index_reads_is_not_logged() -> None:
 def test_what_if_leaves_no_trace() -> None:
     """Inside the block the whole cluster has the other row; afterwards, also after an error, its own."""
     cluster = cluster_of(trn1(), pods=(pod("p", cpu=1000, devices=4, ids=range(4), on="n"),))
-    row = cluster.view.row(0)
-    assert cluster.view.column(_cpu).value(0) == 191_000
-    with suppress(RuntimeError), cluster.what_if(0, without_pod(row, "uid-p")):
-        assert cluster.view.column(_cpu).value(0) == 192_000
-        assert cluster.view.row(0).free_cores == ALL
+    row = cluster.view.row(Slot(0))
+    assert cluster.view.column(_cpu).value(Slot(0)) == 191_000
+    with suppress(RuntimeError), cluster.what_if(Slot(0), without_pod(row, "uid-p")):
+        assert cluster.view.column(_cpu).value(Slot(0)) == 192_000
+        assert cluster.view.row(Slot(0)).free_cores == ALL
         raise RuntimeError
-    assert cluster.view.row(0) is row
-    assert cluster.view.column(_cpu).value(0) == 191_000
+    assert cluster.view.row(Slot(0)) is row
+    assert cluster.view.column(_cpu).value(Slot(0)) == 191_000
 
 
 def test_what_if_without_any_index_yet() -> None:
     """An index that is first asked inside the block is true afterwards too."""
     cluster = cluster_of(node("n"))
-    with cluster.what_if(0, with_pod(cluster.view.row(0), PodInfo(pod("p", cpu=2000, on="n")))):
-        assert cluster.view.column(_cpu).value(0) == 190_000
-    assert cluster.view.column(_cpu).value(0) == 192_000
+    with cluster.what_if(Slot(0), with_pod(cluster.view.row(Slot(0)), PodInfo(pod("p", cpu=2000, on="n")))):
+        assert cluster.view.column(_cpu).value(Slot(0)) == 190_000
+    assert cluster.view.column(_cpu).value(Slot(0)) == 192_000
 
 
 @pytest.mark.parametrize("where", ["cluster.cluster.with_pod", "cluster.tables.nodes.NodeTable._move_pod"])

@@ -3,6 +3,7 @@
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, without_pod, without_pods
 from neuron_scheduler.cluster.view import View
@@ -66,11 +67,11 @@ def test_promises_hold_against_equals_and_lower() -> None:
     assert [nodes_with_nominations(cluster, priority) for priority in (2, 3, 4)] == [2, 2, 0]
     for priority, free in ((3, [2000, 1500]), (4, [2000, 2000])):
         view = cluster.view.with_overlay(WithNominated(priority))
-        assert [view.column(CPU).value(slot) for slot in (0, 1)] == free
+        assert [view.column(CPU).value(slot) for slot in map(Slot, (0, 1))] == free
     with cluster.without_nomination("uid-p"):
         assert nodes_with_nominations(cluster, 3) == 0
         with cluster.without_nomination("uid-stranger"):
-            assert cluster.view.with_overlay(WithNominated(3)).column(CPU).value(1) == 2000
+            assert cluster.view.with_overlay(WithNominated(3)).column(CPU).value(Slot(1)) == 2000
     assert nodes_with_nominations(cluster, 3) == 2
 
 
@@ -78,13 +79,13 @@ def test_a_view_follows_the_cluster() -> None:
     """Indexes seen through a lens are caught up like all others, and the cluster itself is as it was."""
     cluster = two_nodes()
     for below, free in ((1, 2000), (2, 3000), (6, 4000)):
-        assert cluster.view.with_overlay(WithoutLowerPriority(below)).column(CPU).value(0) == free
+        assert cluster.view.with_overlay(WithoutLowerPriority(below)).column(CPU).value(Slot(0)) == free
     cluster.put_pod(pod("new", on="a", cpu=250, priority=1))
     cluster.remove_pod("uid-a5")
-    assert cluster.view.with_overlay(WithoutLowerPriority(2)).column(CPU).value(0) == 4000
-    assert cluster.view.column(CPU).value(0) == 2750
-    assert cluster.view.with_overlay(WithoutLowerPriority(2)).row(0).pod_infos == {}
-    assert set(cluster.view.row(0).pod_infos) == {"uid-a1", "uid-new"}
+    assert cluster.view.with_overlay(WithoutLowerPriority(2)).column(CPU).value(Slot(0)) == 4000
+    assert cluster.view.column(CPU).value(Slot(0)) == 2750
+    assert cluster.view.with_overlay(WithoutLowerPriority(2)).row(Slot(0)).pod_infos == {}
+    assert set(cluster.view.row(Slot(0)).pod_infos) == {"uid-a1", "uid-new"}
 
 
 def test_a_question_is_prepared() -> None:
@@ -94,7 +95,7 @@ def test_a_question_is_prepared() -> None:
     cluster.view.column(CPU)  # changes are logged only once there is an index
 
     def ask(of: View) -> None:
-        asked.append(of.column(CPU).value(0) + of.postings(ports).keyed)
+        asked.append(of.column(CPU).value(Slot(0)) + of.postings(ports).keyed.bit_count())
 
     came = 0
     for came, _ in enumerate(view.prepared(ask), start=1):
@@ -102,8 +103,8 @@ def test_a_question_is_prepared() -> None:
     assert came
     assert asked == [0]
     built = []
-    assert list(view.prepared(lambda of: built.append(of.column(CPU).value(0)))) == []
-    assert built == [view.column(CPU).value(0)] == [3000 - 250 * came]
+    assert list(view.prepared(lambda of: built.append(of.column(CPU).value(Slot(0))))) == []
+    assert built == [view.column(CPU).value(Slot(0))] == [3000 - 250 * came]
 
 
 def ports(node_info: NodeInfo) -> Values:
@@ -118,7 +119,7 @@ def test_several_pods_fewer_are_one_fewer_several_times() -> None:
         [pod(f"p{i}", on="n", devices=1, ids=(i,), cpu=100 * i, priority=i % 3) for i in range(6)],
     )
     cluster.put_unreadable_pod(pod("unread", on="n"))
-    node_info = cluster.view.row(0)
+    node_info = cluster.view.row(Slot(0))
     uids = sorted(node_info.pod_infos)
     for number in range(len(uids) + 1):
         one_by_one: NodeInfo = node_info

@@ -9,6 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index import indexes
+from neuron_scheduler.cluster.index.nodeset import Slot, by_slot
 from neuron_scheduler.cluster.overlay import Overlay, _Overlaid
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.cluster.view import View
@@ -45,13 +46,15 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(indexes, name, bound)
 
 
-def ask(view: View, definition: Callable[[NodeInfo], Any]) -> dict[int, Any]:
+def ask(view: View, definition: Callable[[NodeInfo], Any]) -> dict[Slot, Any]:
     """Return what an index says of every row."""
     if definition in NUMBERS_OF_ROWS:
         column = view.column(definition)
-        return {slot: column.value(slot) for slot in range(view.node_count)}
+        return {slot: column.value(slot) for slot in map(Slot, range(view.node_count))}
     postings = view.postings(definition)
-    found = {slot: {v for v in postings.values if postings.get(v) >> slot & 1} for slot in range(view.node_count)}
+    found = {
+        slot: {v for v in postings.values if postings.get(v) >> slot & 1} for slot in map(Slot, range(view.node_count))
+    }
     assert {slot for slot, values in found.items() if values} == {s for s in found if postings.keyed >> s & 1}
     return found
 
@@ -59,9 +62,9 @@ def ask(view: View, definition: Callable[[NodeInfo], Any]) -> dict[int, Any]:
 def check(cluster: Cluster, overlay: Overlay, definition: Callable[[NodeInfo], Any]) -> None:
     """Compare an index through a lens with its definition, row by row."""
     for view, row in ((cluster.view.with_overlay(overlay), overlay), (cluster.view, lambda node_info: node_info)):
-        want = [definition(row(cluster.view.row(slot))) for slot in range(view.node_count)]
+        want = [definition(row(cluster.view.row(Slot(slot)))) for slot in range(view.node_count)]
         said = ask(view, definition)
-        assert said == dict(enumerate(want if definition in NUMBERS_OF_ROWS else map(set, want)))
+        assert said == dict(by_slot(want if definition in NUMBERS_OF_ROWS else map(set, want)))
 
 
 def change(dice: Random, cluster: Cluster, number: int) -> None:

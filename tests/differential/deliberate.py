@@ -8,7 +8,7 @@ import copy
 from collections.abc import Sequence
 from typing import Final
 
-from neuron_scheduler.scheduling.cycle.schedule_pod import NO_NODES
+from neuron_scheduler.scheduling.cycle.schedule_pod import NO_NODES_AVAILABLE
 from tests.differential.vocabulary import Object
 from tests.differential.world import Answer, World
 
@@ -24,7 +24,7 @@ _KEEPS_OFF: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 def agree(world: World, pod: Object, theirs: Answer, ours: Answer) -> bool:
     """Tell whether our answer is kube-scheduler's, or the one that is to be given in its place."""
     volumes = pod["spec"].get("volumes", ())
-    if theirs.text == NO_NODES or any(source in volume for volume in volumes for source in UNSERVED):
+    if theirs.text == NO_NODES_AVAILABLE or any(source in volume for volume in volumes for source in UNSERVED):
         return not ours.feasible
     if _mounts_twice(volumes) or (world.nominated and _spreads_from_all(pod)):
         return set(theirs.feasible) <= set(ours.feasible)

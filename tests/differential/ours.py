@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots, slots_of
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
@@ -57,7 +57,7 @@ class Extender:
     def __call__(self, view: View, _: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Refuse what was chosen."""
         slots = (slot for slot in slots_of(among) if view.row(slot).node.name in self.chosen)
-        return [Refusal("Extender", FEASIBLE, sum(1 << slot for slot in slots))]
+        return [Refusal("Extender", FEASIBLE, from_slots(slots, among.bit_length()))]
 
 
 def cluster_of(world: World) -> Cluster:

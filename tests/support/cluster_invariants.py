@@ -5,6 +5,7 @@ from typing import Any
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import label
+from neuron_scheduler.cluster.index.nodeset import Slot, all_slots, from_slots
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.pods import Matching
@@ -77,42 +78,45 @@ DEFINITIONS = (
 def check_indexes(cluster: Cluster, which: Sequence[int]) -> None:
     """Compare some of the plugins' indexes with their definitions, row by row."""
     view = cluster.view
-    rows = {1 << (view.slot(node_info.node.name) or 0): node_info for node_info in view.rows()}
-    assert view.live == sum(rows)
+    rows = {view.slot(node_info.node.name) or Slot(0): node_info for node_info in view.rows()}
+    size = view.live.bit_length()
+    assert view.live == from_slots(rows, size)
     for i, (definition, kind) in enumerate(_definitions()):
         if i not in which:
             continue
         of_node = kind.startswith("node")
-        values = {bit: definition(row.node if of_node else row) for bit, row in rows.items()}
+        values = {slot: definition(row.node if of_node else row) for slot, row in rows.items()}
         index = getattr(view, kind)(definition)
         if kind.endswith("column"):
-            assert {bit: index.value(bit.bit_length() - 1) for bit in rows} == values
-            assert index.total((1 << 64) - 1) == sum(values.values())
+            assert {slot: index.value(slot) for slot in rows} == values
+            assert index.total(all_slots(64)) == sum(values.values())
         else:
             posted = {value for have in values.values() for value in have}
-            want = {value: sum(bit for bit, have in values.items() if value in have) for value in posted}
+            want = {
+                value: from_slots((slot for slot, have in values.items() if value in have), size) for value in posted
+            }
             assert {value: index.get(value) for value in index.values} == want
-            assert index.keyed == sum(bit for bit, have in values.items() if have)
+            assert index.keyed == from_slots((slot for slot, have in values.items() if have), size)
     _check_counts(cluster, rows, {i - len(tuple(_definitions())) for i in which})
 
 
-def _check_counts(cluster: Cluster, rows: dict[int, NodeInfo], which: AbstractSet[int]) -> None:
+def _check_counts(cluster: Cluster, rows: dict[Slot, NodeInfo], which: AbstractSet[int]) -> None:
     """Compare the counts of pods, on nodes and in domains, with counting them."""
     for i, (matching, key) in enumerate((m, k) for m in MATCHING for k in (None, *DOMAINS)):
         if i not in which:
             continue
-        on_node = {bit: sum(matching.matches(t.pod) for t in row.pod_infos.values()) for bit, row in rows.items()}
+        on_node = {slot: sum(matching.matches(t.pod) for t in row.pod_infos.values()) for slot, row in rows.items()}
         if key is None:
             column, want = cluster.view.counts(matching), on_node
         else:
             column = cluster.view.totals(matching, key)
-            domain = {bit: row.node.labels.get(key) for bit, row in rows.items()}
+            domain = {slot: row.node.labels.get(key) for slot, row in rows.items()}
             want = {
-                bit: sum(on_node[other] for other in rows if domain[other] == domain[bit]) if domain[bit] else 0
-                for bit in rows
+                slot: sum(on_node[other] for other in rows if domain[other] == domain[slot]) if domain[slot] else 0
+                for slot in rows
             }
-        assert {bit: column.value(bit.bit_length() - 1) for bit in rows} == want, (matching, key)
-        assert column.total((1 << 64) - 1) == sum(want.values())
+        assert {slot: column.value(slot) for slot in rows} == want, (matching, key)
+        assert column.total(all_slots(64)) == sum(want.values())
 
 
 def _definitions() -> Iterable[tuple[Callable[[Any], Any], str]]:

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots, less
 
 
 @attrs.define(eq=False)
@@ -35,12 +35,12 @@ class Column:
         if not width:
             return cls()
         digits = "".join([format(number, f"0{width}b") for number in reversed(rows)])
-        return cls(planes=[int(digits[width - 1 - j :: width], 2) for j in range(width)])
+        return cls(planes=[NodeSet(int(digits[width - 1 - j :: width], 2)) for j in range(width)])
 
     @classmethod
-    def sparse(cls, numbers: Mapping[int, int], size: int) -> Self:
+    def sparse(cls, numbers: Mapping[Slot, int], size: int) -> Self:
         """Index the few numbers above 0, by slot below `size`; few of them differ."""
-        slots: dict[int, list[int]] = {}
+        slots: dict[int, list[Slot]] = {}
         for slot, number in numbers.items():
             slots.setdefault(number, []).append(slot)
         column = cls()
@@ -52,7 +52,7 @@ class Column:
         """Return an independent copy; the planes' integers are shared."""
         return type(self)(planes=list(self._planes))
 
-    def replace(self, slot: int, old: int, new: int) -> None:
+    def replace(self, slot: Slot, old: int, new: int) -> None:
         """Change one node's number."""
         if old != new:
             self.flip(old ^ new, 1 << slot)
@@ -61,7 +61,7 @@ class Column:
         """Change all the nodes' numbers in these bits; each must have the same number."""
         planes = self._planes
         if bits.bit_length() > len(planes):
-            planes += [0] * (bits.bit_length() - len(planes))
+            planes += [NO_NODES] * (bits.bit_length() - len(planes))
         while bits:
             j = bits.bit_length() - 1
             planes[j] ^= nodes
@@ -75,7 +75,7 @@ class Column:
             weight ^= 1 << j
             while carry:
                 if j >= len(planes):
-                    planes += [0] * (j + 1 - len(planes))
+                    planes += [NO_NODES] * (j + 1 - len(planes))
                 planes[j], carry = planes[j] ^ carry, planes[j] & carry
                 j += 1
 
@@ -91,19 +91,19 @@ class Column:
     def taken_from(self, top: int, among: NodeSet) -> Self:
         """Return `top` less the number for each of `among`, none of which is above `top`; 0 elsewhere."""
         width = max(top.bit_length(), len(self._planes))
-        planes = [*self._planes, *[0] * (width - len(self._planes))]
+        planes = [*self._planes, *[NO_NODES] * (width - len(self._planes))]
         rest = Column([less(among, plane) for plane in planes])  # 2^width - 1 less the number
         rest.add(top + 1, among)
         return type(self)(rest._planes[:width])  # modulo 2^width
 
-    def value(self, slot: int) -> int:
+    def value(self, slot: Slot) -> int:
         """Return one node's number."""
         return sum((plane >> slot & 1) << j for j, plane in enumerate(self._planes))
 
     @property
     def positive(self) -> NodeSet:
         """The nodes whose number is above 0."""
-        return reduce(or_, self._planes, 0)
+        return reduce(or_, self._planes, NO_NODES)
 
     def at_least(self, bound: int, among: NodeSet) -> NodeSet:
         """
@@ -116,8 +116,8 @@ class Column:
             return among
         planes, width = self._planes, bound.bit_length()
         if width > len(planes):
-            return 0
-        reached = reduce(or_, planes[width:], 0) & among
+            return NO_NODES
+        reached = reduce(or_, planes[width:], NO_NODES) & among
         alike = among ^ reached
         j = width - 1
         while alike and bound:

@@ -18,7 +18,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.eviction import make_room
-from neuron_scheduler.cluster.index.nodeset import NodeSet, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
 
 _MAX_INDEXES = 1024
@@ -47,7 +47,7 @@ class _Index:
     position: int
     asked: int
 
-    def take(self, slot: int, old: Any, new: Any) -> None:
+    def take(self, slot: Slot, old: Any, new: Any) -> None:
         """Take a change of a row."""
         before = self.data.NOTHING if old is None else self.definition(old)
         after = self.data.NOTHING if new is None else self.definition(new)
@@ -86,7 +86,7 @@ class Indexes(Generic[Row]):
     _by_definition: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
     _derived: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
     _following: list[_Index] = attrs.field(factory=list)
-    _log: list[tuple[int, Row | None, Row | None]] = attrs.field(factory=list)
+    _log: list[tuple[Slot, Row | None, Row | None]] = attrs.field(factory=list)
     _bound: int = _MIN_LOG
 
     def postings(self, values_of: Callable[[Row], Values], rows: Sequence[Row | None]) -> Postings:
@@ -142,7 +142,7 @@ class Indexes(Generic[Row]):
         if not self.is_ready(derived.definition):
             yield from self._derive(derived, rows)
 
-    def record(self, slot: int, old: Row | None, new: Row | None) -> None:
+    def record(self, slot: Slot, old: Row | None, new: Row | None) -> None:
         """Note that a row has changed; with no index there is nobody to tell."""
         self.end += 1
         if not (self._by_definition or self._derived):
@@ -244,7 +244,7 @@ def _built(
 
 
 def _differing(
-    data: Postings | Column, derived: Derived[Row], changed: NodeSet, rows: Sequence[Row | None]
+    data: Postings | Column, derived: Derived[Row], changed: NodeSet, rows: list[Row | None]
 ) -> Generator[None, None, Postings | Column]:
     """Replace what a copy of another index's data says of the changed rows, a few rows at a time."""
     for number, slot in enumerate(slots_of(changed), start=1):

@@ -1,36 +1,75 @@
 """
-A set of nodes as one integer: bit *i* stands for the node in slot *i*.
+A set of nodes as one integer: bit *i* is the node in slot *i*.
 
-Intersection and union are `&` and `|` of Python's integers; a complement is ANDed with the live slots before it means
-anything. What integers do not offer, or not as fast, stands here.
+Intersection and union are `&` and `|`, and `1 << slot` is the set of one node. A complement has meaning only once it is
+ANDed with the live slots. This module has what integers do not offer, or not as fast.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-NodeSet = int
+_Row = TypeVar("_Row")
+
+if TYPE_CHECKING:
+    from neuron_scheduler.model.bitset import BitSet
+
+    class NodeSet(BitSet):
+        """A set of nodes."""
+
+        def __neg__(self) -> "NodeSet": ...
+        def __rshift__(self, slot: "Slot", /) -> int: ...
+
+    class Slot:
+        """The number of a node's slot."""
+
+        def __init__(self, number: int, /) -> None: ...
+        def __index__(self) -> int: ...
+        def __eq__(self, other: object, /) -> bool: ...
+        def __hash__(self) -> int: ...
+        def __lt__(self, other: "Slot | int", /) -> bool: ...
+        def __add__(self, count: int, /) -> int: ...
+        def __and__(self, bits: int, /) -> int: ...
+        def __rshift__(self, count: int, /) -> int: ...
+        def __rlshift__(self, one: Literal[1], /) -> NodeSet: ...
+
+else:
+    NodeSet = int
+    Slot = int
+
+NO_NODES: Final = NodeSet(0)
 
 
-def from_slots(slots: Iterable[int], size: int) -> NodeSet:
+def from_slots(slots: Iterable[Slot], size: int) -> NodeSet:
     """Return the set of the given slots, all below `size`; linear in `size`, unlike one OR per slot."""
     bits = bytearray(size + 7 >> 3)
     for slot in slots:
         bits[slot >> 3] |= 1 << (slot & 7)
-    return int.from_bytes(bits, "little")
+    return NodeSet(int.from_bytes(bits, "little"))
 
 
-def less(nodes: NodeSet, others: NodeSet) -> NodeSet:
-    """Return the nodes that are not among the others; `nodes & ~others` takes three times as long (signs, copies)."""
-    return nodes ^ (nodes & others)
+def all_slots(size: int) -> NodeSet:
+    """Return the set of all slots below `size`."""
+    return NodeSet((1 << size) - 1)
 
 
-def lowest_slot(nodes: NodeSet) -> int:
+def by_slot(rows: Iterable[_Row]) -> Iterator[tuple[Slot, _Row]]:
+    """Yield the rows, one for each slot, with their slots."""
+    return enumerate(rows)  # type: ignore[return-value]  # a row's position is its slot
+
+
+def less(nodes: NodeSet, removed: NodeSet) -> NodeSet:
+    """Return the nodes that are not in `removed`; `nodes & ~removed` takes three times as long (signs, copies)."""
+    return nodes ^ (nodes & removed)
+
+
+def lowest_slot(nodes: NodeSet) -> Slot:
     """Return the lowest slot of a set that is not empty."""
-    return (nodes & -nodes).bit_length() - 1
+    return (nodes & -nodes).bit_length() - 1  # type: ignore[return-value]  # the position of a bit is a slot
 
 
-def slots_of(nodes: NodeSet) -> Iterator[int]:
+def slots_of(nodes: NodeSet) -> Iterator[Slot]:
     """Yield the slots in ascending order."""
     while nodes:
         lowest = nodes & -nodes
-        yield lowest.bit_length() - 1
+        yield lowest.bit_length() - 1  # type: ignore[misc]  # likewise
         nodes ^= lowest

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot, from_slots, slots_of
 
 _RARE = 8
 
@@ -28,21 +28,21 @@ class Postings:
 
     NOTHING: ClassVar[Values] = ()
 
-    keyed: NodeSet = 0
-    _sets: dict[Hashable, NodeSet | tuple[int, ...]] = attrs.field(factory=dict)
+    keyed: NodeSet = NO_NODES
+    _sets: dict[Hashable, NodeSet | tuple[Slot, ...]] = attrs.field(factory=dict)
 
     @classmethod
     def build(cls, rows: Sequence[Values]) -> Self:
         """Index the rows, one for each slot, `()` where the slot is empty."""
-        slots: dict[Hashable, list[int]] = {}
-        for slot, values in enumerate(rows):
+        slots: dict[Hashable, list[Slot]] = {}
+        for slot, values in by_slot(rows):
             for value in values:
                 slots.setdefault(value, []).append(slot)
         size = len(rows)
         sets = {
             value: tuple(among) if len(among) <= _RARE else from_slots(among, size) for value, among in slots.items()
         }
-        return cls(keyed=from_slots((slot for slot, values in enumerate(rows) if values), size), sets=sets)
+        return cls(keyed=from_slots((slot for slot, values in by_slot(rows) if values), size), sets=sets)
 
     def fork(self) -> Self:
         """Return an independent copy; integers and tuples are shared."""
@@ -55,17 +55,22 @@ class Postings:
 
     def get(self, value: Hashable) -> NodeSet:
         """Return the nodes that have the value."""
-        found = self._sets.get(value, 0)
-        return found if isinstance(found, int) else sum(1 << slot for slot in found)
+        posted = self._sets.get(value, NO_NODES)
+        if not isinstance(posted, tuple):
+            return posted
+        nodes = NO_NODES
+        for slot in posted:
+            nodes |= 1 << slot
+        return nodes
 
-    def slots(self, value: Hashable) -> Iterable[int]:
-        """Return the slots of the nodes that have the value."""
-        found = self._sets.get(value, ())
-        return slots_of(found) if isinstance(found, int) else found
+    def slots(self, value: Hashable) -> Iterable[Slot]:
+        """Return the slots of the nodes that have the value, a tuple if they are few."""
+        posted = self._sets.get(value, ())
+        return posted if isinstance(posted, tuple) else slots_of(posted)
 
     def any_of(self, values: Iterable[Hashable]) -> NodeSet:
         """Return the nodes that have at least one of the values."""
-        nodes = 0
+        nodes = NO_NODES
         for value in values:
             nodes |= self.get(value)
         return nodes
@@ -74,14 +79,16 @@ class Postings:
         """Return how many values the nodes have between them."""
         if not self.keyed & ~nodes:
             return len(self._sets)
-        found = nodes.to_bytes(nodes.bit_length() + 7 >> 3, "little").ljust(self.keyed.bit_length() + 7 >> 3, b"\0")
+        bits = nodes.to_bytes(nodes.bit_length() + 7 >> 3, "little").ljust(self.keyed.bit_length() + 7 >> 3, b"\0")
         return sum(
-            bool(nodes & among) if isinstance(among, int) else any(found[slot >> 3] >> (slot & 7) & 1 for slot in among)
-            for among in self._sets.values()
+            any(bits[slot >> 3] >> (slot & 7) & 1 for slot in posted)
+            if isinstance(posted, tuple)
+            else bool(nodes & posted)
+            for posted in self._sets.values()
         )
 
-    def replace(self, slot: int, old: Values, new: Values) -> None:
-        """Take the slot from the old values' sets to the new values'."""
+    def replace(self, slot: Slot, old: Values, new: Values) -> None:
+        """Move the slot from the old values' sets to the new values'."""
         if old == new:
             return
         for value in old:
@@ -93,18 +100,18 @@ class Postings:
         if not (old and new):
             self.keyed ^= 1 << slot
 
-    def _insert(self, value: Hashable, slot: int) -> None:
-        found = self._sets.get(value, ())
-        if isinstance(found, int):
-            self._sets[value] = found | 1 << slot
-        elif len(found) < _RARE:
-            self._sets[value] = tuple(sorted((*found, slot)))
+    def _insert(self, value: Hashable, slot: Slot) -> None:
+        posted = self._sets.get(value, ())
+        if not isinstance(posted, tuple):
+            self._sets[value] = posted | 1 << slot
+        elif len(posted) < _RARE:
+            self._sets[value] = tuple(sorted((*posted, slot)))
         else:
-            self._sets[value] = from_slots((*found, slot), max(*found, slot) + 1)
+            self._sets[value] = from_slots((*posted, slot), max(*posted, slot) + 1)
 
-    def _discard(self, value: Hashable, slot: int) -> None:
-        found = self._sets[value]
-        rest = found ^ (1 << slot) if isinstance(found, int) else tuple(other for other in found if other != slot)
+    def _discard(self, value: Hashable, slot: Slot) -> None:
+        posted = self._sets[value]
+        rest = tuple(s for s in posted if s != slot) if isinstance(posted, tuple) else posted ^ (1 << slot)
         if rest:
             self._sets[value] = rest
         else:

@@ -14,7 +14,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.labels import domain_of
-from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.model.node import Node
 
@@ -31,16 +31,16 @@ class Relabelings:
     """
 
     end: int = 0
-    _log: list[tuple[int, Node | None]] = attrs.field(factory=list)
+    _log: list[tuple[Slot, Node | None]] = attrs.field(factory=list)
 
-    def record(self, slot: int, before: Node | None) -> None:
+    def record(self, slot: Slot, before: Node | None) -> None:
         """Note that another node than before, or none, is in a slot."""
         self._log.append((slot, before))
         self.end += 1
         if len(self._log) > _MAX_LOG:
             del self._log[: _MAX_LOG // 2]
 
-    def since(self, position: int) -> Sequence[tuple[int, Node | None]] | None:
+    def since(self, position: int) -> Sequence[tuple[Slot, Node | None]] | None:
         """Return the slots that have changed since the log ended there, with the nodes before; None if it was cut."""
         first = len(self._log) - (self.end - position)
         return self._log[first:] if first >= 0 else None
@@ -60,7 +60,7 @@ class Domains:
 
     key: str
     postings: Postings
-    nodes: Sequence[Node | None]
+    nodes: list[Node | None]
     relabelings: Relabelings
 
     @property
@@ -68,16 +68,16 @@ class Domains:
         """Whether every domain is one node."""
         return len(self.postings.values) == self.postings.keyed.bit_count()
 
-    def of(self, slot: int) -> str | None:
+    def of(self, slot: Slot) -> str | None:
         """Return the domain of a slot, None if its node is in none."""
         return self._of_node(self.nodes[slot])
 
-    def moved_since(self, position: int) -> Mapping[int, str | None] | None:
+    def moved_since(self, position: int) -> Mapping[Slot, str | None] | None:
         """Return the slots in another domain than then, with the one they were in; None if nobody knows any more."""
         log = self.relabelings.since(position)
         if log is None:
             return None
-        then: dict[int, str | None] = {}
+        then: dict[Slot, str | None] = {}
         for slot, before in log:
             then.setdefault(slot, self._of_node(before))
         return {slot: domain for slot, domain in then.items() if domain != self.of(slot)}
@@ -96,20 +96,20 @@ class Rollup:
     """
 
     totals: Column
-    _numbers: dict[int, int]
+    _numbers: dict[Slot, int]
     _by_domain: dict[str, int]
     _domains: Domains
     _position: int
 
     @classmethod
-    def build(cls, numbers: dict[int, int], domains: Domains, size: int) -> Self:
+    def build(cls, numbers: dict[Slot, int], domains: Domains, size: int) -> Self:
         """Sum up the numbers above 0, by slot; the mapping is the rollup's own from then on."""
         by_domain: dict[str, int] = {}
         for slot, number in numbers.items():
             domain = domains.of(slot)
             if domain is not None:
                 by_domain[domain] = by_domain.get(domain, 0) + number
-        at_slot: dict[int, int] = {}
+        at_slot: dict[Slot, int] = {}
         of_many: list[str] = []
         for domain, total in by_domain.items():
             slots = domains.postings.slots(domain)
@@ -122,12 +122,12 @@ class Rollup:
             totals.flip(by_domain[domain], domains.postings.get(domain))
         return cls(totals, numbers, by_domain, domains, domains.relabelings.end)
 
-    def add(self, slot: int, change: int) -> None:
+    def add(self, slot: Slot, change: int) -> None:
         """Change the number of a slot, as it is among the domains that the rollup has followed."""
         self._numbers[slot] = self._numbers.get(slot, 0) + change
         domain = self._domains.of(slot)
         if domain is not None:
-            self._shift(domain, change, apart_from=0)
+            self._shift(domain, change, apart_from=NO_NODES)
 
     def follow(self, domains: Domains) -> bool:
         """Take up what nodes have done since the last time; False if that is too long ago to be known."""
@@ -144,7 +144,7 @@ class Rollup:
                 if domain is not None:
                     changes[domain] = changes.get(domain, 0) + change
             self.totals.replace(slot, self.totals.value(slot), 0)
-        apart_from = from_slots(moved, len(domains.nodes)) if moved else 0
+        apart_from = from_slots(moved, len(domains.nodes)) if moved else NO_NODES
         for domain, change in changes.items():
             self._shift(domain, change, apart_from=apart_from)
         for slot in moved:

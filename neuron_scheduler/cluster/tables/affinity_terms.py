@@ -14,6 +14,7 @@ from typing import TypeVar
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, Pod
 from neuron_scheduler.model.selectors import Operator, PodAffinityTerm
@@ -57,11 +58,11 @@ class _Bearers:
 
     posted: tuple[tuple[str | None, _Equality], ...]
     namespace: str
-    numbers: dict[int, int] = attrs.field(factory=dict)
+    numbers: dict[Slot, int] = attrs.field(factory=dict)
     _held: Column | Rollup | None = None
-    _pending: list[tuple[int, int]] = attrs.field(factory=list)
+    _pending: list[tuple[Slot, int]] = attrs.field(factory=list)
 
-    def add(self, slot: int, change: int) -> None:
+    def add(self, slot: Slot, change: int) -> None:
         """Change how many bear the term on a node."""
         number = self.numbers.get(slot, 0) + change
         if number:
@@ -75,7 +76,7 @@ class _Bearers:
             self._held = None
             self._pending.clear()
 
-    def renumber(self, new_slots: Mapping[int, int]) -> None:
+    def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
         """Take that nodes have other slots from now on."""
         self.numbers = {new_slots[slot]: number for slot, number in self.numbers.items()}
         self._held = None
@@ -118,7 +119,7 @@ class TermTable:
     _of_namespace: Counter[str] = attrs.field(factory=Counter)
     _left_out: Counter[tuple[str, TermKind, PodAffinityTerm]] = attrs.field(factory=Counter)
 
-    def replace(self, slot: int, old: Pod | None, new: Pod | None) -> None:
+    def replace(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
         """Take what a pod bears on a node in place of what it bore there before."""
         before = NO_CONSTRAINTS if old is None else old.constraints
         after = NO_CONSTRAINTS if new is None else new.constraints
@@ -157,7 +158,7 @@ class TermTable:
                     if _means(term, pod, namespace_labels):
                         yield term, self._bearers[kind, term]
 
-    def renumber(self, new_slots: Mapping[int, int]) -> None:
+    def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
         """Take that nodes have other slots from now on."""
         for bearers in self._bearers.values():
             bearers.renumber(new_slots)
@@ -180,7 +181,7 @@ class TermTable:
             left_out=self._left_out.copy(),
         )
 
-    def _add(self, kind: TermKind, term: PodAffinityTerm, slot: int, pod: Pod) -> None:
+    def _add(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
         bearers = self._bearers.get((kind, term))
         if bearers is None and self._of_namespace[pod.namespace] >= MOST_OF_A_NAMESPACE:
             self._left_out[pod.uid, kind, term] += 1
@@ -194,7 +195,7 @@ class TermTable:
             bearers = self._bearers[kind, term] = _Bearers(posted, pod.namespace)
         bearers.add(slot, 1)
 
-    def _discard(self, kind: TermKind, term: PodAffinityTerm, slot: int, pod: Pod) -> None:
+    def _discard(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
         if (pod.uid, kind, term) in self._left_out:
             _one_less(self._left_out, (pod.uid, kind, term))
             return

@@ -11,7 +11,7 @@ from typing import Self
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots
 from neuron_scheduler.model.node import Image
 
 
@@ -23,7 +23,7 @@ class ImageTable:
     _by_name: dict[str, tuple[Image, ...]] = attrs.field(factory=dict)
     _sets: dict[Image, NodeSet] = attrs.field(factory=dict)
 
-    def replace(self, node: str, slot: int, old: tuple[Image, ...], new: tuple[Image, ...]) -> None:
+    def replace(self, node: str, slot: Slot, old: tuple[Image, ...], new: tuple[Image, ...]) -> None:
         """Take the new images of the node in a slot in place of the old ones."""
         if old is new or old == new:
             return
@@ -39,9 +39,9 @@ class ImageTable:
         """Take that nodes have other slots from now on."""
         self._sets.clear()
 
-    def named(self, name: str, slot_of: Mapping[str, int]) -> Iterator[tuple[int, NodeSet]]:
+    def named(self, name: str, slot_of: Mapping[str, Slot]) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes that images of the name have, the largest first, with the nodes where it is that large."""
-        seen = 0
+        seen = NO_NODES
         for image in sorted(self._by_name.get(name, ()), key=_size, reverse=True):
             nodes = self._sets.get(image)
             if nodes is None:

@@ -18,7 +18,16 @@ import attrs
 
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.labels import domain
-from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots, lowest_slot, slots_of
+from neuron_scheduler.cluster.index.nodeset import (
+    NO_NODES,
+    NodeSet,
+    Slot,
+    all_slots,
+    by_slot,
+    from_slots,
+    lowest_slot,
+    slots_of,
+)
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, reads_alike
@@ -60,9 +69,9 @@ class NodeTable:
 
     slots: list[NodeInfo | None] = attrs.field(factory=list)
     nodes: list[Node | None] = attrs.field(factory=list)
-    slot_of: dict[str, int] = attrs.field(factory=dict)
-    live: NodeSet = 0
-    set_aside: NodeSet = 0
+    slot_of: dict[str, Slot] = attrs.field(factory=dict)
+    live: NodeSet = NO_NODES
+    set_aside: NodeSet = NO_NODES
     of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
     of_rows: Indexes[NodeInfo] = attrs.field(factory=Indexes[NodeInfo])
     pods: PodTable = attrs.field(factory=PodTable)
@@ -71,8 +80,8 @@ class NodeTable:
     images: ImageTable = attrs.field(factory=ImageTable)
     offered: Offered = attrs.field(factory=Offered)
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
-    _latecomers: list[tuple[_Age, int]] = attrs.field(factory=list)  # the oldest first
-    _late: NodeSet = 0
+    _latecomers: list[tuple[_Age, Slot]] = attrs.field(factory=list)  # the oldest first
+    _late: NodeSet = NO_NODES
     _newest: _Age | None = None  # of those in order
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
     stale: bool = False
@@ -84,14 +93,14 @@ class NodeTable:
             self._renumber()
         return self
 
-    def row(self, slot: int) -> NodeInfo:
+    def row(self, slot: Slot) -> NodeInfo:
         """Return the row in a live slot."""
         node_info = self.slots[slot]
         if node_info is None:
             raise LookupError(f"slot {slot} is empty")
         return node_info
 
-    def oldest(self, nodes: NodeSet) -> int:
+    def oldest(self, nodes: NodeSet) -> Slot:
         """Return the slot of the oldest of the nodes, of which there must be one."""
         late = nodes & self._late
         if not late:
@@ -102,7 +111,7 @@ class NodeTable:
         first = lowest_slot(nodes ^ late)
         return first if _age(self.row(first)) < age else latecomer
 
-    def by_age(self, slots: Iterable[int]) -> Iterable[int]:
+    def by_age(self, slots: Iterable[Slot]) -> Iterable[Slot]:
         """Return live slots, given in ascending order, by the age of their nodes."""
         return sorted(slots, key=lambda slot: _age(self.row(slot))) if self._latecomers else slots
 
@@ -159,7 +168,7 @@ class NodeTable:
         if node_info.pod_infos:
             self._headless[name] = attrs.evolve(node_info, nominated=(), set_aside=None)
 
-    def replace(self, slot: int, node_info: NodeInfo | None) -> None:
+    def replace(self, slot: Slot, node_info: NodeInfo | None) -> None:
         """Put a row in a slot in place of what is there, and let everything follow."""
         old = self.slots[slot]
         self.slots[slot] = node_info
@@ -203,7 +212,7 @@ class NodeTable:
         )
 
     def _insert(self, node_info: NodeInfo) -> None:
-        age, slot = _age(node_info), len(self.slots)
+        age, slot = _age(node_info), Slot(len(self.slots))
         if self._newest is None or age > self._newest:
             self._newest = age
         else:
@@ -216,7 +225,7 @@ class NodeTable:
         self.live |= 1 << slot
         self.replace(slot, node_info)
 
-    def _vacate(self, slot: int) -> None:
+    def _vacate(self, slot: Slot) -> None:
         del self.slot_of[self.row(slot).node.name]
         self.live &= ~(1 << slot)
         if self._late >> slot & 1:
@@ -226,18 +235,18 @@ class NodeTable:
         holes = len(self.slots) - len(self.slot_of)
         self.stale |= holes > len(self.slot_of) + _MOST_HOLES
 
-    def _move_set_aside(self, slot: int, node_info: NodeInfo | None) -> None:
+    def _move_set_aside(self, slot: Slot, node_info: NodeInfo | None) -> None:
         """Let the set of nodes that are set aside follow a row."""
         self.set_aside &= ~(1 << slot)
         if node_info is not None and node_info.set_aside is not None and node_info.set_aside.level:
             self.set_aside |= 1 << slot
 
-    def _move_images(self, slot: int, old: Node | None, new: Node | None) -> None:
+    def _move_images(self, slot: Slot, old: Node | None, new: Node | None) -> None:
         """Let the image table follow a row's node."""
         name = new.name if new is not None else old.name if old is not None else ""
         self.images.replace(name, slot, old.images if old else (), new.images if new else ())
 
-    def _move_pods(self, slot: int, old: NodeInfo | None, new: NodeInfo | None) -> None:
+    def _move_pods(self, slot: Slot, old: NodeInfo | None, new: NodeInfo | None) -> None:
         """Let the tables of pods follow a row's tenants."""
         before, after = old.pod_infos if old else NO_POD_INFOS, new.pod_infos if new else NO_POD_INFOS
         if before is after:
@@ -255,7 +264,7 @@ class NodeTable:
         if before is not None and old is not None:
             self.demand.count(before.pod, old.machine, -1)
 
-    def _move_pod(self, slot: int, old: PodInfo | None, new: PodInfo | None) -> None:
+    def _move_pod(self, slot: Slot, old: PodInfo | None, new: PodInfo | None) -> None:
         if old is new:
             return
         if new is not None:
@@ -269,11 +278,11 @@ class NodeTable:
         states = [self.row(slot) for slot in slots]
         self.slots = list(states)
         self.nodes = [node_info.node for node_info in states]
-        self.slot_of = {node_info.node.name: slot for slot, node_info in enumerate(states)}
-        self.live = from_slots(range(len(states)), len(states))
-        self._latecomers, self._late = [], 0
+        self.slot_of = {node_info.node.name: slot for slot, node_info in by_slot(states)}
+        self.live = all_slots(len(states))
+        self._latecomers, self._late = [], NO_NODES
         self._newest = _age(states[-1]) if states else None
-        new_slots = {old: new for new, old in enumerate(slots)}
+        new_slots = {old: new for new, old in by_slot(slots)}
         self.set_aside = from_slots([new_slots[slot] for slot in slots_of(self.set_aside)], len(states))
         self.pods.renumber(new_slots)
         self.terms.renumber(new_slots)

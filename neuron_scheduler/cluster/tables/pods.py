@@ -12,6 +12,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.eviction import make_room
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator
@@ -57,7 +58,7 @@ class _Count:
     column: Column
     asked: int
 
-    def add(self, slot: int, change: int) -> None:
+    def add(self, slot: Slot, change: int) -> None:
         """Change the number of a slot."""
         number = self.column.value(slot)
         self.column.replace(slot, number, number + change)
@@ -70,7 +71,7 @@ class _Rolled:
     rollup: Rollup
     asked: int
 
-    def add(self, slot: int, change: int) -> None:
+    def add(self, slot: Slot, change: int) -> None:
         """Change the number of a slot."""
         self.rollup.add(slot, change)
 
@@ -83,19 +84,19 @@ class PodTable:
     The postings' keys are (namespace, label, value) and (namespace,); the values are uids.
     """
 
-    _pods: dict[str, tuple[Pod, int]] = attrs.field(factory=dict)
+    _pods: dict[str, tuple[Pod, Slot]] = attrs.field(factory=dict)
     _postings: dict[tuple[str, ...], dict[str, None]] = attrs.field(factory=dict)
     _namespaces: dict[str, None] = attrs.field(factory=dict)
     _counts: dict[Matching, _Count] = attrs.field(factory=dict)
     _rollups: dict[tuple[Matching, str], _Rolled] = attrs.field(factory=dict)
-    _log: list[tuple[int, Pod | None, Pod | None]] = attrs.field(factory=list)
+    _log: list[tuple[Slot, Pod | None, Pod | None]] = attrs.field(factory=list)
     _end: int = 0
     _preparing: int = 0
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def put(self, pod: Pod, slot: int) -> None:
+    def put(self, pod: Pod, slot: Slot) -> None:
         """Take a pod on a node, or its new state there."""
         before = self._pods.get(pod.uid)
         if before is not None:
@@ -120,7 +121,7 @@ class PodTable:
             self._unpost(before[0])
             self._record(before[1], before[0], None)
 
-    def renumber(self, new_slots: Mapping[int, int]) -> None:
+    def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
         """Take that nodes have other slots from now on."""
         self._pods = {uid: (pod, new_slots[slot]) for uid, (pod, slot) in self._pods.items()}
         self._counts.clear()
@@ -181,7 +182,7 @@ class PodTable:
         if held is not None and self._end - held.asked <= len(self._log):
             yield from self._catch_up(definition, held, domains)
             return
-        start, numbers = self._end, dict[int, int]()
+        start, numbers = self._end, dict[Slot, int]()
         pods = [self._pods[uid] for uid in self._candidates(definition)]
         self._preparing += 1
         try:
@@ -195,7 +196,7 @@ class PodTable:
         within = None if domains is None else domains()
         if within is None or within.unique:
             make_room(self._counts, _MAX_COLUMNS)
-            self._counts[definition] = _Count(Column.sparse(numbers, 1 + max(numbers, default=0)), start)
+            self._counts[definition] = _Count(Column.sparse(numbers, max(numbers, default=-1) + 1), start)
         else:
             make_room(self._rollups, _MAX_COLUMNS)
             self._rollups[definition, within.key] = _Rolled(Rollup.build(numbers, within, len(within.nodes)), start)
@@ -226,8 +227,8 @@ class PodTable:
             held.asked += _AT_ONCE
             yield
 
-    def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[int, int]:
-        numbers: dict[int, int] = {}
+    def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[Slot, int]:
+        numbers: dict[Slot, int] = {}
         _count(definition, (self._pods[uid] for uid in candidates), numbers)
         return numbers
 
@@ -273,7 +274,7 @@ class PodTable:
         if (pod.namespace,) not in self._postings:
             del self._namespaces[pod.namespace]
 
-    def _record(self, slot: int, old: Pod | None, new: Pod | None) -> None:
+    def _record(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
         if not (self._counts or self._rollups or self._preparing):
             return
         self._log.append((slot, old, new))
@@ -282,7 +283,7 @@ class PodTable:
             del self._log[: _MAX_LOG // 2]
 
 
-def _changes(definition: Matching, log: Iterable[tuple[int, Pod | None, Pod | None]]) -> Iterator[tuple[int, int]]:
+def _changes(definition: Matching, log: Iterable[tuple[Slot, Pod | None, Pod | None]]) -> Iterator[tuple[Slot, int]]:
     """Yield (slot, change) of a count."""
     for slot, old, new in log:
         change = (new is not None and definition.matches(new)) - (old is not None and definition.matches(old))
@@ -290,7 +291,7 @@ def _changes(definition: Matching, log: Iterable[tuple[int, Pod | None, Pod | No
             yield slot, change
 
 
-def _count(definition: Matching, pods: Iterable[tuple[Pod, int]], numbers: dict[int, int]) -> None:
+def _count(definition: Matching, pods: Iterable[tuple[Pod, Slot]], numbers: dict[Slot, int]) -> None:
     """Add the number of matching pods on each slot to the numbers."""
     for pod, slot in pods:
         if definition.matches(pod):

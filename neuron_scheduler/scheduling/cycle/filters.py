@@ -12,7 +12,7 @@ from typing import cast
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -67,7 +67,7 @@ def nominated_overlay(cluster: Cluster, priority: int) -> WithNominated | None:
 def nodes_with_nominations(cluster: Cluster, priority: int) -> NodeSet:
     """Return the nodes on which space is promised to a pod of this priority or a higher one."""
     overlay = nominated_overlay(cluster, priority)
-    return 0 if overlay is None else cluster.view.changed(overlay)
+    return NO_NODES if overlay is None else cluster.view.changed(overlay)
 
 
 def walk(
@@ -111,7 +111,7 @@ def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Fi
     With the nominated first, as kube-scheduler asks: a node is refused for what it will lack once they have come.
     """
     overlay = nominated_overlay(cluster, pod.priority)
-    doubtful = cluster.view.changed(overlay) & among if overlay is not None else 0
+    doubtful = cluster.view.changed(overlay) & among if overlay is not None else NO_NODES
     if overlay is None or not doubtful:
         return walk(cluster.view, pod, profile, among)
     still, refusals = walk(cluster.view.with_overlay(overlay), pod, profile, doubtful)
@@ -119,7 +119,7 @@ def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Fi
     return candidates, refusals + more
 
 
-def refusals_of(cluster: Cluster, slot: int, pod: Pod, profile: Profile) -> list[Refusal]:
+def refusals_of(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -> list[Refusal]:
     """
     Return why one node refuses a pod, with those nominated or as it is; empty if it takes it.
 

@@ -15,7 +15,7 @@ from typing import Final, cast
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
@@ -70,7 +70,7 @@ def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Re
     for refusal in refusals:
         if refusal.plugin != neuron_topology.NAME and refusal.reason != insufficient(request.resource):
             among = less(among, refusal.nodes)
-    nodes = _otherwise_fitting(cluster, pod, profile, among) if among else 0
+    nodes = _otherwise_fitting(cluster, pod, profile, among) if among else NO_NODES
     large = view.node_column(allocatable_of(request.resource)).at_least(request.total, nodes)
     if not large:
         return Shortage(Cause.CAPACITY, _too_large(view, request, nodes)) if nodes else None
@@ -94,7 +94,7 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
 
     `kube.pod_condition.shape` knows the first words: other names alone do not make another message.
     """
-    blocked = 0
+    blocked = NO_NODES
     for refusal in refusals:
         if refusal.reason == neuron_topology.UNKNOWN:
             blocked |= refusal.nodes

@@ -17,7 +17,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS
@@ -38,7 +38,7 @@ from neuron_scheduler.scheduling.plugins.contract import PodRefusal, Prefer, Ref
 from neuron_scheduler.scheduling.plugins.node_rejections import place_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 
-NO_NODES = "no nodes available to schedule pods"
+NO_NODES_AVAILABLE = "no nodes available to schedule pods"
 _ASKED_AGAIN: Final = 100  # nodes: an explanation must not cost more in a larger fleet
 ALIAS_HINT = f"{NEURON_DEVICE_ALIAS} is an old name; ask for {NEURON_DEVICE}."
 
@@ -92,7 +92,7 @@ class FitError:
     def text(self) -> str:
         """The message in kube-scheduler's form (`FitError.Error` in `pkg/scheduler/framework/types.go`)."""
         if not self.nodes and not self.pod_reason:
-            return NO_NODES
+            return NO_NODES_AVAILABLE
         reasons = self.pod_reason or ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons))
         sentences = (f"0/{self.nodes} nodes are available: {reasons}.", self.hint, self.preemption, self.blocked)
         return " ".join(filter(None, sentences))
@@ -172,7 +172,7 @@ def _best(view: View, pod: Pod, preferences: Iterable[Prefer], candidates: NodeS
     best = candidates
     for prefer in preferences:
         preferred = prefer(view, pod, best)
-        if preferred is not best and not preferred & (preferred - 1):
+        if preferred is not best and preferred.bit_count() < 2:
             return preferred  # one node left: nothing to prefer
         best = preferred
     return best
@@ -189,7 +189,7 @@ def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict
     for pre_filter in profile.plan(pod).pre_filters:
         pod_refusal = pre_filter.refuse(cluster.view, pod)
         if pod_refusal is not None:
-            return 0, {pod_refusal.reason: live} if live else {}
+            return NO_NODES, {pod_refusal.reason: live} if live else {}
     with cluster.without_nomination(pod.uid):
         candidates, refusals = accepted(cluster, pod, profile, live)
         for slot in islice(slots_of(nodes_with_nominations(cluster, pod.priority) & candidates), _ASKED_AGAIN):
@@ -199,7 +199,7 @@ def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict
     for refusal in refusals:
         new = refusal.nodes & fitting
         if new:
-            reasons[refusal.reason] = reasons.get(refusal.reason, 0) | new
+            reasons[refusal.reason] = reasons.get(refusal.reason, NO_NODES) | new
             fitting = less(fitting, new)
     return fitting, reasons
 

@@ -9,7 +9,7 @@ being deleted count.
 from collections.abc import Iterable, Iterator, Sequence
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
@@ -81,9 +81,9 @@ def _near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
     """
     matching = _matching(view, terms)
     keyed = near = view.live
-    anywhere = 0
+    anywhere = NO_NODES
     for key in dict.fromkeys(term.topology_key for term in terms):
-        with_match = 0 if matching is None else view.totals(matching, key).positive
+        with_match = NO_NODES if matching is None else view.totals(matching, key).positive
         keyed &= view.domains(key).keyed
         near &= with_match
         anywhere |= with_match
@@ -125,7 +125,7 @@ def _namespaces(view: View, term: PodAffinityTerm) -> frozenset[str] | None:
 
 
 def _union(columns: Iterable[Column]) -> NodeSet:
-    nodes = 0
+    nodes = NO_NODES
     for totals in columns:
         nodes |= totals.positive
     return nodes

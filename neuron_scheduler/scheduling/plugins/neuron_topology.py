@@ -14,7 +14,7 @@ from typing import Final, cast
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -235,7 +235,7 @@ class FreeBlock:
             return NONE_REFUSED
         free = free_units(view, request.resource)
         exhausted = less(lacking, free.at_least(request.total, lacking))
-        doubtful = 0 if self.count_unknown_only else with_unknown(view) & less(lacking, exhausted)
+        doubtful = NO_NODES if self.count_unknown_only else with_unknown(view) & less(lacking, exhausted)
         return [
             Refusal(NAME, UNHEALTHY, bad, unresolvable=True),
             Refusal(NAME, insufficient(request.resource), exhausted),
@@ -264,7 +264,7 @@ class SmallestBlock:
             view.postings(block_level(pod.neuron, self.count_unknown_only)),
             _ranks(pod.neuron, view.demand.weights),
         )
-        best, least = 0, _WORST
+        best, least = NO_NODES, _WORST
         seen: set[int] = set()
         for value in sorted(cast(Sequence[int], levels.values)):
             if value >> KIND_BITS > least:

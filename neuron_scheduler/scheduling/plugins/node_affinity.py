@@ -8,7 +8,7 @@ only Gt and Lt look at the label's distinct integers.
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement, parse_int64
@@ -64,7 +64,7 @@ def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeS
 
 def any_term(view: View, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> NodeSet:
     """Return the nodes that match at least one of the terms."""
-    matching = 0
+    matching = NO_NODES
     for term in terms:
         matching |= _matching(view, term, among)
     return matching
@@ -72,7 +72,7 @@ def any_term(view: View, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> N
 
 def _matching(view: View, term: NodeSelectorTerm, among: NodeSet) -> NodeSet:
     if term.unreadable or not (term.expressions or term.fields):
-        return 0
+        return NO_NODES
     for expression in term.expressions:
         among &= _satisfying(view, expression, among)
     for field in term.fields:
@@ -100,7 +100,7 @@ def _beyond(view: View, requirement: Requirement) -> NodeSet:
     """Return the nodes whose label is an integer beyond the requirement's bound."""
     bound = parse_int64(requirement.values[0]) if len(requirement.values) == 1 else None
     if bound is None:
-        return 0
+        return NO_NODES
     postings = view.numbered(requirement.key)
     numbers = cast(frozenset[int], postings.values)
     if requirement.operator is Operator.GT:
@@ -109,10 +109,10 @@ def _beyond(view: View, requirement: Requirement) -> NodeSet:
 
 
 def _named(view: View, names: Sequence[str] | frozenset[str]) -> NodeSet:
-    nodes = 0
+    nodes = NO_NODES
     for name in names:
         slot = view.slot(name)
-        nodes |= 0 if slot is None else 1 << slot
+        nodes |= NO_NODES if slot is None else 1 << slot
     return nodes
 
 

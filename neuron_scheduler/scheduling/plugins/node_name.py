@@ -7,7 +7,7 @@ practice.
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
@@ -21,5 +21,5 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     if not pod.node_name:
         return NONE_REFUSED
     slot = view.slot(pod.node_name)
-    named = 0 if slot is None else 1 << slot
+    named = NO_NODES if slot is None else 1 << slot
     return [Refusal(NAME, REASON, among & ~named, unresolvable=True)]

@@ -6,7 +6,7 @@ Upstream: `plugins/nodeports/node_ports.go`, `framework/types.go` (HostPortInfo)
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -31,7 +31,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     if not pod.host_ports:
         return NONE_REFUSED
     taken = view.postings(_taken)
-    refused = 0
+    refused = NO_NODES
     for port in pod.host_ports:
         if port.ip == _ANY_ADDRESS:
             refused |= taken.get((port.protocol, port.port))

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
@@ -83,7 +83,7 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     for resource, amount in pod.requests.items():
         if amount > 0 and among:
             if not view.offers(resource):
-                return 0
+                return NO_NODES
             among = view.column(free_of(resource)).at_least(amount, among)
     return among
 

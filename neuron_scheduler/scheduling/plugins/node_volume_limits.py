@@ -14,7 +14,7 @@ from functools import lru_cache
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -72,7 +72,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
             by_driver.setdefault(held.driver, []).append(held)
     if not by_driver:
         return NONE_REFUSED
-    refusals, crowded = list[Refusal](), 0
+    refusals, crowded = list[Refusal](), NO_NODES
     for driver in by_driver:
         lacking = _lacking(view, driver, among)
         refusals.append(Refusal(NAME, MISSING.format(driver=driver), lacking))
@@ -88,7 +88,7 @@ def _lacking(view: View, driver: str, among: NodeSet) -> NodeSet:
     """Return the nodes without the driver, if pods with its volumes are to be kept off them."""
     found = view.volumes.drivers.get(driver)
     if found is None or not found.required:
-        return 0
+        return NO_NODES
     return less(among, view.postings(_installed).get(driver))
 
 

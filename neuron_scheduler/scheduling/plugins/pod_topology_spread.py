@@ -10,6 +10,7 @@ does are counted anew.
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from math import log
+from operator import and_
 
 import attrs
 
@@ -87,7 +88,7 @@ def prefer_by_default(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def _carrying(view: View, constraints: Sequence[SpreadConstraint]) -> NodeSet:
     """Return the nodes that carry the keys of all the constraints."""
     keyed = (view.domains(constraint.topology_key).keyed for constraint in constraints)
-    return reduce(int.__and__, keyed, view.live)
+    return reduce(and_, keyed, view.live)
 
 
 def _eligible(view: View, pod: Pod, constraint: SpreadConstraint, carrying: NodeSet) -> NodeSet:

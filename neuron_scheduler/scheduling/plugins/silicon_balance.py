@@ -70,7 +70,7 @@ SURPLUS_OF_CPU, SURPLUS_OF_MEMORY = Surplus(CPU), Surplus(MEMORY)
 def prefer_balanced(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes whose imbalance grows least with a pod, counted in devices that it keeps from being used."""
     request = pod.neuron
-    if request is None or not among & (among - 1):
+    if request is None or among.bit_count() < 2:
         return among
     cpu, memory = view.column(SURPLUS_OF_CPU), view.column(SURPLUS_OF_MEMORY)
     sizes, rest, best, least = view.node_postings(size_of), among, among, None

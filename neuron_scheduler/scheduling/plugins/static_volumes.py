@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.free_volumes import Entry, VolumesOfAffinity
@@ -58,7 +58,7 @@ def with_labels(view: View, selector: LabelSelector, among: NodeSet) -> NodeSet:
 
 def labelled(view: View, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
     """Return the nodes with one of the values of one of the labels: many affinities to one label each, at once."""
-    nodes = 0
+    nodes = NO_NODES
     for key, values in wanted.items():
         nodes |= view.labelled(key).any_of(values)
     return nodes
@@ -90,7 +90,7 @@ class _Reach:
         if wanted is None:
             return _matching(self.view, rack.terms, self.among)
         if self.only is not None:
-            return self.among if wanted.matches(self.only) else 0
+            return self.among if wanted.matches(self.only) else NO_NODES
         told = self._postings.get(wanted.key)
         if told is None:
             told = self._postings[wanted.key] = self.view.labelled(wanted.key)
@@ -131,7 +131,7 @@ def _served_alone(view: View, claim: PersistentVolumeClaim, among: NodeSet) -> N
     kept = _kept(view, claim)
     if kept is not None:
         return _matching(view, kept.required_terms, among)
-    nodes, labels = 0, dict[str, list[str]]()
+    nodes, labels = NO_NODES, dict[str, list[str]]()
     for rack in view.volumes.free.racks(claim):
         if not _best(view, claim, rack, 1):
             continue
@@ -179,7 +179,7 @@ def _wanted(view: View, selector: LabelSelector, entry: Entry) -> bool:
 
 
 def _anywhere(offers: Sequence[Offer]) -> NodeSet:
-    nodes = 0
+    nodes = NO_NODES
     for offer in offers:
         nodes |= offer.nodes
     return nodes
@@ -197,7 +197,7 @@ def _taken(offers: Sequence[Sequence[Offer]]) -> Sequence[Sequence[Offer]]:
                 there = less(there, gone[offer.name])
             if there:
                 mine.append(Offer(offer.capacity, offer.name, there))
-                gone[offer.name] = gone.get(offer.name, 0) | there
+                gone[offer.name] = gone.get(offer.name, NO_NODES) | there
                 wanting ^= there
         taken.append(mine)
     return taken

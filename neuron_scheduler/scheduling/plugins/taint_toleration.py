@@ -8,7 +8,7 @@ cluster has few different lists, so a decision looks at lists, not at nodes.
 from collections.abc import Sequence
 from typing import cast
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
@@ -60,5 +60,5 @@ def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     by_count: dict[int, NodeSet] = {0: less(among, lists.keyed)}
     for taints in lists.values:
         untolerated = sum(not any(t.tolerates(taint) for t in tolerations) for taint in cast(tuple[Taint, ...], taints))
-        by_count[untolerated] = by_count.get(untolerated, 0) | lists.get(taints) & among
+        by_count[untolerated] = by_count.get(untolerated, NO_NODES) | lists.get(taints) & among
     return next(by_count[count] for count in sorted(by_count) if by_count[count])

@@ -8,7 +8,7 @@ provisioned, where the class allows it and the driver has room. Volumes are sets
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Operator, Requirement
@@ -75,7 +75,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 def _filter_bound(view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet) -> Sequence[tuple[str, NodeSet]]:
     """Go through the claims until one of them settles it for a node."""
-    elsewhere = 0
+    elsewhere = NO_NODES
     for claim in claims:
         volume = view.volumes.volume(claim.volume_name)
         if volume is None:
@@ -90,17 +90,17 @@ def _filter_waiting(
     view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet
 ) -> Sequence[tuple[str, NodeSet]]:
     """Refuse nodes where a claim finds no volume and none can be made."""
-    everywhere, crowded = among, 0
+    everywhere, crowded = among, NO_NODES
     for claim in claims:
         if claim.selected_node is not None:
             slot = view.slot(claim.selected_node)
-            among &= 0 if slot is None else 1 << slot
+            among &= NO_NODES if slot is None else 1 << slot
     selected = [(claim, among) for claim in claims if claim.selected_node is not None]
     free = [claim for claim in claims if claim.selected_node is None]
     lacking = [(claim, among & ~nodes) for claim, nodes in served(view, free, among)]
     for claim, nodes in (*selected, *lacking):
         for reason, refused in _filter_provisioning(view, claim, nodes & among):
-            crowded |= refused if reason == NO_SPACE else 0
+            crowded |= refused if reason == NO_SPACE else NO_NODES
             among &= ~refused
     return [(BIND_CONFLICT, everywhere & ~among & ~crowded), (NO_SPACE, crowded)]
 
@@ -121,7 +121,7 @@ def _roomy(view: View, claim: PersistentVolumeClaim, found: StorageClass, among:
     driver = view.volumes.drivers.get(found.provisioner)
     if not claim.request or driver is None or not driver.storage_capacity:
         return among
-    roomy, labels = 0, dict[str, list[str]]()
+    roomy, labels = NO_NODES, dict[str, list[str]]()
     for capacity in view.volumes.capacities.get(found.name, {}).values():
         if capacity.topology is None or capacity.largest is None or capacity.largest < claim.request:
             continue

@@ -7,7 +7,7 @@ Photon) are refused: whether two pods may share one is not looked into here.
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.refresh import claims_on
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
@@ -60,7 +60,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     constraints = pod.constraints
     if not (constraints.disks or constraints.volume_claims):
         return NONE_REFUSED
-    taken = 0
+    taken = NO_NODES
     for disk in constraints.disks:
         if disk.plugin in _EXCLUSIVE:
             key = (*_disk(disk), False) if disk.read_only else _disk(disk)
@@ -69,7 +69,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     in_use = any(_is_for_one_pod(view, key) and view.postings(claims_on).get(key) for key in keys)
     return [
         Refusal(NAME, DISK, among & taken),
-        Refusal(NAME, ONE_POD, among & ~taken if in_use else 0, new_node_cannot_help=True),
+        Refusal(NAME, ONE_POD, among & ~taken if in_use else NO_NODES, new_node_cannot_help=True),
     ]
 
 

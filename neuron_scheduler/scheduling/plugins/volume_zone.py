@@ -7,7 +7,7 @@ VolumeBinding.
 
 from collections.abc import Iterator, Sequence
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume
@@ -50,10 +50,10 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     told = [told for key in _claims(pod) for told in _zones_of(view, key)]
     if not told:
         return NONE_REFUSED
-    telling = 0
+    telling = NO_NODES
     for key in _KEYS:
         telling |= view.labelled(key).keyed
-    refused = 0
+    refused = NO_NODES
     for key, zones in told:
         postings = view.labelled(key)
         there = postings.any_of(zones)

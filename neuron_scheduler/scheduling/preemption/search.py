@@ -18,7 +18,7 @@ from typing import cast
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, without_pods
 from neuron_scheduler.cluster.view import View
@@ -116,7 +116,7 @@ def search(
     """
     nomination = cluster.nomination(pod.uid)
     with cluster.without_nomination(pod.uid):
-        helpful = 0 if refused.pod_reason else _resolvable(cluster, pod, profile)
+        helpful = NO_NODES if refused.pod_reason else _resolvable(cluster, pod, profile)
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
         yield NoPreemption(f"preemption: {reason}")
@@ -328,7 +328,7 @@ def _victims_on(
         return victims_on(cluster, slot, incoming, below=below, limit=limit)
 
 
-def _room_made(cluster: Cluster, slot: int, pod: Pod, profile: Profile, victims: frozenset[str]) -> Nomination | None:
+def _room_made(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile, victims: frozenset[str]) -> Nomination | None:
     """Return the promise of the room that these leave; None if it does not do."""
     node_info = without_pods(cluster.view.row(slot), victims)
     with cluster.what_if(slot, node_info):

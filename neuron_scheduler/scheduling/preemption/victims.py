@@ -20,6 +20,7 @@ from typing import Protocol, Self
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, evictable, with_pod, without_pods
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
@@ -86,7 +87,7 @@ class Incoming:
 
 
 def victims_on(
-    cluster: Cluster, slot: int, incoming: Incoming, *, below: int, limit: Cost | None = None
+    cluster: Cluster, slot: Slot, incoming: Incoming, *, below: int, limit: Cost | None = None
 ) -> Victims | list[Refusal] | None:
     """
     Return the cheapest pods that must leave a node for a pod; the refusals that would stand if all lower left.
@@ -245,7 +246,7 @@ class _ByFilters:
     """The ground as the filters see it."""
 
     cluster: Cluster
-    slot: int
+    slot: Slot
     incoming: Incoming
     node_info: NodeInfo
 
@@ -293,7 +294,7 @@ def _without(node_info: NodeInfo, pods: Iterable[Pod]) -> NodeInfo:
     return without_pods(node_info, [pod.uid for pod in pods])
 
 
-def _refusals_as(cluster: Cluster, slot: int, node_info: NodeInfo, incoming: Incoming) -> list[Refusal]:
+def _refusals_as(cluster: Cluster, slot: Slot, node_info: NodeInfo, incoming: Incoming) -> list[Refusal]:
     with cluster.what_if(slot, node_info):
         return refusals_of(cluster, slot, incoming.pod, incoming.profile)
 

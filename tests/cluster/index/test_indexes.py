@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from neuron_scheduler.cluster.index import indexes
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.postings import Postings, Values
 
 Row = int
@@ -40,7 +41,7 @@ def _small_bounds() -> Iterator[None]:
 def check(table: Indexes[Row], rows: list[Row | None], divisor: int) -> None:
     """Ask one column and the postings, and compare them with the rows."""
     column = table.column(modulo(divisor), rows)
-    assert [column.value(s) for s in range(len(rows))] == [0 if r is None else r % divisor for r in rows]
+    assert [column.value(Slot(s)) for s in range(len(rows))] == [0 if r is None else r % divisor for r in rows]
     postings = table.postings(parity, rows)
     assert {v: postings.get(v) for v in postings.values} == {
         v: sum(1 << s for s, r in enumerate(rows) if r is not None and v in parity(r))
@@ -71,7 +72,7 @@ def test_an_index_is_true_when_it_is_asked(sequence: list[tuple[str, int, int | 
     forks: list[tuple[Indexes[Row], list[Row | None]]] = []
     for step, number, row in sequence:
         if step == "put":
-            table.record(number, rows[number], row)
+            table.record(Slot(number), rows[number], row)
             rows[number] = row
         elif step == "ask":
             check(table, rows, number)
@@ -96,12 +97,12 @@ def test_what_was_prepared_is_ready() -> None:
     rows: list[Row | None] = [1, 2, 3, 4, 5, 6]
     table.column(modulo(3), rows)
     for _ in table.prepare(modulo(5), Column, rows):
-        table.record(0, rows[0], 50)
+        table.record(Slot(0), rows[0], 50)
         rows[0] = 50
     assert table.is_ready(modulo(5))
     check(table, rows, 5)
     for row in range(6):
-        table.record(1, rows[1], row)
+        table.record(Slot(1), rows[1], row)
         rows[1] = row
     assert not table.is_ready(modulo(5))
     assert (
@@ -124,23 +125,23 @@ def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     table.column(watched, [0])
     for row in range(3):
         seen.clear()
-        table.record(0, row, row + 1)
+        table.record(Slot(0), row, row + 1)
         assert seen == [row, row + 1]
-        assert table.column(watched, [row + 1]).value(0) == row + 1
+        assert table.column(watched, [row + 1]).value(Slot(0)) == row + 1
         assert seen == [row, row + 1]
     for row in range(3, 12):
-        table.record(0, row, row + 1)
+        table.record(Slot(0), row, row + 1)
     seen.clear()
-    table.record(0, 12, 13)
+    table.record(Slot(0), 12, 13)
     assert not seen
-    assert table.column(watched, [13]).value(0) == 13
+    assert table.column(watched, [13]).value(Slot(0)) == 13
 
 
 def test_without_indexes_nothing_is_logged() -> None:
     """There is nobody to tell."""
     table: Indexes[Row] = Indexes()
     for row in range(100):
-        table.record(0, row, row + 1)
+        table.record(Slot(0), row, row + 1)
     assert table._log == []
 
 
@@ -150,7 +151,7 @@ def test_an_index_that_nobody_asks_is_dropped() -> None:
     table.column(modulo(3), [0])
     for row in range(100):
         table.column(modulo(5), [row])
-        table.record(0, row, row + 1)
+        table.record(Slot(0), row, row + 1)
     assert list(table._by_definition) == [modulo(5)]
 
 

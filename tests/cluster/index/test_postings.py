@@ -2,12 +2,13 @@
 
 from hypothesis import given, strategies as st
 
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, all_slots, by_slot
 from neuron_scheduler.cluster.index.postings import Postings, Values
 
 # Few values for many slots, so that sets pass the border between tuples and integers in both directions.
 some_values = st.lists(st.sampled_from("abcd"), unique=True, max_size=3).map(tuple)
 rows = st.lists(some_values, min_size=1, max_size=40)
-changes = st.lists(st.tuples(st.integers(0, 39), some_values), max_size=60)
+changes = st.lists(st.tuples(st.integers(0, 39).map(Slot), some_values), max_size=60)
 
 
 def expected(values: list[Values]) -> dict[object, int]:
@@ -15,7 +16,7 @@ def expected(values: list[Values]) -> dict[object, int]:
     return {v: sum(1 << s for s, have in enumerate(values) if v in have) for have in values for v in have}
 
 
-def postings_of(values: list[Values], replacements: list[tuple[int, Values]]) -> Postings:
+def postings_of(values: list[Values], replacements: list[tuple[Slot, Values]]) -> Postings:
     """Return postings built from values, with replacements made in them and in the list."""
     postings = Postings.build(values)
     for slot, new in replacements:
@@ -35,13 +36,13 @@ def check(postings: Postings, values: list[Values]) -> None:
 
 
 @given(values=rows, replacements=changes)
-def test_sets_are_what_was_set(values: list[Values], replacements: list[tuple[int, Values]]) -> None:
+def test_sets_are_what_was_set(values: list[Values], replacements: list[tuple[Slot, Values]]) -> None:
     """Built or replaced, rare or common, each value has its nodes; a value of no node is no value."""
     check(postings_of(values, replacements), values)
 
 
 @given(values=rows, replacements=changes)
-def test_a_fork_is_independent(values: list[Values], replacements: list[tuple[int, Values]]) -> None:
+def test_a_fork_is_independent(values: list[Values], replacements: list[tuple[Slot, Values]]) -> None:
     """Changing a copy leaves its origin, and the other way round."""
     postings = Postings.build(values)
     fork, before = postings.fork(), list(values)
@@ -53,12 +54,12 @@ def test_a_fork_is_independent(values: list[Values], replacements: list[tuple[in
     check(postings, values)
 
 
-@given(values=rows, replacements=changes, nodes=st.integers(0, (1 << 45) - 1))
+@given(values=rows, replacements=changes, nodes=st.integers(0, (1 << 45) - 1).map(NodeSet))
 def test_values_are_counted_among_nodes(
-    values: list[Values], replacements: list[tuple[int, Values]], nodes: int
+    values: list[Values], replacements: list[tuple[Slot, Values]], nodes: NodeSet
 ) -> None:
     """A value counts once, however many of the nodes have it."""
     postings = postings_of(values, replacements)
-    for among in (nodes, 0, (1 << 40) - 1):
-        have = {value for slot, one in enumerate(values) for value in one if among >> slot & 1}
+    for among in (nodes, NO_NODES, all_slots(40)):
+        have = {value for slot, one in by_slot(values) for value in one if among >> slot & 1}
         assert postings.count_among(among) == len(have)

@@ -3,6 +3,7 @@
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Rollup
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.pods import Matching
@@ -16,7 +17,7 @@ TERM = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))
 
 def totals(cluster: Cluster) -> list[dict[str, int]]:
     """Return by node how many pods there are in its zone, and how many bear the term."""
-    slots = {row.node.name: cluster.view.slot(row.node.name) or 0 for row in cluster.view.rows()}
+    slots = {row.node.name: cluster.view.slot(row.node.name) or Slot(0) for row in cluster.view.rows()}
     terms_of_placed_pods = [
         column for _, column in cluster.view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod("asking"))
     ]

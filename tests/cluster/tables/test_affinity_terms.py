@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.tables import affinity_terms as terms_module
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.model.namespace import Namespace
@@ -45,7 +46,7 @@ def some_pod(dice: Random, name: str) -> Pod:
 def check(cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team: str) -> None:
     """Ask for every kind of pod, and count one by one."""
     namespaces = {"default": {}, "other": {"team": team}}
-    slots = {name: cluster.view.slot(name) or 0 for name in nodes}
+    slots = {name: cluster.view.slot(name) or Slot(0) for name in nodes}
     for labels in LABELS:
         for namespace in namespaces:
             asking = pod("asking", labels=labels, namespace=namespace)
@@ -112,7 +113,7 @@ def _what_if(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict
     name = dice.choice(sorted(nodes))
     other = Cluster()
     empty = other.put_node(nodes[name])
-    with cluster.what_if(cluster.view.slot(name) or 0, empty):
+    with cluster.what_if(cluster.view.slot(name) or Slot(0), empty):
         check(cluster, nodes, {uid: p for uid, p in bound.items() if p.node_name != name}, team)
     check(cluster, nodes, bound, team)
 

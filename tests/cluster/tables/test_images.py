@@ -1,8 +1,11 @@
 """Images by name, as nodes pull and remove them."""
 
+from functools import reduce
+from operator import or_
 from random import Random
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot
 from neuron_scheduler.model.node import Image
 from tests.support.builders import node
 
@@ -27,14 +30,14 @@ def test_names_lead_to_sizes_and_nodes() -> None:
         other = cluster.fork()
         for each in (cluster, other):
             for image in NAMES:
-                want: dict[int, int] = {}
+                want: dict[int, NodeSet] = {}
                 for there in nodes.values():
                     size = max((i.size for i in there.images if image in i.names), default=0)
-                    want[size] = want.get(size, 0) | 1 << (each.view.slot(there.name) or 0)
+                    want[size] = want.get(size, NO_NODES) | 1 << (each.view.slot(there.name) or Slot(0))
                 want.pop(0, None)
                 found = [(size, have) for size, have in each.view.images(image) if have]
                 assert [size for size, _ in found] == sorted((size for size, _ in found), reverse=True)
-                assert sum(have for _, have in found) == sum(want.values())
+                assert reduce(or_, (have for _, have in found), NO_NODES) == reduce(or_, want.values(), NO_NODES)
                 assert all(want[size] & have == have for size, have in found)
         other.put_node(node("n", images=(Image(("c:1",), 9),)))
         assert [size for size, _ in other.view.images("c:1")] == [9]

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.tables import pods
 from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
@@ -90,5 +91,5 @@ def test_a_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
         counted[0] = 0
     assert len(steps) == 1 + -(-1000 // pods._AT_ONCE)
     assert max(steps) == pods._AT_ONCE
-    assert cluster.view.counts(DEFINITION).value(0) == 1000
+    assert cluster.view.counts(DEFINITION).value(Slot(0)) == 1000
     assert counted[0] == 0

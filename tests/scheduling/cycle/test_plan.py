@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.volumes import InlineVolume
 from neuron_scheduler.scheduling.cycle.profile import HEEDED, default_profile
@@ -36,7 +37,7 @@ def test_what_is_accepted_is_what_is_not_refused(seed: int) -> None:
     dice, cluster = _some(seed)
     refused = 0
     for _ in range(30):
-        pending, among = random_objects.pending_pod(dice, "p"), dice.randrange(1 << cluster.view.node_count)
+        pending, among = random_objects.pending_pod(dice, "p"), NodeSet(dice.randrange(1 << cluster.view.node_count))
         for plugin in PROFILE.filters:
             left = among
             for refusal in plugin.refuse(cluster.view, pending, among):

@@ -1,6 +1,8 @@
 """Whatever the cluster and the pod, the decision from the indexes is the obvious one."""
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from random import Random
 
 import attrs
@@ -64,7 +66,8 @@ def unanimous(
 def explained_alike(cluster: Cluster, pending: Pod, found: Decision | FitError, *, count_unknown_only: bool) -> None:
     """Compare what the log says of every node with the decision: each node is told once, for the reasons counted."""
     fitting, failed = explain(cluster, pending, PROFILES[count_unknown_only])
-    assert fitting + sum(failed.values()) == cluster.view.live
+    assert sum(nodes.bit_count() for nodes in failed.values()) + fitting.bit_count() == cluster.view.node_count
+    assert reduce(or_, failed.values(), fitting) == cluster.view.live
     if isinstance(found, FitError):
         assert not fitting
         assert failed.keys() <= {reason for reason, _ in found.reasons} | {found.pod_reason}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, PreferredTerm, Requirement
 from neuron_scheduler.scheduling.plugins import node_affinity
 from tests.support.builders import node, pod
@@ -89,10 +90,10 @@ def test_refusals_cannot_be_resolved_by_eviction() -> None:
     """Labels and names stay when pods go."""
     cluster, pending = cluster_of(NODES), pod(required_terms=(term(("zone", "In", ("y",)), names=("a",)),))
     refusals = [
-        *node_affinity.filter_names(cluster.view, pending, 0b111),
-        *node_affinity.filter_nodes(cluster.view, pending, 0b001),
+        *node_affinity.filter_names(cluster.view, pending, NodeSet(0b111)),
+        *node_affinity.filter_nodes(cluster.view, pending, NodeSet(0b001)),
     ]
-    assert [(r.nodes, r.unresolvable) for r in refusals] == [(0b110, True), (0b001, True)]
+    assert [(r.nodes, r.unresolvable) for r in refusals] == [(NodeSet(0b110), True), (NodeSet(0b001), True)]
 
 
 @pytest.mark.parametrize(

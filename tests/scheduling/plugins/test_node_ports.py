@@ -2,6 +2,7 @@
 
 import pytest
 
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.model.pod import HostPort
 from neuron_scheduler.scheduling.plugins import node_ports
 from tests.support.builders import node, pod
@@ -31,7 +32,7 @@ def test_conflicts(taken: HostPort, asked: HostPort, fits: bool) -> None:
         assert refusal(cluster, pending).text == (
             "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
         )
-        assert [r.unresolvable for r in node_ports.filter_nodes(cluster.view, pending, 1)] == [False]
+        assert [r.unresolvable for r in node_ports.filter_nodes(cluster.view, pending, NodeSet(1))] == [False]
         cluster.remove_pod("uid-holder")
     assert schedule(cluster, pending) == ("n", ())
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot
 from neuron_scheduler.cluster.rows.node_info import on_node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins import node_resources_fit
@@ -45,8 +46,8 @@ def test_what_exceeds_allocatable_cannot_be_resolved_by_eviction() -> None:
     """Two nodes lack cpu; on one of them it could be freed."""
     nodes = [node("small", cpu=1000), node("large", cpu=4000, created=1), node("free", cpu=4000, created=2)]
     cluster = cluster_of(nodes, [pod("a", cpu=3000, on="large")])
-    refusals = node_resources_fit.filter_nodes(cluster.view, pod(cpu=2000), 0b111)
-    assert {(r.nodes, r.unresolvable) for r in refusals if r.nodes} == {(0b001, True), (0b010, False)}
+    refusals = node_resources_fit.filter_nodes(cluster.view, pod(cpu=2000), NodeSet(0b111))
+    assert {(r.nodes, r.unresolvable) for r in refusals if r.nodes} == {(NodeSet(0b001), True), (NodeSet(0b010), False)}
 
 
 def test_an_overcommitted_node_is_no_puzzle() -> None:
@@ -64,7 +65,10 @@ def test_eighths(cpu: int, memory: int, want: int) -> None:
     """The scarcer of the two counts, rounded down."""
     free = on_node(node("n", cpu=1000, memory=GI))
     used = {"cpu": 1000 - cpu, "memory": GI - memory}
-    assert free_eighths(cluster_of([free.node], [pod("a", requests=used, on="n")]).view.row(0), "cpu", "memory") == want
+    assert (
+        free_eighths(cluster_of([free.node], [pod("a", requests=used, on="n")]).view.row(Slot(0)), "cpu", "memory")
+        == want
+    )
 
 
 def test_a_resource_the_node_lacks_has_no_share() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import Effect, Toleration
 from neuron_scheduler.scheduling.plugins import node_name, node_unschedulable
@@ -45,8 +46,8 @@ def test_neither_is_resolved_by_eviction() -> None:
     """Pods that go change nothing about it."""
     cluster = cluster_of([node("n", unschedulable=True)])
     refusals = [
-        *node_unschedulable.filter_nodes(cluster.view, pod(), 1),
-        *node_name.filter_nodes(cluster.view, pod(on="other"), 1),
+        *node_unschedulable.filter_nodes(cluster.view, pod(), NodeSet(1)),
+        *node_name.filter_nodes(cluster.view, pod(on="other"), NodeSet(1)),
     ]
     assert {r.reason for r in refusals if r.nodes} == {
         "node(s) were unschedulable",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selectors import Effect, LabelSelector, Operator, Requirement, SpreadConstraint, Taint
@@ -137,10 +138,10 @@ def test_pods_outside_the_eligible_nodes_do_not_count() -> None:
 def test_evicting_pods_gives_no_node_a_label() -> None:
     """A crowded domain can be helped, a missing label cannot."""
     cluster = cluster_of(NODES, pods("a"))
-    refusals = pod_topology_spread.filter_nodes(cluster.view, web(spread()), 0b1111)
+    refusals = pod_topology_spread.filter_nodes(cluster.view, web(spread()), NodeSet(0b1111))
     assert {(r.reason, r.nodes, r.unresolvable) for r in refusals} == {
-        (NO_LABEL, 0b1000, True),
-        (CROWDED, 0b0011, False),
+        (NO_LABEL, NodeSet(0b1000), True),
+        (CROWDED, NodeSet(0b0011), False),
     }
 
 
@@ -203,8 +204,8 @@ def test_the_default_does_not_fill_neuron_nodes() -> None:
 def test_weights_are_upstreams_scores_turned_round() -> None:
     """The highest and lowest score less the node's: counts times ln(domains + 2), in 64ths."""
     cluster = cluster_of(zones(a="x", b="y", c="z", d=""), pods("abbccc"))
-    sums = dict.fromkeys(range(4), 0)
-    for weight, nodes in pod_topology_spread.preferred(cluster.view, web(spread(hard=False)), 0b1111):
+    sums = dict.fromkeys(map(Slot, range(4)), 0)
+    for weight, nodes in pod_topology_spread.preferred(cluster.view, web(spread(hard=False)), NodeSet(0b1111)):
         for slot in sums:
             sums[slot] += weight * (nodes >> slot & 1)
     unit = round(64 * log(3 + 2))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import from_slots, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, all_slots, from_slots, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -60,10 +60,10 @@ rows = st.tuples(st.sampled_from(TYPES), amounts, st.integers(0, 32), st.integer
     devices=st.sampled_from((1, 1, 2, 4)),
     cpu=st.integers(0, 60_000),
     memory=st.integers(0, 200),
-    among=st.integers(0, (1 << 12) - 1),
+    among=st.integers(0, (1 << 12) - 1).map(NodeSet),
 )
 def test_the_nodes_are_those_that_one_finds_node_by_node(
-    made: list[tuple[str, tuple[int, int], int, int, int]], devices: int, cpu: int, memory: int, among: int
+    made: list[tuple[str, tuple[int, int], int, int, int]], devices: int, cpu: int, memory: int, among: NodeSet
 ) -> None:
     """Whatever is in use, of whatever sizes the nodes are: all with the least growth, and no other."""
     found = []
@@ -73,7 +73,7 @@ def test_the_nodes_are_those_that_one_finds_node_by_node(
         found.append((each, min(cores, most), used_cpu, used_memory * GI))
     cluster = cluster_of(*found)
     pending = pod("new", devices=devices, cpu=cpu, memory=memory * GI)
-    among &= (1 << len(made)) - 1
+    among &= all_slots(len(made))
     grown = {slot: growth(cluster.view.row(slot), pending) for slot in slots_of(among)}
     wanted = [slot for slot, each in grown.items() if each == min(grown.values())]
     assert prefer_balanced(cluster.view, pending, among) == from_slots(wanted, len(made))
@@ -140,4 +140,4 @@ def test_pods_without_neuron_and_single_candidates_are_left_alone() -> None:
     """Nothing to weigh."""
     cluster = cluster_of((trn1("a"), 0, 0, 0), (trn1("b"), 16, 0, 0))
     assert preferred(cluster, pod("new", cpu=1)) == ["a", "b"]
-    assert prefer_balanced(cluster.view, pod("new", devices=1), 0b10) == 0b10
+    assert prefer_balanced(cluster.view, pod("new", devices=1), NodeSet(0b10)) == 0b10

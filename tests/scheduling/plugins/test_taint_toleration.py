@@ -2,6 +2,7 @@
 
 import pytest
 
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.scheduling.plugins import taint_toleration
 from tests.support.builders import node, pod
@@ -40,7 +41,7 @@ def test_filter(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], 
 def test_a_refusal_cannot_be_resolved_by_eviction() -> None:
     """Taints stay when pods go."""
     cluster = cluster_of([node("n", taints=(NEURON,))])
-    assert [r.unresolvable for r in taint_toleration.filter_nodes(cluster.view, pod(), 1)] == [True]
+    assert [r.unresolvable for r in taint_toleration.filter_nodes(cluster.view, pod(), NodeSet(1))] == [True]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import HOSTNAME_LABEL, Node
@@ -458,9 +459,9 @@ def test_beyond_the_budgets_only_nodes_are_asked_that_could_keep_to_them(
     """Once there are as many candidates as have to be compared: the others cannot violate no budget."""
     names = [f"n{i:03}" for i in range(300)]
     fleet = [full(name, i, priority=1, labels={"app": "y" if name in spared else "x"}) for i, name in enumerate(names)]
-    runs = list[int]()
+    runs = list[Slot]()
 
-    def counting(cluster: Cluster, slot: int, *rest: Any, **limits: Any) -> Any:
+    def counting(cluster: Cluster, slot: Slot, *rest: Any, **limits: Any) -> Any:
         runs.append(slot)
         return victims_on(cluster, slot, *rest, **limits)
 
