@@ -18,7 +18,8 @@ import attrs
 
 from neuron_scheduler import __version__
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError, StalledError
-from neuron_scheduler.settings.config import OF_A_PROFILE, Config, boolean, duration, flag, settings
+from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
+from neuron_scheduler.settings.setting import boolean, duration, flag
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.stderr import unblocked_stderr
 

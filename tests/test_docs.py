@@ -13,7 +13,8 @@ import yaml
 from neuron_scheduler import cli
 from neuron_scheduler.sandbox.demo import play
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.settings.config import flag, settings
+from neuron_scheduler.settings.config import settings
+from neuron_scheduler.settings.setting import flag
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.control_plane.objects import create_node, node_manifest
 from tests.control_plane.server import run_control_plane

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.settings.config import Config, boolean, duration
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.setting import boolean, duration
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A configuration file is read strictly, told by its paths, and has the last word after the flags only."""
 
+import functools
 import logging
 import re
 from collections.abc import Callable
@@ -8,11 +9,13 @@ from typing import Any
 
 import attrs
 import pytest
+import yaml
 
 from neuron_scheduler import cli
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.settings import config_file
+from neuron_scheduler.settings import config_file, file_format
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, ProfileConfig, settings
+from neuron_scheduler.settings.setting import duration
 from neuron_scheduler.telemetry import logs
 
 OURS = "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
@@ -118,9 +121,18 @@ def test_our_own_kind(write: Write, text: str, want: Config) -> None:
     assert config_of(write(OURS + text)) == want
 
 
-def test_every_setting_has_its_place() -> None:
-    """A new field of Config is given a path in the file; those of a profile stand in the profiles."""
-    assert {field.name for field in settings()} - config_file.PATHS.keys() == set(OF_A_PROFILE)
+def test_every_setting_has_its_place(write: Write) -> None:
+    """The file has each field of Config, in the form that its declaration says; those of a profile are in profiles."""
+    defaults = {field.name: field.default for field in settings()}
+    assert defaults.keys() - file_format.PATHS.keys() == set(OF_A_PROFILE)
+    document: dict[str, Any] = {}
+    for field in settings():
+        if field.name in file_format.PATHS:
+            *groups, last = file_format.PATHS[field.name].split(".")
+            parent = functools.reduce(lambda parent, group: parent.setdefault(group, {}), groups, document)
+            parent[last] = f"{field.default:g}s" if field.metadata["parse"] is duration else field.default
+    found = config_file.read(write(OURS + yaml.safe_dump(document))).values
+    assert found == {name: defaults[name] for name in file_format.PATHS}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,161 @@
+"""
+What a setting is: its flag, its path in the configuration file, its help text, and the values that it may have.
+
+`config.py` declares each setting once, with `setting`; the command line and the configuration file are derived from
+that. Refuses to know any particular setting.
+"""
+
+import ipaddress
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+FILE: Final = "FILE"
+"""The placeholder of settings that name a file, which must be there when the process starts."""
+
+_DURATION_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
+
+Check = Callable[[Any], str]
+"""Returns what is wrong with a value, to be read after the setting's name; empty if nothing is."""
+
+
+def duration(text: str) -> float:
+    """
+    Return the seconds of a Go duration (`15s`, `1m30s`, `500ms`); `0` needs no unit.
+
+    Raises:
+        ValueError: the text is no duration, or negative.
+    """
+    parts = _DURATION_PART.findall(text)
+    if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
+        raise ValueError(f"{text!r} is not a duration; write 15s, 1m30s or 500ms")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def boolean(text: str) -> bool:
+    """
+    Return what Go's `strconv.ParseBool` returns.
+
+    Raises:
+        ValueError: the text is neither true nor false.
+    """
+    if text in {"1", "t", "T", "true", "TRUE", "True"}:
+        return True
+    if text in {"0", "f", "F", "false", "FALSE", "False"}:
+        return False
+    raise ValueError(f"{text!r} is neither true nor false")
+
+
+_PARSERS: Final[dict[type, Callable[[str], Any]]] = {bool: boolean, int: int, float: float, str: str}
+_METAVARS: Final[dict[Callable[[str], Any], str]] = {boolean: "BOOL", duration: "DURATION", int: "N", float: "N"}
+
+
+def _any(_value: Any) -> str:
+    """Accept every value."""
+    return ""
+
+
+def setting(
+    default: Any,
+    text: str,
+    *,
+    parse: Callable[[str], Any] | None = None,
+    metavar: str = "",
+    shown: str = "",
+    path: str = "",
+    check: Check = _any,
+) -> Any:
+    """
+    Declare a field that is also a flag and a field of the configuration file.
+
+    Args:
+        default: the field's default.
+        text: the help text.
+        parse: reads the flag's value; None for what reads values of the default's type. `duration` also says that the
+            file has a duration there.
+        metavar: the placeholder in the help; empty for the one that `parse` usually has.
+        shown: the default as the help shows it, if not the value itself.
+        path: where the file has it, such as `clientConnection.qps`; empty for the field's name in camel case.
+        check: returns what is wrong with a value, whether it comes from a flag or from the file.
+    """
+    parse = parse or _PARSERS[type(default)]
+    metadata = {
+        "help": text,
+        "parse": parse,
+        "metavar": metavar or _METAVARS.get(parse, ""),
+        "shown": shown,
+        "path": path,
+        "check": check,
+    }
+    return attrs.field(default=default, metadata=metadata)
+
+
+def flag(name: str) -> str:
+    """Return the flag of a field: `--bind-address` for `bind_address`."""
+    return "--" + name.replace("_", "-")
+
+
+def camel(name: str) -> str:
+    """Return a field's name as the configuration file writes it: `bindAddress` for `bind_address`."""
+    return re.sub("_([a-z])", lambda match: match[1].upper(), name)
+
+
+def between(low: float, high: float) -> Check:
+    """Accept the numbers from `low` to `high`."""
+
+    def check(value: float) -> str:
+        return "" if low <= value <= high else f"is {value:g}; it must be {low:g} to {high:g}"
+
+    return check
+
+
+def lasting(low: str, high: str) -> Check:
+    """Accept the seconds from one duration to another."""
+
+    def check(value: float) -> str:
+        return "" if duration(low) <= value <= duration(high) else f"is {value:g}s; it must be {low} to {high}"
+
+    return check
+
+
+def one_of(*values: str) -> Check:
+    """Accept the listed values."""
+
+    def check(value: str) -> str:
+        return "" if value in values else f"is {value!r}; it must be {' or '.join(values)}"
+
+    return check
+
+
+def kubernetes_name(value: str) -> str:
+    """Accept what can be the name of an object."""
+    if _NAME.fullmatch(value):
+        return ""
+    return f"is {value!r}; it must be a Kubernetes name: lower-case letters, digits, '-' and '.'"
+
+
+def ip_address(value: str) -> str:
+    """Accept an address to listen on."""
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return (
+            f"is {value!r}; it must be an IP address without brackets, such as 127.0.0.1 or ::1;"
+            " 0.0.0.0 means all addresses, IPv4 and IPv6"
+        )
+    return ""
+
+
+def unreadable(path: str) -> str:
+    """Return why a file cannot be read; empty if it can, or if no file is named."""
+    if path and not Path(path).is_file():
+        return f"there is no file {path}"
+    if path and not os.access(path, os.R_OK):
+        return f"{path} is not readable by this user"
+    return ""
