@@ -10,7 +10,7 @@ IMAGE_VERSION := $(shell sed -n 's/^FROM python:\([0-9]*\.[0-9]*\).*/\1/p' Docke
 IMAGE_PYTHON   = $(shell for python in python$(IMAGE_VERSION) $(HOME)/.pyenv/versions/$(IMAGE_VERSION)*/bin/python3; \
                  do "$$python" -c 'import ensurepip, venv' 2> /dev/null && echo "$$python" && break; done)
 
-# A stamp is named after the lock that was installed, so that another lock, on whatever branch, installs anew.
+# A stamp is named after the lock that was installed: with another lock, such as another branch's, it is installed again.
 stamp   = $(VENV)/.$(1)-$(shell cksum < requirements/$(1).txt | cut -d ' ' -f 1)
 DEMO   := $(call stamp,demo)
 DEV    := $(call stamp,dev)
@@ -18,7 +18,7 @@ LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.
           --no-emit-find-links --no-header --exclude-newer '7 days'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo picture test test-image test-here check lint fmt control-plane lock clean
+.PHONY: help demo picture fast test test-image test-here check lint fmt control-plane lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,8 +26,11 @@ help:  ## show this list
 demo: $(DEMO)  ## watch pods get their Neuron devices on imagined nodes (SERVE=1: stay up for your kubectl)
 	@$(BIN)/python -m neuron_scheduler demo $(if $(filter-out 0,$(SERVE)),--serve) $(ARGS)
 
-picture: $(DEMO)  ## draw docs/demo.svg anew, from a real run
+picture: $(DEMO)  ## draw docs/demo.svg from a real run
 	@$(BIN)/python -m neuron_scheduler demo --export docs/demo.svg
+
+fast: lint  ## run format check, lint, types and every test that needs no control plane, with fewer examples: a minute
+	TESTS=fast $(BIN)/pytest -m 'not control_plane' --numprocesses auto --dist worksteal $(ARGS)
 
 test: lint control-plane  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
 	$(BIN)/pytest $(ARGS)

@@ -26,6 +26,7 @@ from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import place
 from tests.support.builders import node, pod
 from tests.support.cluster_invariants import DEFINITIONS, check_equal_to_rebuilt, check_indexes
+from tests.support.thoroughness import examples
 
 NAMES = ("a", "b", "c", "d")
 TYPES = (("trn2.48xlarge", 4), ("trn2.48xlarge", 8), ("inf2.24xlarge", 2), ("inf2.xlarge", 2), ("", 0))
@@ -359,4 +360,4 @@ def chosen(candidates: Iterable[str], pick: int) -> str:
 
 
 TestCluster = ClusterMachine.TestCase
-TestCluster.settings = settings(max_examples=60, stateful_step_count=40)
+TestCluster.settings = settings(max_examples=examples(60), stateful_step_count=40)

@@ -143,6 +143,7 @@ async def test_waiting_in_vain_shows_what_there_is(cluster_api: RestClient) -> N
         await cluster_api.wait_for(POD, bound, within=0.1)
 
 
+@pytest.mark.control_plane
 async def test_a_whole_control_plane_schedules_a_deployment_and_an_api_server_can_crash(tmp_path: Path) -> None:
     """With controller manager and scheduler a Deployment's pod is bound, and a killed API server comes back."""
     async with run_control_plane(with_controller_manager=True, with_scheduler={}) as plane:

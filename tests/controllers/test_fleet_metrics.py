@@ -16,6 +16,7 @@ from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, decide
+from tests.support.thoroughness import examples
 
 TRN1, TRN2 = "trn1.32xlarge", "trn2.48xlarge"
 USUAL = Taint(NEURON_DEVICE, Effect.NO_SCHEDULE, "true")
@@ -134,7 +135,7 @@ def _gets(cluster: Cluster, node_info: NodeInfo, count: int) -> bool:
     return not isinstance(decide(cluster, asking), FitError)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
     """Node by node: free, used and withheld add up, and what the largest block says is what the decision gives."""
     cluster = _random_cluster(random.Random(seed))

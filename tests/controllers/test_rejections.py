@@ -31,6 +31,7 @@ from neuron_scheduler.kube.pod_failures import Failure
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
+from tests.support.thoroughness import examples
 from tests.telemetry.test_metrics import samples
 
 NO_DEVICE = Failure("UnexpectedAdmissionError", "Pod was rejected: Allocate failed")
@@ -292,7 +293,7 @@ async def test_time_alone_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.counted() == {"UnexpectedAdmissionError": 1}
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(examples(50)))
 def test_whatever_happens_it_is_bounded(seed: int) -> None:
     """No node is set aside for longer than the longest time, nor remembered for more than twice that."""
     dice, mark, now, last = Random(seed), Mark(), 0.0, 0.0

@@ -19,6 +19,7 @@ from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.neuron.annotations import Allocation, alloc_time_of, annotations_for, looked_up, names_ids, read
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.topology import Placement, place
+from tests.support.thoroughness import examples
 
 INF1_6 = Machine("inf1.6xlarge", Shape.LINE, 4, 4)
 INF2_48 = Machine("inf2.48xlarge", Shape.RING, 12, 2)
@@ -231,7 +232,7 @@ def test_foreign_placement(case: str) -> None:
         annotations_for(pod=pod(neuron), machine=INF1_6, placement=placement, node_name="n1")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from([INF1_6, INF2_48, TRN1]),
     st.sampled_from(list(Unit)),

@@ -20,6 +20,7 @@ from neuron_scheduler.neuron.annotations import annotations_for, read
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.topology import illegal_count, legal_sets, place
 from tests.support.neuron_oracle import Kind, Piece, Spec, accounted, containers, division, faults, ids_in, legal
+from tests.support.thoroughness import examples, states
 
 INF1_6 = Machine("inf1.6xlarge", Shape.LINE, 4, 4)
 INF1_24 = Machine("inf1.24xlarge", Shape.LINE, 16, 4)
@@ -129,13 +130,16 @@ def test_every_picture_of_a_torus(shape: tuple[Kind, ...]) -> None:
     """Up to three containers are right on every picture of a torus, and on some of the states it stands for."""
     dice = random.Random(str(shape))
     for spec in specs((1, 4, 8), (shape,), 16):
-        for whole in (*PICTURES, *(dice.getrandbits(16) | dice.getrandbits(16) for _ in range(5))):
+        for whole in (
+            *states(PICTURES),
+            *(dice.getrandbits(16) | dice.getrandbits(16) for _ in range(5)),
+        ):
             check(TRN1, devices_free(TRN1, whole), Unit.DEVICE, spec)
 
 
 def test_every_state_of_a_torus() -> None:
     """A sidecar of 4 and an init container of 4 beside it are right on each of the 65,536 states."""
-    for whole in range(1 << 16):
+    for whole in states(range(1 << 16)):
         check(TRN1, devices_free(TRN1, whole), Unit.DEVICE, spec_of((SIDE, 4), (INIT, 4)))
 
 
@@ -144,7 +148,7 @@ def test_every_state_of_a_short_line(machine: Machine) -> None:
     """Up to three containers of up to 3 devices are right on each state of 4 and of 6 devices."""
     shapes = tuple(shape for shape in SHAPES if len(shape) < 4)
     for spec in specs((1, 2, 3), shapes, machine.devices):
-        for whole in range(1 << machine.devices):
+        for whole in states(range(1 << machine.devices)):
             check(machine, devices_free(machine, whole), Unit.DEVICE, spec)
 
 
@@ -169,7 +173,7 @@ def random_case(dice: random.Random) -> tuple[Machine, int, Unit, Spec]:
     return machine, free, unit, spec_of(*((kind, dice.choices(legal_counts, weights)[0]) for kind in shape))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_random_pods(seed: int) -> None:
     """On any machine in any state, what is given is legal in every phase, and nothing is refused that would fit."""
     dice = random.Random(seed)

@@ -23,6 +23,7 @@ from neuron_scheduler.neuron.topology import (
     whole_free_devices,
 )
 from tests.support.neuron_oracle import Kind, Piece, Spec, division
+from tests.support.thoroughness import examples, states
 
 INF1_6 = Machine("inf1.6xlarge", Shape.LINE, 4, 4)
 INF1_24 = Machine("inf1.24xlarge", Shape.LINE, 16, 4)
@@ -189,7 +190,7 @@ def check_one(machine: Machine, free: int, request: NeuronRequest, whole: int) -
 def test_torus_all_masks(count: int) -> None:
     """On each of the 65,536 states of a torus a documented set out of the smallest free block is found, if any."""
     request = devices(count)
-    for whole in range(1 << 16):
+    for whole in states(range(1 << 16)):
         check_one(TRN1, spread_devices(TRN1, whole), request, whole)
 
 
@@ -198,21 +199,21 @@ def test_lines_all_masks(machine: Machine) -> None:
     """On each state of a line or ring, each count gets a run out of the shortest free run, or none exists."""
     for count in range(1, machine.devices + 1):
         request = devices(count)
-        for whole in range(1 << machine.devices):
+        for whole in states(range(1 << machine.devices)):
             check_one(machine, spread_devices(machine, whole), request, whole)
 
 
 @pytest.mark.parametrize("count", range(1, 17))
 def test_long_line(count: int) -> None:
     """On the 16 devices of inf1.24xlarge the same holds, on every 29th state."""
-    for whole in range(count, 1 << 16, 61):
+    for whole in states(range(count, 1 << 16, 61)):
         check_one(INF1_24, spread_devices(INF1_24, whole), devices(count), whole)
 
 
 @pytest.mark.parametrize(("count", "step"), [(1, 31), (2, 1), (3, 31), (4, 31), (5, 31), (9, 1), (15, 31), (16, 31)])
 def test_cores_all_masks(count: int, step: int) -> None:
     """On the core states of inf1.6xlarge (all 65,536 for 2 and 9), cores are a run that breaks no block needlessly."""
-    for free in range(0, 1 << 16, step):
+    for free in states(range(0, 1 << 16, step)):
         check_one(INF1_6, free, cores(count), free_ids(INF1_6, free, Unit.DEVICE))
 
 
@@ -257,7 +258,7 @@ def situations(draw: st.DrawFn) -> tuple[Machine, int, NeuronRequest]:
     return machine, free, _request(unit, counts, init, draw(st.integers(0, len(counts))))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(situations())
 def test_several_containers(situation: tuple[Machine, int, NeuronRequest]) -> None:
     """A placement exists exactly where brute force finds one, and it is free, legal and disjoint."""
@@ -288,7 +289,7 @@ def test_several_containers(situation: tuple[Machine, int, NeuronRequest]) -> No
     assert placement.level == cut(machine, free, placement.cores)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(situations())
 def test_ascending(situation: tuple[Machine, int, NeuronRequest]) -> None:
     """The containers' ids ascend in spec order wherever any such placement exists (without larger init containers)."""
@@ -307,7 +308,7 @@ def test_ascending(situation: tuple[Machine, int, NeuronRequest]) -> None:
         assert listed == sorted(listed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(situations())
 def test_largest_free_block(situation: tuple[Machine, int, NeuronRequest]) -> None:
     """The largest free block is the largest legal set that is free, in either unit."""

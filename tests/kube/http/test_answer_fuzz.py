@@ -8,8 +8,9 @@ import h11
 from hypothesis import given, settings, strategies as st
 
 from tests.support.http_answers import read_answer
+from tests.support.thoroughness import examples
 
-EXAMPLES: Final = 400
+EXAMPLES: Final = examples(400)
 STATUSES: Final = (200, 201, 204, 304, 400, 401, 404, 409, 422, 429, 500, 503)
 NOISE: Final = (
     b"\r\n",

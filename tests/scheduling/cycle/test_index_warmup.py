@@ -21,6 +21,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error, 
 from tests.support import random_objects
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, decide, schedule
+from tests.support.thoroughness import examples
 
 PROFILE = default_profile("p")
 
@@ -30,7 +31,7 @@ def steps(warmup: IndexWarmup, cluster: Cluster, pending: Pod) -> int:
     return sum(1 for ask in (warmup.of, warmup.of_refusal) for _ in ask(cluster, pending, PROFILE))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_a_rehearsed_decision_builds_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a pod asks for, once rehearsed its decision finds every index there, and decides as it would have."""
     dice = random.Random(seed)

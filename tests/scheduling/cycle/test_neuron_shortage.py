@@ -14,6 +14,7 @@ from neuron_scheduler.neuron.topology import largest_free_block, whole_free_devi
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, decide, refusal
+from tests.support.thoroughness import examples
 
 ROW = (0, 1, 2, 3)
 
@@ -291,7 +292,7 @@ def test_who_stands_in_the_way(nodes: Sequence[Node], bound: Sequence[Pod], pend
     assert not isinstance(count_unknown_only, FitError) or count_unknown_only.blocked == ""
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
     """Counted node by node, the free units, the nodes that have some and the largest block are the same."""
     dice = random.Random(seed)

@@ -20,6 +20,7 @@ from neuron_scheduler.scheduling.plugins import (
 from tests.support import random_objects
 from tests.support.builders import pod
 from tests.support.harness import cluster_of
+from tests.support.thoroughness import examples
 
 PROFILE = default_profile("p")
 
@@ -31,7 +32,7 @@ def _some(seed: int) -> tuple[random.Random, Cluster]:
     return dice, cluster_of(nodes, [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in pod_infos])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_what_is_accepted_is_what_is_not_refused(seed: int) -> None:
     """Every filter's short answer is what its reasons leave over, whatever nodes it is asked about."""
     dice, cluster = _some(seed)
@@ -47,7 +48,7 @@ def test_what_is_accepted_is_what_is_not_refused(seed: int) -> None:
     assert refused > 30
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_who_is_not_asked_had_nothing_to_say(seed: int) -> None:
     """A plugin that is left out of a pod's plan refuses nothing, and prefers nothing."""
     dice, cluster = _some(seed)

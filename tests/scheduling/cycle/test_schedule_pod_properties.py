@@ -24,6 +24,7 @@ from tests.support.harness import cluster_of
 from tests.support.oracle import NO_NAMESPACES, NOBODY, Outcome, outcome
 from tests.support.oracle_affinity import Namespaces
 from tests.support.random_objects import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
+from tests.support.thoroughness import examples
 
 PROFILES = {
     count_unknown_only: default_profile("my-scheduler", count_unknown_only=count_unknown_only)
@@ -150,14 +151,14 @@ def play(dice: Random) -> int:
     return count
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(dice=st.randoms(use_true_random=False))
 def test_every_decision_is_the_obvious_one(dice: Random) -> None:
     """Feasible nodes, reasons with their counts, and the chosen node agree with the oracle; failures are shrunk."""
     play(dice)
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(examples(10)))
 def test_every_decision_is_the_obvious_one_three_thousand_times(part: int) -> None:
     """The same with ordinary dice, so many times that rare cases meet."""
     assert sum(play(Random(seed)) for seed in range(part * 300, part * 300 + 300)) > 150

@@ -12,6 +12,7 @@ from tests.scheduling.cycle.test_schedule_pod_properties import unanimous
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 from tests.support.random_objects import OWNERS, some_workloads, spread_constraint
+from tests.support.thoroughness import examples
 
 NAMES = "abcdefgh"
 DEDICATED = (Taint("dedicated", Effect.NO_SCHEDULE),)
@@ -77,7 +78,7 @@ def play(dice: Random) -> int:
     return count
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(dice=st.randoms(use_true_random=False))
 def test_spreading_is_the_obvious_one(dice: Random) -> None:
     """Refusals, feasible nodes and the choice agree with the oracle; failures are shrunk."""

@@ -13,6 +13,7 @@ from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
 from tests.support.builders import GI, pod
 from tests.support.harness import decide
 from tests.support.storage import CLASSES, claim, host, stored, volume, zone, zoned
+from tests.support.thoroughness import examples
 
 NODES = zoned(a="x", b="x", c="y", d="y", e="z")
 NAMES = ("c0", "c1", "c2")
@@ -91,7 +92,7 @@ def best(wanted: PersistentVolumeClaim, volumes: Sequence[PersistentVolume], nod
     return next((v for v in serving if mounts(v, node)), None)
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", range(examples(400)))
 def test_sets_and_loops_agree(seed: int) -> None:
     """Counts of reasons, or the node and who gets which volume, are those of the loop."""
     claims, volumes = some_storage(Random(seed))

@@ -20,6 +20,7 @@ from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preempti
 from tests.support.builders import machine, node, pod, request
 from tests.support.harness import cluster_of, decide
 from tests.support.oracle_preemption import Cost, cheapest, cost, reprieved
+from tests.support.thoroughness import examples
 
 PROFILE = default_profile("my-scheduler")
 TYPES = ("inf2.24xlarge", "trn1.32xlarge", "inf1.6xlarge", "inf2.xlarge")
@@ -121,7 +122,7 @@ def cost_of(found: Preemption | NoPreemption, budgets: Sequence[DisruptionBudget
     return costs
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_the_victims_are_the_cheapest_legal_set(seed: int) -> None:
     """As every set of lower pods of every node is tried, none is cheaper; where none would do, nobody leaves."""
     dice = Random(seed)
@@ -139,7 +140,7 @@ def test_the_victims_are_the_cheapest_legal_set(seed: int) -> None:
     assert preempted > 10
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 @pytest.mark.parametrize("amounts", [(1000,), (1000, 2000)])
 def test_without_silicon_nobody_is_dearer_than_kube_schedulers_choice(seed: int, amounts: Sequence[int]) -> None:
     """For what is counted it reprieves in its order, which is not always cheapest; where all ask for as much it is."""

@@ -23,6 +23,7 @@ from tests.support import random_objects
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 from tests.support.queueing import drain, popped
+from tests.support.thoroughness import examples
 
 FIT, NEURON, PORTS = "NodeResourcesFit", "NeuronTopology", "NodePorts"
 AFFINITY, TAINTS, CORDON = "NodeAffinity", "TaintToleration", "NodeUnschedulable"
@@ -128,7 +129,7 @@ def test_only_what_refused_counts() -> None:
     assert len({hint_input_of(each, frozenset({NEURON, FIT})) for each in some}) == 2
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_a_hint_is_never_too_strict(seed: int) -> None:
     """Whatever node, tenants and pod there are: where a plugin's own filter accepts the node, its hint says yes."""
     dice, profile = random.Random(seed), default_profile("p")

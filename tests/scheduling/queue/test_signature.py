@@ -15,6 +15,7 @@ from tests.support import random_objects
 from tests.support.builders import pod
 from tests.support.harness import cluster_of
 from tests.support.random_events import CLAIMS
+from tests.support.thoroughness import examples
 
 PROFILE = default_profile("default-scheduler")
 FIT, FAR = frozenset({"NodeResourcesFit"}), frozenset({"InterPodAffinity"})
@@ -51,7 +52,7 @@ def other_identity(dice: Random, known: Pod) -> Pod:
     return attrs.evolve(known, name="other", uid="uid-other", **change)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_what_refuses_one_refuses_the_other(seed: int) -> None:
     """Whatever cluster there is: a pod with the signature of one that was refused is refused, and by no other need."""
     dice, together = Random(seed), 0

@@ -15,6 +15,7 @@ from tests.support.builders import node, pod
 from tests.support.random_events import change, change_storage, flicker, pass_turns
 from tests.support.simulated_server import World, running
 from tests.support.storage import CLASSES, at
+from tests.support.thoroughness import examples
 
 
 def storage_changes(dice: Random, world: World) -> None:
@@ -51,13 +52,13 @@ async def live(seed: int, steps: int, happens: Callable[[Random, World], None] =
     return []
 
 
-@pytest.mark.parametrize("seed", range(130))
+@pytest.mark.parametrize("seed", range(examples(130)))
 def test_no_wake_up_is_lost(seed: int) -> None:
     """After any burst of events, and its backoff, no pod sleeps that has a place."""
     assert anyio.run(live, seed, 60) == []
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_no_wake_up_by_storage_is_lost(seed: int) -> None:
     """Nor does a pod that waits for a volume, a class, room or a driver, whatever of it comes, changes or goes."""
     assert anyio.run(live, seed, 60, storage_changes) == []
