@@ -10,7 +10,6 @@ namespaces in turns. So it keeps its pod's place and occupies no worker of the f
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Protocol
 
 import anyio
@@ -18,21 +17,16 @@ import attrs
 from anyio.abc import TaskGroup
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers import extension_log
+from neuron_scheduler.controllers import binding_outcomes, extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
-from neuron_scheduler.controllers.commitment import Commitment
+from neuron_scheduler.controllers.binding_outcomes import BindingOutcomes
+from neuron_scheduler.controllers.commitment import Commitment, refused_by
 from neuron_scheduler.delaying_queue import DelayingQueue
-from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
+from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, InDoubt
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import Change
-from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod, matters_for_scheduling
-from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
-from neuron_scheduler.scheduling.queue.storage_events import taken_back
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -56,14 +50,8 @@ class Binder(Protocol):
         """Send the identical Binding once more."""
 
 
-class PodReporter(Protocol):
-    """Tells the pod's owner what became of its Binding: Event and condition."""
-
-    def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
-        """Tell that the pod is bound, and to which ids."""
-
-    def failed(self, pod: Pod, message: str) -> None:
-        """Tell that an attempt ended in an error."""
+class PodReporter(binding_outcomes.PodReporter, Protocol):
+    """Reports to the pod's owner, in its Events and its condition, what became of its Binding."""
 
     def in_doubt(self, pod: Pod, message: str) -> None:
         """Tell that the Binding is in doubt: the pod may be bound or not."""
@@ -107,6 +95,7 @@ class BindingCycle:
         concurrency: Bindings that are tried for the first time at once.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
         fence: where they wait.
+        outcomes: applies what became of them.
     """
 
     cluster: Cluster
@@ -123,6 +112,7 @@ class BindingCycle:
     concurrency: int
     fenced: bool = True
     fence: AllocateFence = attrs.field(init=False)
+    outcomes: BindingOutcomes = attrs.field(init=False)
     _decided: WorkQueue[Commitment] = attrs.field(init=False)
     _doubts: DelayingQueue[_Doubt] = attrs.field(init=False)
     _doubtful: Counter[str] = attrs.field(factory=Counter, init=False)  # by namespace
@@ -131,14 +121,24 @@ class BindingCycle:
     def __attrs_post_init__(self) -> None:
         self._decided = WorkQueue(self.concurrency)
         self._doubts = DelayingQueue(clock=self.clock, share=_RETRIES_OF_A_NAMESPACE)
+        self.outcomes = BindingOutcomes(
+            cluster=self.cluster,
+            queue=self.queue,
+            reporter=self.reporter,
+            metrics=self.metrics,
+            release=self.volumes.release,
+            clock=self.clock,
+            wake=self.wake,
+            errors=self.errors,
+        )
         self.fence = AllocateFence(
             cluster=self.cluster,
+            queue=self.queue,
             clock=self.clock,
             wall_clock=self.wall_clock,
             send=self._decided.push,
-            changed=self._changed,
-            settle=self._settle,
-            crashed=self._fence_crashed,
+            settle=self.outcomes.apply,
+            errors=self.errors,
             enabled=self.fenced,
         )
 
@@ -169,12 +169,7 @@ class BindingCycle:
             self._preparing.start_soon(self._prepare, commitment, commitment.plan)
 
     async def _queue(self, commitment: Commitment) -> None:
-        try:
-            may_be_sent = self.fence.take(commitment)
-        except Exception as error:  # noqa: BLE001 - one pod's
-            self._fence_crashed(commitment, error)
-            return
-        if may_be_sent:
+        if self.fence.take(commitment):
             await self._decided.give(commitment)
 
     async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
@@ -182,11 +177,11 @@ class BindingCycle:
         try:
             outcome = await self.volumes.prepare(commitment.pod, plan)
         except Exception as error:  # noqa: BLE001 - one pod's; what was written of its volumes is found again
-            outcome = self._surprise(commitment, error, "binding volumes")
+            outcome = refused_by(error, commitment, self.errors, task="binding volumes")
         if outcome is None:
             await self._queue(commitment)
         else:
-            self._settle(commitment, outcome)
+            self.outcomes.apply(commitment, outcome)
 
     async def _commit_each(self) -> None:
         while (commitment := await self._decided.next()) is not None:
@@ -217,11 +212,11 @@ class BindingCycle:
             extension_log.executing(self.cluster, pod, commitment.decision, annotations)
             return await self.binder.bind(pod, commitment.node_name, annotations)
         except Exception as error:  # noqa: BLE001 - nothing was sent: the binder tells of no exception after that
-            return self._surprise(commitment, error, "binding")
+            return refused_by(error, commitment, self.errors, task="binding")
 
     def _conclude(self, commitment: Commitment, outcome: BindOutcome | InDoubt) -> None:
         if not isinstance(outcome, InDoubt):
-            self._settle(commitment, outcome)
+            self.outcomes.apply(commitment, outcome)
             self.fence.settled(commitment, outcome)
             return
         self.fence.delayed(commitment)
@@ -259,119 +254,3 @@ class BindingCycle:
             f"Binding to {node_name} has no definite outcome after {tries} tries; it is sent again, and the pod keeps "
             f"its place: {binding.problem}",
         )
-
-    def _settle(self, commitment: Commitment, outcome: BindOutcome) -> None:
-        """Apply a definite outcome to cluster and queue; after an exception a pod that is not bound is tried again."""
-        try:
-            self._take(commitment, outcome)
-        except Exception as error:  # noqa: BLE001 - one pod's
-            self.crashed(commitment.queued, error)
-
-    def _take(self, commitment: Commitment, outcome: BindOutcome) -> None:
-        match outcome:
-            case Bound():
-                self._bound(commitment)
-            case Gone():
-                self.queue.remove(commitment.pod.uid)
-                self._forget(commitment)
-            case Refused(message=message, until_changed=until_changed):
-                self._forget(commitment)
-                self._failed(commitment, message, until_changed=until_changed)
-            case Fenced():
-                self._forget(commitment)
-                self.queue.failed(commitment.queued, self.clock())
-
-    def _changed(self, commitment: Commitment) -> BindOutcome | None:
-        """Return what becomes of a pod that waited to be bound and cannot be bound as decided any more; else None."""
-        try:
-            return self._obstacle(commitment)
-        except Exception as error:  # noqa: BLE001 - one pod's
-            return self._surprise(commitment, error, "binding")
-
-    def _obstacle(self, commitment: Commitment) -> BindOutcome | None:
-        pod, node_info = commitment.queued.pod, self.cluster.node(commitment.node_name)
-        if pod.uid not in self.queue:
-            return Gone()  # deleted, about to be, or bound by somebody else
-        if node_info is None:
-            return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
-        placement = commitment.decision.placement
-        cores = 0 if placement is None else placement.cores
-        if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, cores):
-            return Fenced()
-        return None
-
-    def _fence_crashed(self, commitment: Commitment, error: Exception) -> None:
-        self._settle(commitment, self._surprise(commitment, error, "allocate fence"))
-
-    def _surprise(self, commitment: Commitment, error: Exception, task: str) -> Refused:
-        return Refused(0, self.errors.report(error, task=task, pod=commitment.pod.key), retryable=True)
-
-    def crashed(self, queued: QueuedPod, error: Exception) -> None:
-        """
-        Handle an exception in an attempt, or in applying its outcome, as the pod's error.
-
-        What the attempt assumed is forgotten unless the pod has left the queue, which it does as soon as it is known to
-        be bound. A step that fails as well does not keep the others from being done.
-        """
-        pod, now = queued.pod, self.clock()
-        message = self.errors.report(error, task="scheduling", pod=pod.key)
-        if pod.uid not in self.queue:
-            return
-        for step in (
-            partial(self.cluster.forget, pod.uid),
-            partial(self.queue.failed, queued, now),
-            partial(self.metrics.attempted, "error", pod.scheduler_name, 0.0),
-            partial(self.reporter.failed, pod, message),
-        ):
-            try:
-                step()
-            except Exception as another:  # noqa: BLE001 - as above
-                self.errors.report(another, task="scheduling", pod=pod.key)
-
-    def _bound(self, commitment: Commitment) -> None:
-        now, queued, decision = self.clock(), commitment.queued, commitment.decision
-        self.queue.remove(commitment.pod.uid)
-        self.metrics.attempted("scheduled", commitment.pod.scheduler_name, now - commitment.started)
-        first = queued.since if queued.first_active is None else queued.first_active
-        self.metrics.scheduled(attempts=queued.attempts, seconds=now - first)
-        ids = {}
-        if decision.placement is not None and commitment.pod.neuron is not None:
-            ids = {f"{commitment.pod.neuron.unit}s": ",".join(map(str, decision.placement.ids))}
-        log.info(
-            "Successfully bound pod to node",
-            v=2,
-            pod=commitment.pod.key,
-            node=decision.node_name,
-            evaluatedNodes=decision.evaluated,
-            feasibleNodes=decision.feasible,
-            **ids,
-        )
-        extension_log.executed(self.cluster, commitment.pod, decision)
-        self.reporter.scheduled(commitment.pod, decision.node_name, decision.placement)
-
-    def _failed(self, commitment: Commitment, message: str, *, until_changed: bool) -> None:
-        now = self.clock()
-        self.metrics.attempted("error", commitment.pod.scheduler_name, now - commitment.started)
-        log.error("Error scheduling pod; retrying", pod=commitment.pod.key, err=message)
-        if commitment.pod.uid in self.queue:  # else it was bound by someone else, or deleted, meanwhile
-            if until_changed:
-                self.queue.unschedulable(commitment.queued, frozenset({BINDER}), now)
-            else:
-                self.queue.failed(commitment.queued, now)
-            self.reporter.failed(commitment.pod, message)
-
-    def _forget(self, commitment: Commitment) -> None:
-        """Free what was assumed; others may be waiting for it."""
-        self.cluster.forget(commitment.pod.uid)
-        if commitment.plan is not None:
-            self.volumes.release(commitment.plan)
-            for event in taken_back(commitment.plan):
-                self.queue.note_storage(event.event, event.claim)
-        note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)
-        self.wake()
-
-
-def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:
-    """Tell the queue that a pod leaves, or will not take, space on a node."""
-    node_info = cluster.node(node_name)
-    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if node_info is None else Change(node_info))

@@ -18,7 +18,8 @@ from anyio.abc import TaskGroup, TaskStatus
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import binding_cycle, extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
-from neuron_scheduler.controllers.binding_cycle import Binder, BindingCycle, VolumeBinder, note_freed
+from neuron_scheduler.controllers.binding_cycle import Binder, BindingCycle, VolumeBinder
+from neuron_scheduler.controllers.binding_outcomes import note_freed
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.side_lane import SideLane
@@ -150,7 +151,7 @@ class Scheduler:
             warmup=self._warmup,
             clock=self.clock,
             wake=self.wake,
-            crashed=self._cycle.crashed,
+            crashed=self._cycle.outcomes.crashed,
         )
 
     @property
@@ -210,7 +211,7 @@ class Scheduler:
                 else:
                     commitment = await self._schedule_one(queued)
             except Exception as error:  # noqa: BLE001 - one pod's, never the loop's
-                self._cycle.crashed(queued, error)
+                self._cycle.outcomes.crashed(queued, error)
             if commitment is not None:
                 await self._cycle.give(commitment)
             if self.clock() >= turn_ends:

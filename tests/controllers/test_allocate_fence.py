@@ -10,10 +10,10 @@ import anyio.lowlevel
 import attrs
 import pytest
 
-from neuron_scheduler.controllers import allocate_fence
-from neuron_scheduler.controllers.allocate_fence import LONGEST
+from neuron_scheduler.controllers import allocate_fence, node_bindings
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.node_bindings import LONGEST, NodeBindings, WaitingBinding
 from neuron_scheduler.kube.writes.binder import Bound, Refused
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
@@ -125,7 +125,8 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, Any]
         def warning(self, message: str, **values: Any) -> None:
             lines.append((message, values))
 
-    monkeypatch.setattr(allocate_fence, "log", Log())
+    for module in (allocate_fence, node_bindings):
+        monkeypatch.setattr(module, "log", Log())
     return lines
 
 
@@ -556,11 +557,11 @@ async def test_nothing_stays_behind() -> None:
             site.tell(f"p{number}", admitted=True)
             site.handler.deleted(site.bound(f"p{number}"))
         fence = site.scheduler.fence
-        turns = fence._turns["n"]
-        assert len(turns.bound_at) == 1
-        assert (turns.line, turns.first_tries, fence._waiting, fence._reminders) == ([], {}, {}, [])
+        bindings = fence._nodes["n"]
+        assert len(bindings.bound_at) == 1
+        assert (bindings.waiting, bindings.first_tries, fence._waiting, fence._alarms) == ([], {}, {}, [])
         fence.node_gone("n")
-        assert not fence._turns
+        assert not fence._nodes
 
 
 @pytest.mark.parametrize("fenced", [True, False])
@@ -664,14 +665,14 @@ async def test_an_exception_when_the_line_moves_costs_one_pod(event: str, monkey
         await site.settle()
         assert site.waiting == 2
         fence: Any = site.scheduler.fence
-        behind = fence._behind
+        predecessor = NodeBindings.predecessor
 
-        def raising(wait: Any, *rest: Any) -> Any:
-            if wait.commitment.pod.name == "bad":
+        def raising(bindings: NodeBindings, binding: WaitingBinding) -> Any:
+            if binding.commitment.pod.name == "bad":
                 raise RuntimeError("trap")
-            return behind(wait, *rest)
+            return predecessor(bindings, binding)
 
-        monkeypatch.setattr(allocate_fence.AllocateFence, "_behind", lambda _, *rest: raising(*rest))
+        monkeypatch.setattr(NodeBindings, "predecessor", raising)
         commitment = next(iter(fence._waiting.values())).commitment
         first = attrs.evolve(commitment, pod=pending("first", devices=4))
         if event == "clock":
@@ -710,4 +711,4 @@ async def test_nothing_is_remembered_of_a_node_that_is_gone() -> None:
         site.cluster.remove_node("n")
         fence.node_gone("n")
         assert fence.stamp(commitment) == site.wall
-        assert not fence._turns
+        assert not fence._nodes
