@@ -43,7 +43,8 @@ from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.profile import PREFERENCES, Profile, default_profile
+from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
+from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics

@@ -36,7 +36,7 @@ MAY_IMPORT: Final = {
     "kube.writes": MODEL | LEAVES | {"kube.objects", "kube.http", "kube.watch"},
     "kube": MODEL | LEAVES | KUBE,
     "endpoints": {"kube", "kube.http"} | LEAVES,
-    "settings": {"errors", "scheduling.cycle"},
+    "settings": {"errors", "scheduling.plugins"},
     "controllers.handlers": DOMAIN | LEAVES | KUBE,
     "controllers": DOMAIN | LEAVES | KUBE,
     "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers"},

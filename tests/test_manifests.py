@@ -20,8 +20,9 @@ from neuron_scheduler.kube.objects.pods import POD
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.neuron.topology import illegal_count
-from neuron_scheduler.scheduling.cycle.profile import PREFERENCES, default_profile
+from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.settings.config import Config, ProfileConfig
 from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient

@@ -44,7 +44,7 @@ class Contender:
 
 def preferring(prefer: Prefer) -> Profile:
     """Return the default profile with one preference in place of its own."""
-    return attrs.evolve(default_profile(SCHEDULER_NAME), preferences=(Preference(prefer),))
+    return attrs.evolve(default_profile(SCHEDULER_NAME), preferences=(Preference("contender", prefer),))
 
 
 def _free_devices(node_info: NodeInfo) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from neuron_scheduler.scheduling.cycle.profile import PREFERENCES
+from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.settings.config import OF_A_PROFILE, ProfileConfig, settings
 from neuron_scheduler.settings.setting import camel, duration
 

@@ -1,17 +1,19 @@
 """
-The words that plugins and the decision share.
+What a plugin is, and the values that plugins and the decision share.
 
 Upstream: `pkg/scheduler/framework/interface.go`. A refusal's reason is a lower-case phrase without ids, in
 kube-scheduler's or AWS's own wording where there is one, so that equal reasons can be counted.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 
 @attrs.frozen
@@ -21,7 +23,7 @@ class Refusal:
 
     Attributes:
         unresolvable: evicting pods from these nodes would not help (`UnschedulableAndUnresolvable`).
-        hopeless: any new node would be refused as well.
+        new_node_cannot_help: any new node would be refused as well.
     """
 
     plugin: str
@@ -34,10 +36,10 @@ class Refusal:
 @attrs.frozen
 class PodRefusal:
     """
-    A pod that no node can take as things stand.
+    The reason why no node can take a pod in the current state of the cluster.
 
     Attributes:
-        hopeless: no new node could help; the condition must not make an autoscaler buy one.
+        new_node_cannot_help: the pod's condition must not make an autoscaler buy a node.
     """
 
     plugin: str
@@ -52,22 +54,28 @@ Prefer = Callable[[View, Pod, NodeSet], NodeSet]
 NONE_REFUSED: Sequence[Refusal] = ()
 
 
+EVERY_PLUGIN: Final = "*"
+
+
 @attrs.frozen
 class Filter:
     """
-    A plugin's say on which nodes a pod may get.
+    One step of a plugin that refuses nodes.
 
     Attributes:
         refuse: which of some nodes it refuses, and why.
-        accept: which it accepts, where that is known for less than the reasons; the two must agree.
-        heeds: names of what in a pod gives it something to do, of which one suffices; empty if any pod does.
-        narrows: what it accepts is so much alike that other filters have less to tell apart.
+        accept: which it accepts, where that takes less time than the reasons; the two must agree.
+        reads: the step is skipped for a pod that leaves out all of these; it is never skipped if there are none.
+        narrows: the nodes that it accepts are so much alike that other filters have less to distinguish.
+        before: name of the plugin before whose filters the step comes, or `EVERY_PLUGIN`; empty for the place of its
+            own plugin.
     """
 
     refuse: Refuse
     accept: Accept | None = None
-    heeds: tuple[str, ...] = ()
+    reads: tuple[PodField, ...] = ()
     narrows: bool = False
+    before: str = ""
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Return which of the nodes are refused, and why."""
@@ -86,15 +94,40 @@ class Filter:
 
 @attrs.frozen
 class PreFilter:
-    """A plugin's say on whether a pod can get any node at all; `heeds` as in `Filter`."""
+    """A plugin's step that refuses a pod whatever the nodes are; `reads` and `before` as in `Filter`."""
 
     refuse: Callable[[View, Pod], PodRefusal | None]
-    heeds: tuple[str, ...] = ()
+    reads: tuple[PodField, ...]
+    before: str = ""
 
 
 @attrs.frozen
 class Preference:
-    """A plugin's say on which of several nodes are best; `heeds` as in `Filter`."""
+    """
+    A plugin's step that returns the best of several nodes; `reads` as in `Filter`.
 
+    Attributes:
+        name: in a configuration file.
+        every_pod: it is not skipped for a pod that leaves out all that it reads.
+    """
+
+    name: str
     prefer: Prefer
-    heeds: tuple[str, ...] = ()
+    reads: tuple[PodField, ...] = ()
+    every_pod: bool = attrs.field(default=attrs.Factory(lambda self: not self.reads, takes_self=True))
+
+
+@attrs.frozen(kw_only=True)
+class Plugin:
+    """
+    A plugin: its steps, and what the rest of the scheduler needs to know about it.
+
+    Attributes:
+        name: in refusals, logs and metrics; kube-scheduler's where it has the plugin.
+        filters: in the order in which they run.
+    """
+
+    name: str
+    pre_filter: PreFilter | None = None
+    filters: tuple[Filter, ...] = ()
+    preference: Preference | None = None

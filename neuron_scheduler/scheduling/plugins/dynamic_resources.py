@@ -7,7 +7,8 @@ start, because the kubelet finds the claim not reserved for it.
 
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.plugins.contract import PodRefusal
+from neuron_scheduler.scheduling.plugins.contract import Plugin, PodRefusal, PreFilter
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "DynamicResources"
 REASON = "spec.resourceClaims is not supported by this scheduler; use default-scheduler for pods with resource claims"
@@ -16,3 +17,6 @@ REASON = "spec.resourceClaims is not supported by this scheduler; use default-sc
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     """Refuse pods with resource claims."""
     return PodRefusal(NAME, REASON, new_node_cannot_help=True) if pod.constraints.resource_claims else None
+
+
+PLUGIN = Plugin(name=NAME, pre_filter=PreFilter(pre_filter, reads=(PodField.RESOURCE_CLAIMS,)))

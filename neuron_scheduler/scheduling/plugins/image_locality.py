@@ -11,6 +11,8 @@ from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.contract import Plugin, Preference
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "ImageLocality"
 LEAST = 23 << 20
@@ -52,3 +54,6 @@ def _least_sum(eighth: int, containers: int) -> int:
     """Return the least sum that reaches an eighth of the range."""
     span = MOST_OF_A_CONTAINER * containers - LEAST
     return LEAST - (-eighth * span // EIGHTHS)
+
+
+PLUGIN = Plugin(name=NAME, preference=Preference(NAME, prefer, reads=(PodField.IMAGES, PodField.VOLUME_IMAGES)))

@@ -15,7 +15,7 @@ from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
-from neuron_scheduler.scheduling.plugins.contract import Refusal
+from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Refusal
 
 NAME = "InterPodAffinity"
 NOT_NEAR = "node(s) didn't match pod affinity rules"
@@ -140,3 +140,6 @@ def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[i
     """Yield what ranks nodes as if the weight were taken away for each pod: it is given to the others."""
     for number, nodes in totals.weights():
         yield weight * number, less(among, nodes)
+
+
+PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, agreeable_nodes),))

@@ -8,8 +8,8 @@ does not support, too little free silicon, and enough of it but in pieces.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
-from typing import Final, cast
+from functools import lru_cache
+from typing import cast
 
 import attrs
 
@@ -22,12 +22,20 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
-from neuron_scheduler.neuron.capability import Weights, cost
-from neuron_scheduler.neuron.catalog import KIND_BITS, MOST_CORES, machine_of
+from neuron_scheduler.neuron.catalog import KIND_BITS, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served, whole_free_devices
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins import node_resources_fit
+from neuron_scheduler.scheduling.plugins.contract import (
+    EVERY_PLUGIN,
+    NONE_REFUSED,
+    Filter,
+    Plugin,
+    PodRefusal,
+    PreFilter,
+    Refusal,
+)
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
-from neuron_scheduler.scheduling.plugins.silicon_balance import prefer_balanced
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "NeuronTopology"
 UNHEALTHY = "node(s) had an unhealthy Neuron device"
@@ -36,11 +44,6 @@ NO_BLOCK = {
     Unit.DEVICE: "node(s) didn't have a free block of Neuron devices",
     Unit.CORE: "node(s) didn't have a free block of Neuron cores",
 }
-
-
-_KIND: Final = (1 << KIND_BITS) - 1
-_LEVEL_BITS: Final = (2 * MOST_CORES + 1).bit_length()
-_WORST: Final = 1 << 1024
 
 
 @attrs.frozen(eq=False)
@@ -244,62 +247,15 @@ class FreeBlock:
         ]
 
 
-@attrs.frozen
-class SmallestBlock:
-    """
-    The preference for the block that is missed least, for pods that ask for Neuron.
-
-    On machines of one kind, and for cores, that is the smallest sufficient block. Between the smallest of different
-    kinds, it is the one whose loss costs least, by what the pods on the nodes ask for (`capability.cost`). Ties go to
-    the smaller block.
-    """
-
-    count_unknown_only: bool = False
-
-    def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
-        """Return the nodes where the placement cuts the block that is missed least; of these, the best for balance."""
-        if pod.neuron is None:
-            return among
-        levels, ranks = (
-            view.postings(block_level(pod.neuron, self.count_unknown_only)),
-            _ranks(pod.neuron, view.demand.weights),
-        )
-        best, least = NO_NODES, _WORST
-        seen: set[int] = set()
-        for value in sorted(cast(Sequence[int], levels.values)):
-            if value >> KIND_BITS > least:
-                break  # nobody misses what was found, and the others are larger
-            kind = value & _KIND
-            if kind in seen:
-                continue
-            here = levels.get(value) & among
-            if here:
-                rank = ranks[value]
-                if rank <= least:
-                    best, least = (best | here if rank == least else here), rank
-                if kind:
-                    seen.add(kind)
-        return prefer_balanced(view, pod, best or among)
-
-
-class _Ranks(dict[int, int]):
-    """By value of `BlockLevel`: what the loss of the block costs, then its level, as one number; made when asked."""
-
-    def __init__(self, request: NeuronRequest, weights: Weights) -> None:
-        super().__init__()
-        self._cost = partial(cost, request=request, weights=weights)
-
-    def __missing__(self, value: int) -> int:
-        level, kind = value >> KIND_BITS, value & _KIND
-        rank = self[value] = (self._cost(kind, level // 2) << _LEVEL_BITS if kind else 0) + level
-        return rank
-
-
-_ranks = lru_cache(maxsize=1024)(_Ranks)
-
-
-def prefer_without_neuron(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Keep pods that ask for no Neuron off nodes that have it, where there is a choice."""
-    if pod.neuron is not None:
-        return among
-    return less(among, view.node_postings(_machine).keyed) or among
+def plugin(*, count_unknown_only: bool = False) -> Plugin:
+    """Return the plugin; unknown Neuron allocations may count by number only (`--unknown-allocations=count-only`)."""
+    free_block = FreeBlock(count_unknown_only)
+    return Plugin(
+        name=NAME,
+        pre_filter=PreFilter(pre_filter, reads=(PodField.REFUSAL,), before=EVERY_PLUGIN),
+        filters=(
+            # Before NodeResourcesFit: a pod that must change its count shall not be told to wait for free devices.
+            Filter(filter_counts, legal_nodes, reads=(PodField.NEURON,), before=node_resources_fit.NAME),
+            Filter(free_block, free_block.nodes, reads=(PodField.NEURON,), narrows=True),
+        ),
+    )

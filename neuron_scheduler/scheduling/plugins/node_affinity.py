@@ -12,7 +12,16 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement, parse_int64
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.contract import (
+    EVERY_PLUGIN,
+    NONE_REFUSED,
+    Filter,
+    Plugin,
+    PodRefusal,
+    PreFilter,
+    Refusal,
+)
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "NodeAffinity"
 REASON = "node(s) didn't match Pod's node affinity/selector"
@@ -128,3 +137,13 @@ def _required_names(pod: Pod) -> frozenset[str] | None:
             return None
         names |= set.intersection(*wanted)
     return frozenset(names)
+
+
+PLUGIN = Plugin(
+    name=NAME,
+    pre_filter=PreFilter(pre_filter, reads=(PodField.REQUIRED_TERMS,)),
+    filters=(
+        Filter(filter_names, reads=(PodField.REQUIRED_TERMS,), before=EVERY_PLUGIN),
+        Filter(filter_nodes, fitting_nodes, reads=(PodField.NODE_SELECTOR, PodField.REQUIRED_TERMS)),
+    ),
+)

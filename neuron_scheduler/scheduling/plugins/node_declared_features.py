@@ -12,7 +12,8 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "NodeDeclaredFeatures"
 REASON = "node(s) didn't match Pod's required features"
@@ -32,3 +33,6 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     for feature in needed:
         capable &= declared.get(feature)
     return [Refusal(NAME, REASON, among & ~capable, unresolvable=True)]
+
+
+PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, reads=(PodField.REQUIRED_FEATURES,)),))

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "NodeName"
 REASON = "node(s) didn't match the requested node name"
@@ -23,3 +24,6 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     slot = view.slot(pod.node_name)
     named = NO_NODES if slot is None else 1 << slot
     return [Refusal(NAME, REASON, among & ~named, unresolvable=True)]
+
+
+PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, reads=(PodField.NODE_NAME,)),))

@@ -11,7 +11,8 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import HostPort, Pod
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -38,3 +39,6 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         else:
             refused |= taken.any_of((port.protocol, port.port, ip) for ip in (port.ip, _ANY_ADDRESS))
     return [Refusal(NAME, REASON, refused & among)]
+
+
+PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, reads=(PodField.HOST_PORTS,)),))

@@ -15,6 +15,9 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement, place
+from neuron_scheduler.scheduling.plugins.contract import Plugin, Preference
+
+NAME = "AvoidRejectingNodes"
 
 
 def _level(node_info: NodeInfo) -> Values:
@@ -45,3 +48,6 @@ def place_on(node_info: NodeInfo, request: NeuronRequest) -> Placement | None:
         if found is not None:
             return found
     return place(node_info.machine, node_info.free_cores, request)
+
+
+PLUGIN = Plugin(name=NAME, preference=Preference(NAME, prefer))

@@ -16,7 +16,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
-from neuron_scheduler.scheduling.plugins.contract import Refusal
+from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Preference, Refusal
 
 NAME = "NodeResourcesFit"
 TOO_MANY_PODS = "Too many pods"
@@ -111,3 +111,10 @@ def prefer_least_allocated(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     Pods with Neuron are packed by their silicon instead.
     """
     return among if pod.neuron is not None else view.column(_emptiness).highest(among)
+
+
+PLUGIN = Plugin(
+    name=NAME,
+    filters=(Filter(filter_nodes, fitting_nodes),),
+    preference=Preference("LeastAllocated", prefer_least_allocated),
+)

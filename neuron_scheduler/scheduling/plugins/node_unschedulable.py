@@ -12,7 +12,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
 
 NAME = "NodeUnschedulable"
 CORDONED = "node(s) were unschedulable"
@@ -48,3 +48,6 @@ def turns_away(node: Node, pod: Pod) -> bool:
 
 def _reasons(pod: Pod) -> tuple[str, ...]:
     return (UNREADABLE,) if tolerates_all(pod.tolerations, (_CORDON,)) else (UNREADABLE, CORDONED)
+
+
+PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, open_nodes),))

@@ -20,7 +20,8 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Attachable, InlineVolume
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"
@@ -103,3 +104,9 @@ def _fitting(view: View, driver: str, disks: Sequence[Disk], limited: NodeSet) -
     for new in range(1, len(disks)):
         fitting |= room.at_least(new, limited) & spared.at_least(len(disks) - new, limited)
     return fitting | room.at_least(len(disks), limited)
+
+
+PLUGIN = Plugin(
+    name=NAME,
+    filters=(Filter(filter_nodes, reads=(PodField.VOLUME_CLAIMS, PodField.DISKS, PodField.INLINE_VOLUMES)),),
+)

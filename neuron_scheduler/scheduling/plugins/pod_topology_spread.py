@@ -22,7 +22,8 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import SpreadConstraint
 from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Preference, Refusal
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "PodTopologySpread"
 REASON = "node(s) didn't match pod topology spread constraints"
@@ -185,3 +186,10 @@ def _matching(pod: Pod, constraint: SpreadConstraint) -> Matching:
 def _domain(view: View, key: str, nodes: NodeSet) -> str:
     """Return the domain of the first of the nodes."""
     return view.row(lowest_slot(nodes)).node.labels[key]
+
+
+PLUGIN = Plugin(
+    name=NAME,
+    filters=(Filter(filter_nodes, reads=(PodField.SPREAD,)),),
+    preference=Preference("DefaultTopologySpread", prefer_by_default),
+)

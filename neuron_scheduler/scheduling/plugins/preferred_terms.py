@@ -15,6 +15,10 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, node_affinity, pod_topology_spread
+from neuron_scheduler.scheduling.plugins.contract import Plugin, Preference
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
+
+NAME = "WeightedTerms"
 
 Source = Callable[[View, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
 
@@ -61,3 +65,19 @@ def _sum(source: Source, view: View, pod: Pod, among: NodeSet) -> Column:
     for weight, nodes in source(view, pod, among):
         column.add(weight, nodes & among)
     return column
+
+
+PLUGIN = Plugin(
+    name=NAME,
+    preference=Preference(
+        NAME,
+        prefer,
+        reads=(
+            PodField.PREFERRED_TERMS,
+            PodField.SPREAD,
+            PodField.PREFERRED_AFFINITY,
+            PodField.PREFERRED_ANTI_AFFINITY,
+        ),
+        every_pod=True,  # pods that are placed may have terms for it
+    ),
+)

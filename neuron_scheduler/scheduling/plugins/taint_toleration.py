@@ -14,7 +14,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Preference, Refusal
 
 NAME = "TaintToleration"
 REASON = "node(s) had untolerated taint(s)"
@@ -62,3 +62,6 @@ def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
         untolerated = sum(not any(t.tolerates(taint) for t in tolerations) for taint in cast(tuple[Taint, ...], taints))
         by_count[untolerated] = by_count.get(untolerated, NO_NODES) | lists.get(taints) & among
     return next(by_count[count] for count in sorted(by_count) if by_count[count])
+
+
+PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, tolerated_nodes),), preference=Preference(NAME, prefer))

@@ -13,8 +13,9 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Operator, Requirement
 from neuron_scheduler.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 from neuron_scheduler.scheduling.plugins.static_volumes import labelled, mountable, served, with_labels
 from neuron_scheduler.scheduling.plugins.volume_restrictions import not_found
 
@@ -131,3 +132,10 @@ def _roomy(view: View, claim: PersistentVolumeClaim, found: StorageClass, among:
             case _:
                 roomy |= with_labels(view, capacity.topology, among)
     return among & (roomy | labelled(view, labels))
+
+
+PLUGIN = Plugin(
+    name=NAME,
+    pre_filter=PreFilter(pre_filter, reads=(PodField.VOLUME_CLAIMS,)),
+    filters=(Filter(filter_nodes, reads=(PodField.VOLUME_CLAIMS,)),),
+)

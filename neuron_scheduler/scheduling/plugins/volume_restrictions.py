@@ -14,7 +14,8 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import InlineVolume
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "VolumeRestrictions"
 DISK = "node(s) had no available disk"
@@ -76,3 +77,11 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 def _is_for_one_pod(view: View, key: str) -> bool:
     claim = view.volumes.claim(key)
     return claim is not None and "ReadWriteOncePod" in claim.access_modes
+
+
+_VOLUMES = (PodField.VOLUME_CLAIMS, PodField.DISKS, PodField.INLINE_VOLUMES)
+PLUGIN = Plugin(
+    name=NAME,
+    pre_filter=PreFilter(pre_filter, reads=_VOLUMES),
+    filters=(Filter(filter_nodes, reads=_VOLUMES),),
+)

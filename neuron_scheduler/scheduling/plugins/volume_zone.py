@@ -11,7 +11,8 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, PodRefusal, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "VolumeZone"
 REASON = "node(s) had no available volume zone"
@@ -84,3 +85,10 @@ def zones(volume: PersistentVolume) -> Iterator[tuple[str, tuple[str, ...]]]:
         parts = tuple(part.strip() for part in volume.labels.get(key, "").split("__"))
         if all(parts):
             yield key, parts
+
+
+PLUGIN = Plugin(
+    name=NAME,
+    pre_filter=PreFilter(pre_filter, reads=(PodField.VOLUME_CLAIMS,)),
+    filters=(Filter(filter_nodes, reads=(PodField.VOLUME_CLAIMS,)),),
+)

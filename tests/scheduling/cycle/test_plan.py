@@ -1,6 +1,8 @@
 """Plans: whom a pod concerns is asked, in two forms that agree."""
 
 import random
+from types import NoneType
+from typing import Any
 
 import attrs
 import pytest
@@ -9,7 +11,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.volumes import InlineVolume
-from neuron_scheduler.scheduling.cycle.profile import HEEDED, default_profile
+from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins import (
     neuron_topology,
     node_affinity,
@@ -17,6 +19,7 @@ from neuron_scheduler.scheduling.plugins import (
     volume_restrictions,
     volume_zone,
 )
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 from tests.support import random_objects
 from tests.support.builders import pod
 from tests.support.harness import cluster_of
@@ -95,11 +98,16 @@ def test_who_must_be_asked(pending: Pod, asked: object) -> None:
     assert asked not in [each.refuse for each in PROFILE.plan(pod()).filters]
 
 
-def test_nothing_that_is_heeded_is_overlooked() -> None:
-    """Every name that some plugin heeds is looked at when plans are told apart."""
-    heeded = [
-        *(each.heeds for each in PROFILE.pre_filters),
-        *(each.heeds for each in PROFILE.filters),
-        *(each.heeds for each in PROFILE.preferences),
-    ]
-    assert {name for names in heeded for name in names} <= set(HEEDED)
+@pytest.mark.parametrize("field", PodField)
+def test_a_field_brings_all_who_read_it(field: PodField) -> None:
+    """A pod that leaves out all fields but one gets the steps that read this one, however little it says."""
+    value: Any = {str: "x", tuple: ("x",), dict: {"a": "b"}, NoneType: ()}[type(field.value.default)]
+    some = pod()
+    if field.of_constraints:
+        some = attrs.evolve(some, constraints=attrs.evolve(some.constraints, **{field.attribute: value}))
+    else:
+        some = attrs.evolve(some, **{field.attribute: value})
+    plan = PROFILE.plan(some)
+    assert {step for step in PROFILE.pre_filters if field in step.reads} <= set(plan.pre_filters)
+    assert {step for step in PROFILE.filters if field in step.reads} <= set(plan.filters)
+    assert {step.prefer for step in PROFILE.preferences if field in step.reads} <= set(plan.preferences)

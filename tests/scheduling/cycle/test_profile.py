@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from neuron_scheduler.scheduling.cycle.profile import PREFERENCES, default_profile
+from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 

@@ -1,0 +1,102 @@
+"""
+All plugins, each in its place: the only list of them.
+
+What else needs to know about plugins derives it from here: profiles and their plans, the queue and its hints, causes
+of waiting, signatures, the names in a configuration file. Refuses to say anything about a plugin but its place.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+from neuron_scheduler.scheduling.plugins import (
+    avoid_neuron_nodes,
+    dynamic_resources,
+    image_locality,
+    inter_pod_affinity,
+    neuron_topology,
+    node_affinity,
+    node_declared_features,
+    node_name,
+    node_ports,
+    node_rejections,
+    node_resources_fit,
+    node_unschedulable,
+    node_volume_limits,
+    pod_topology_spread,
+    preferred_terms,
+    smallest_block,
+    taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
+)
+from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin, Preference, PreFilter
+
+_Step = TypeVar("_Step", Filter, PreFilter)
+
+
+def plugins(*, count_unknown_only: bool = False) -> tuple[Plugin, ...]:
+    """
+    Return the plugins that refuse nodes or pods, in kube-scheduler's order.
+
+    Args:
+        count_unknown_only: unknown Neuron allocations count by number only (`--unknown-allocations=count-only`).
+    """
+    return (
+        node_unschedulable.PLUGIN,
+        node_name.PLUGIN,
+        taint_toleration.PLUGIN,
+        node_affinity.PLUGIN,
+        node_ports.PLUGIN,
+        node_resources_fit.PLUGIN,
+        neuron_topology.plugin(count_unknown_only=count_unknown_only),
+        volume_restrictions.PLUGIN,
+        node_volume_limits.PLUGIN,
+        volume_binding.PLUGIN,
+        volume_zone.PLUGIN,
+        pod_topology_spread.PLUGIN,
+        inter_pod_affinity.PLUGIN,
+        dynamic_resources.PLUGIN,
+        node_declared_features.PLUGIN,
+    )
+
+
+def preferences(*, count_unknown_only: bool = False) -> dict[str, Preference]:
+    """Return the preferences by name, the most important first; the argument is that of `plugins`."""
+    preferring = (
+        node_rejections.PLUGIN,
+        taint_toleration.PLUGIN,
+        preferred_terms.PLUGIN,
+        avoid_neuron_nodes.PLUGIN,
+        pod_topology_spread.PLUGIN,
+        smallest_block.plugin(count_unknown_only=count_unknown_only),
+        node_resources_fit.PLUGIN,
+        image_locality.PLUGIN,
+    )
+    return {plugin.preference.name: plugin.preference for plugin in preferring if plugin.preference is not None}
+
+
+def pre_filters_of(ordered: Sequence[Plugin]) -> tuple[PreFilter, ...]:
+    """Return the plugins' steps that refuse pods, in the order in which they run."""
+    return _in_order(ordered, ((plugin, plugin.pre_filter) for plugin in ordered if plugin.pre_filter is not None))
+
+
+def filters_of(ordered: Sequence[Plugin]) -> tuple[Filter, ...]:
+    """Return the plugins' steps that refuse nodes, in the order in which they run."""
+    return _in_order(ordered, ((plugin, step) for plugin in ordered for step in plugin.filters))
+
+
+def _in_order(ordered: Sequence[Plugin], steps: Iterable[tuple[Plugin, _Step]]) -> tuple[_Step, ...]:
+    """Return steps in the order of their plugins, but each that names a plugin `before` that plugin's steps."""
+    places = {EVERY_PLUGIN: 0, **{plugin.name: place for place, plugin in enumerate(ordered, start=1)}}
+
+    def place(step: tuple[Plugin, _Step]) -> tuple[int, bool]:
+        plugin, name = step[0], step[1].before
+        return places[name or plugin.name], not name
+
+    return tuple(step for _, step in sorted(steps, key=place))
+
+
+PLUGINS: Final = plugins()
+PREFERENCES: Final = tuple(preferences())
+"""Names of all preferences, the most important first."""

@@ -1,0 +1,87 @@
+"""
+SmallestBlock: a request for Neuron is cut from the free block whose loss costs other pods least.
+
+On machines of one kind, and for cores, that is the smallest sufficient block. Between the smallest blocks of different
+kinds, it is the one whose loss costs least, by what the pods on the nodes ask for (`capability.cost`). Ties go to the
+smaller block, then to the node where the pod keeps cpu and memory in balance with the silicon (`silicon_balance`).
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Final, cast
+
+import attrs
+
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.capability import Weights, cost
+from neuron_scheduler.neuron.catalog import KIND_BITS, MOST_CORES
+from neuron_scheduler.scheduling.plugins.contract import Plugin, Preference
+from neuron_scheduler.scheduling.plugins.neuron_topology import block_level
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
+from neuron_scheduler.scheduling.plugins.silicon_balance import prefer_balanced
+
+NAME = "SmallestBlock"
+
+_KIND: Final = (1 << KIND_BITS) - 1
+_LEVEL_BITS: Final = (2 * MOST_CORES + 1).bit_length()
+_WORST: Final = 1 << 1024
+
+
+@attrs.frozen
+class SmallestBlock:
+    """
+    The preference, with the profile's setting for unknown allocations.
+
+    Attributes:
+        count_unknown_only: as in `neuron_topology.BlockLevel`, so that filter and preference share an index.
+    """
+
+    count_unknown_only: bool = False
+
+    def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
+        """Return the nodes where the placement cuts the block that is missed least; of these, the best for balance."""
+        if pod.neuron is None:
+            return among
+        levels = view.postings(block_level(pod.neuron, self.count_unknown_only))
+        ranks = _ranks(pod.neuron, view.demand.weights)
+        best, least = NO_NODES, _WORST
+        seen: set[int] = set()
+        for value in sorted(cast(Sequence[int], levels.values)):
+            if value >> KIND_BITS > least:
+                break  # the loss of the best block so far costs nothing, and the other blocks are larger
+            kind = value & _KIND
+            if kind in seen:
+                continue
+            here = levels.get(value) & among
+            if here:
+                rank = ranks[value]
+                if rank <= least:
+                    best, least = (best | here if rank == least else here), rank
+                if kind:
+                    seen.add(kind)
+        return prefer_balanced(view, pod, best or among)
+
+
+class _Ranks(dict[int, int]):
+    """By value of `BlockLevel`: what the loss of the block costs, then its level, as one number; made when asked."""
+
+    def __init__(self, request: NeuronRequest, weights: Weights) -> None:
+        super().__init__()
+        self._cost = partial(cost, request=request, weights=weights)
+
+    def __missing__(self, value: int) -> int:
+        level, kind = value >> KIND_BITS, value & _KIND
+        rank = self[value] = (self._cost(kind, level // 2) << _LEVEL_BITS if kind else 0) + level
+        return rank
+
+
+_ranks = lru_cache(maxsize=1024)(_Ranks)
+
+
+def plugin(*, count_unknown_only: bool = False) -> Plugin:
+    """Return the plugin; `count_unknown_only` as in `neuron_topology.plugin`."""
+    prefer = SmallestBlock(count_unknown_only)
+    return Plugin(name=NAME, preference=Preference(NAME, prefer, reads=(PodField.NEURON,)))
