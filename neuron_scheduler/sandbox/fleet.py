@@ -1,8 +1,8 @@
 """
-Imagined nodes: instance types as AWS sells them, with what a node of each would tell the API server.
+Simulated nodes: instance types as AWS sells them, and what the kubelet of each would report to the API server.
 
-For the sandbox and for tests of it. The scheduler's own knowledge of instance types is elsewhere, on purpose: here is
-what the world shows, there is what the scheduler makes of it.
+For the sandbox and its tests. The scheduler has its own table of instance types (`neuron.catalog`). The two are
+separate on purpose: this one is an independent witness of what nodes report.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class InstanceType:
 
     @property
     def max_pods(self) -> int:
-        """What AWS's max-pods calculator recommends for a node of this size."""
+        """The recommendation of AWS's max-pods calculator for a node of this size."""
         return 110 if self.vcpus < 30 else 250
 
 
@@ -135,7 +135,7 @@ def _labels(name: str, instance_type: str, machine: InstanceType, zone: str) -> 
 
 
 def _allocatable(machine: InstanceType) -> dict[str, str]:
-    """What is left after EKS's kube-reserved (a share of each core, 255 Mi + 11 Mi a pod) and 100 Mi for eviction."""
+    """Capacity less EKS's kube-reserved (a share of each core, 255 Mi + 11 Mi a pod) and 100 Mi for eviction."""
     shares = [60, 10, 5, 5] + [2.5] * max(machine.vcpus - 4, 0)
     reserved_cpu = int(sum(shares[: machine.vcpus]))
     reserved_memory = 255 + 11 * machine.max_pods + 100
@@ -149,12 +149,12 @@ def _node_info(machine: InstanceType) -> dict[str, str]:
     return {
         "architecture": machine.architecture,
         "bootID": "",
-        "containerRuntimeVersion": "imagined://1.0",
-        "kernelVersion": "imagined",
+        "containerRuntimeVersion": "simulated://1.0",
+        "kernelVersion": "simulated",
         "kubeProxyVersion": "",
         "kubeletVersion": "v1.36.2",
         "machineID": "",
         "operatingSystem": "linux",
-        "osImage": "Imagined Linux",
+        "osImage": "Simulated Linux",
         "systemUUID": "",
     }

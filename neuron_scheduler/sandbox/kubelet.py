@@ -1,7 +1,7 @@
 """
-Imagined kubelets, one for all nodes: bound pods run at once, terminating pods end, nodes become Ready.
+Simulated kubelets, one object for all nodes: bound pods run at once, terminating pods end, nodes become Ready.
 
-They start nothing and check nothing. A pod on a node that does not exist is left alone, as in a real cluster.
+They start nothing and check nothing. A pod on a node that does not exist stays as it is, as in a real cluster.
 """
 
 import copy
@@ -23,11 +23,11 @@ _DEFAULT_PODS: Final = "110"
 
 @attrs.define(eq=False)
 class Kubelet:
-    """Does for every node of a registry what its kubelet would report."""
+    """Reports for every node of a registry what its kubelet would."""
 
     registry: Registry
     termination_limit: float
-    _nodes: set[str] = attrs.field(factory=set)  # uids, of those whose pods were looked at
+    _nodes: set[str] = attrs.field(factory=set)  # uids of nodes whose pods were handled
     _ending: set[str] = attrs.field(factory=set)  # uids
     _addresses: int = 0
 
@@ -48,7 +48,7 @@ class Kubelet:
                     if change.type != "DELETED":
                         self._see(change.object, tasks)
             except Expired:
-                continue  # it fell behind: look at everything again
+                continue  # it fell behind: handle everything again
 
     def _see(self, obj: Object, tasks: anyio.abc.TaskGroup) -> None:
         if obj["kind"] == NODES.kind:
@@ -62,7 +62,7 @@ class Kubelet:
             return
         new = current["metadata"]["uid"] not in self._nodes
         self._nodes.add(current["metadata"]["uid"])
-        if not any(held["type"] == "Ready" for held in current.get("status", {}).get("conditions") or []):
+        if not any(condition["type"] == "Ready" for condition in current.get("status", {}).get("conditions") or []):
             self.registry.store.put(NODES.storage, ready(current, self.registry.clock()))
         for pod in self.registry.store.objects(PODS.storage) if new else ():
             if pod["spec"].get("nodeName") == node["metadata"]["name"]:
@@ -86,14 +86,14 @@ class Kubelet:
             store.put(PODS.storage, running(current, address, self.registry.clock()))
 
     async def _end(self, pod: Object) -> None:
-        held = pod["metadata"]
-        await anyio.sleep(min(held.get("deletionGracePeriodSeconds", 0), self.termination_limit))
-        self._ending.discard(held["uid"])
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": held["uid"]}}
+        meta = pod["metadata"]
+        await anyio.sleep(min(meta.get("deletionGracePeriodSeconds", 0), self.termination_limit))
+        self._ending.discard(meta["uid"])
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
         try:
-            self.registry.delete(PODS, held["namespace"], held["name"], options)
+            self.registry.delete(PODS, meta["namespace"], meta["name"], options)
         except StatusError as error:
-            if error.code not in {404, 409}:  # somebody was faster
+            if error.code not in {404, 409}:  # it was deleted or replaced meanwhile
                 raise
 
 
@@ -114,7 +114,7 @@ def ready(node: Object, now: datetime) -> Object:
             "type": "Ready",
             "status": "True",
             "reason": "KubeletReady",
-            "message": "an imagined kubelet is posting ready status",
+            "message": "a simulated kubelet is posting ready status",
             "lastHeartbeatTime": moment,
             "lastTransitionTime": moment,
         },
@@ -133,10 +133,10 @@ def running(pod: Object, address: str, now: datetime) -> Object:
         "podIPs": [{"ip": address}],
         "hostIP": "127.0.0.1",
     }
-    held = {condition["type"]: condition for condition in status.get("conditions") or []}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
     for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
-        held[kind] = {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": moment}
-    status["conditions"] = list(held.values())
+        conditions[kind] = {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": moment}
+    status["conditions"] = list(conditions.values())
     status["containerStatuses"] = [
         {
             "name": container["name"],

@@ -1,7 +1,7 @@
 """
-The embedded API server: one aiohttp application in front of a store, with imagined kubelets behind it.
+The embedded API server: one aiohttp application in front of a store, with simulated kubelets behind it.
 
-For the demo and for tests. It authenticates nobody, authorises everything, and forgets all when it stops.
+For the demo and for tests. It has no authentication, allows everything, and stores nothing on disk.
 """
 
 import ssl
@@ -32,7 +32,7 @@ _REMEMBERED: Final = 10_000  # requests
 
 @attrs.frozen
 class SeenRequest:
-    """A request as it arrived, for tests that ask what was called."""
+    """A request as it arrived, for tests that check the calls."""
 
     method: str
     path: str
@@ -48,12 +48,12 @@ class ApiServer:
     Attributes:
         port: Where to listen; 0 chooses a free port.
         ssl_context: Serve HTTPS with it.
-        kubelet: Whether bound pods are set Running and terminating ones removed by an imagined kubelet.
+        kubelet: Whether a simulated kubelet sets bound pods Running and removes terminating ones.
         termination_limit: Seconds after which that kubelet gives up waiting for a pod's grace period.
         bookmark_interval: Seconds between the bookmarks of a watch.
-        watch_list: Whether watches with `sendInitialEvents` are served; off, clients must fall back to lists.
-        faults: What the next requests suffer.
-        requests: What was asked, the last of it.
+        watch_list: Whether watches with `sendInitialEvents` are served; if not, clients must fall back to lists.
+        faults: The faults of the next requests.
+        requests: The last requests.
     """
 
     host: str = "127.0.0.1"
@@ -78,7 +78,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where clients find the server, once it serves."""
+        """The address of the server, once it serves."""
         return f"{'https' if self.ssl_context else 'http'}://{self.host}:{self.port}"
 
     @asynccontextmanager
@@ -168,17 +168,17 @@ class ApiServer:
             return web.Response(text="ok")
         if request.path in {_ACCESS_REVIEW, _IDENTITY_REVIEW}:
             return _review(request)
-        found = discovery.discover(request.path, request.headers.get("Accept", ""))
-        if found is None:
+        document = discovery.discover(request.path, request.headers.get("Accept", ""))
+        if document is None:
             return await self._rest.answer(request, fault)
         if request.method != "GET":
             raise method_not_allowed()
-        aggregated = found["kind"] == "APIGroupDiscoveryList" if "kind" in found else False
-        return json_response(found, content_type=discovery.AGGREGATED if aggregated else "application/json")
+        aggregated = document["kind"] == "APIGroupDiscoveryList" if "kind" in document else False
+        return json_response(document, content_type=discovery.AGGREGATED if aggregated else "application/json")
 
 
 async def _truncated(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Promise the whole body, send half of it, and reset."""
+    """Announce the whole body, send half of it, and reset."""
     body = response.body if isinstance(response, web.Response) else b""
     if not isinstance(body, bytes):
         return response
@@ -198,7 +198,7 @@ def _refusal(error: StatusError) -> web.Response:
 
 
 def _review(request: web.Request) -> web.Response:
-    """Everybody may do everything, and is called `sandbox`; the body, often protobuf, is not read."""
+    """Every client may do everything and is called `sandbox`; the body, often protobuf, is not read."""
     if request.method != "POST":
         raise method_not_allowed()
     status: dict[str, Any] = {"allowed": True, "reason": "the sandbox allows everything"}

@@ -140,9 +140,9 @@ async def clients_find_out_what_is_served(api: Api) -> None:
     groups = {group["name"] for group in (await api.got("/apis"))["groups"]}
     assert {"coordination.k8s.io", "events.k8s.io"} <= groups
     aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    found = (await api.call("GET", "/api", accept=aggregated)).body
-    assert found["kind"] == "APIGroupDiscoveryList"
-    served = found["items"][0]["versions"][0]["resources"]
+    groups = (await api.call("GET", "/api", accept=aggregated)).body
+    assert groups["kind"] == "APIGroupDiscoveryList"
+    served = groups["items"][0]["versions"][0]["resources"]
     assert "pods" in [resource["resource"] for resource in served]
     assert (await api.got("/version"))["major"] == "1"
     paths = (await api.got("/openapi/v3"))["paths"]

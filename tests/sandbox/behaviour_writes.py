@@ -32,7 +32,7 @@ async def a_new_pod_gets_its_defaults(api: Api) -> None:
         30,
     )
     assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
-    assert sorted(held["key"] for held in spec["tolerations"]) == [
+    assert sorted(toleration["key"] for toleration in spec["tolerations"]) == [
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
     ]
@@ -176,9 +176,9 @@ async def status_and_spec_are_written_apart(api: Api) -> None:
     assert reply.body["status"]["nominatedNodeName"] == "n9"
     second = {"type": "example.com/Ready", "status": "True"}
     reply = await api.call("PATCH", "pods/a/status", {"status": {"conditions": [second]}}, media_type=STRATEGIC)
-    held = {condition["type"]: condition for condition in reply.body["status"]["conditions"]}
-    assert held["PodScheduled"]["reason"] == "Unschedulable"
-    assert held["example.com/Ready"]["status"] == "True"
+    conditions = {condition["type"]: condition for condition in reply.body["status"]["conditions"]}
+    assert conditions["PodScheduled"]["reason"] == "Unschedulable"
+    assert conditions["example.com/Ready"]["status"] == "True"
     reply = await api.call("PATCH", "pods/a", {"status": {"phase": "Failed"}}, media_type=MERGE)
     assert reply.body["status"]["phase"] == "Pending"
     clear = {"status": {"nominatedNodeName": None}}
@@ -198,8 +198,8 @@ async def nodes_are_created_with_their_status(api: Api) -> None:
         cordon = {"spec": {"unschedulable": True}}
         assert (await api.call("PATCH", path, cordon, media_type=STRATEGIC)).status == 200
         for selector, want in (("spec.unschedulable=true", 1), ("spec.unschedulable=false", 0)):
-            found = await api.got("/api/v1/nodes", fieldSelector=f"{selector},metadata.name={name}")
-            assert len(found["items"]) == want, selector
+            nodes = await api.got("/api/v1/nodes", fieldSelector=f"{selector},metadata.name={name}")
+            assert len(nodes["items"]) == want, selector
     finally:
         reply = await api.call("DELETE", path)
     assert (reply.status, reply.body["kind"], reply.body["status"]) == (200, "Status", "Success")

@@ -1,4 +1,4 @@
-"""The demo plays to its end with the real scheduler, and says so when something is not as it must be."""
+"""The demo plays to its end with the real scheduler, and reports an outcome that is not the expected one."""
 
 import argparse
 import io
@@ -37,7 +37,7 @@ def flags(*argv: str) -> argparse.Namespace:
 
 @asynccontextmanager
 async def command(*argv: str) -> AsyncIterator[anyio.abc.Process]:
-    """`python -m neuron_scheduler demo ...` as a user runs it."""
+    """Run `python -m neuron_scheduler demo ...` as a user does."""
     whole = [sys.executable, "-m", "neuron_scheduler", "demo", *argv]
     async with await anyio.open_process(whole, cwd=ROOT, env={"COLUMNS": "100"}) as process:
         try:
@@ -48,7 +48,7 @@ async def command(*argv: str) -> AsyncIterator[anyio.abc.Process]:
 
 
 async def read_until(process: anyio.abc.Process, words: str = "") -> str:
-    """What the process prints, until the words or its end."""
+    """Return what the process prints, until the words or its end."""
     assert process.stdout is not None
     text = ""
     with anyio.fail_after(60):
@@ -66,7 +66,7 @@ async def test_it_plays_to_the_end_and_is_exported(tmp_path: Path) -> None:
         text = " ".join((await read_until(process)).split())
         assert await process.wait() == 0, text
     assert AWS_SENTENCE in text
-    assert "All as it must be: 19 pods were placed by 19 Bindings" in text
+    assert "All checks passed: 19 pods were placed by 19 Bindings" in text
     svg = picture.read_text()
     assert svg.startswith("<svg")
     for words in ("trn1-a", "inf2.48xlarge", "ring-3b", "16&#160;devices", "refused"):
@@ -74,7 +74,7 @@ async def test_it_plays_to_the_end_and_is_exported(tmp_path: Path) -> None:
 
 
 async def test_it_stays_up_for_kubectl_until_it_is_interrupted(tmp_path: Path) -> None:
-    """With --serve it tells the address, answers kubectl, draws what changes, and ends on Ctrl-C with 0."""
+    """With --serve it prints the address, answers kubectl, draws changes, and ends on Ctrl-C with 0."""
     async with command("--serve") as process:
         text = await read_until(process, "Ctrl-C ends everything")
         url = text.split("kubectl --server=")[1].split()[0]
@@ -82,8 +82,8 @@ async def test_it_stays_up_for_kubectl_until_it_is_interrupted(tmp_path: Path) -
         home = {"HOME": str(tmp_path)}
         listed = await anyio.run_process([*kubectl, "get", "pods", "-o", "wide"], env=home)
         assert b"ring-2" in listed.stdout
-        told = await anyio.run_process([*kubectl, "describe", "pod", "seven"], env=home)
-        assert AWS_SENTENCE in told.stdout.decode()
+        described = await anyio.run_process([*kubectl, "describe", "pod", "seven"], env=home)
+        assert AWS_SENTENCE in described.stdout.decode()
         await anyio.run_process([*kubectl, "delete", "pod", "ring-2"], env=home)
         assert "inf2-a" in await read_until(process, "4 of 12 devices free")
         process.send_signal(signal.SIGINT)
@@ -108,12 +108,12 @@ def test_a_folder_that_is_not_there_is_refused_before_anything_starts(tmp_path: 
 
 
 def test_a_scheduler_that_ends_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 1, with the scheduler's last words."""
+    """Exit code 1, with the end of the scheduler's log."""
     program = "import sys; print('no rights', file=sys.stderr); sys.exit(2)"
     assert play.run(flags(), command=lambda _: [sys.executable, "-c", program]) == 1
-    said = capsys.readouterr().err
-    assert "ended by itself with 2" in said
-    assert "no rights" in said
+    error = capsys.readouterr().err
+    assert "ended by itself with exit code 2" in error
+    assert "no rights" in error
 
 
 def test_a_port_in_use_is_refused(free_tcp_port: int) -> None:
@@ -143,17 +143,17 @@ async def _bad_scheduler(server: ApiServer, choose: Callable[[int], Iterable[int
 
 
 WRONG_ALLOCATIONS: dict[str, tuple[Callable[[int], Iterable[int]], str]] = {
-    "always from 0": (range, "is held by"),
+    "always from 0": (range, "is used by"),
     "with gaps": (lambda amount: range(0, 2 * amount, 2), "not consecutive"),
     "beyond the machine": (lambda amount: range(90, 90 + amount), "the machine has"),
-    "too few": (lambda amount: range(amount - 1), "ids were asked for"),
-    "none": (lambda _: (), "ids were asked for"),
+    "too few": (lambda amount: range(amount - 1), "but the pod asks for"),
+    "none": (lambda _: (), "but the pod asks for"),
 }
 
 
 @pytest.mark.parametrize("sentence", WRONG_ALLOCATIONS)
 async def test_a_wrong_allocation_is_noticed(sentence: str) -> None:
-    """The demo judges by itself, and names what is wrong."""
+    """The demo checks by itself, and names what is wrong."""
     choose, complaint = WRONG_ALLOCATIONS[sentence]
     console = Console(file=io.StringIO(), width=200)
     async with ApiServer().serving() as server, anyio.create_task_group() as tasks:
@@ -164,7 +164,7 @@ async def test_a_wrong_allocation_is_noticed(sentence: str) -> None:
 
 
 def test_legal_sets_are_those_of_the_documentation() -> None:
-    """The demo's own notion of legality, checked against the sets that AWS draws."""
+    """The demo's own rule, checked against the sets that AWS draws."""
     machines = fleet.INSTANCE_TYPES
     torus, ring = machines["trn1.32xlarge"], machines["inf2.48xlarge"]
     for machine, ids, cores, legal in (

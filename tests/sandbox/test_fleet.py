@@ -1,4 +1,4 @@
-"""Imagined nodes say what real ones would."""
+"""Simulated nodes report what real ones would."""
 
 import pytest
 

@@ -114,9 +114,9 @@ async def test_get_watches(kubectl: Kubectl) -> None:
 async def test_describe(kubectl: Kubectl) -> None:
     """A pod with its events, and a node with what it holds."""
     await kubectl("apply", "-f", "-", stdin=pod("p"))
-    held = kubectl.server.store.get("pods", "default", "p")
-    assert held is not None
-    about = {"kind": "Pod", "namespace": "default", "name": "p", "uid": held["metadata"]["uid"]}
+    stored = kubectl.server.store.get("pods", "default", "p")
+    assert stored is not None
+    about = {"kind": "Pod", "namespace": "default", "name": "p", "uid": stored["metadata"]["uid"]}
     event = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -131,9 +131,9 @@ async def test_describe(kubectl: Kubectl) -> None:
         "regarding": about,
     }
     kubectl.server.create(event)
-    told = await kubectl("describe", "pod", "p")
-    assert "Successfully assigned default/p to trn1-a" in told
-    assert "my-scheduler" in told
+    described = await kubectl("describe", "pod", "p")
+    assert "Successfully assigned default/p to trn1-a" in described
+    assert "my-scheduler" in described
     assert "Scheduled" in await kubectl("get", "events")
     kubectl.server.registry.bind("default", "p", {"metadata": {"name": "p"}, "target": {"name": "trn1-a"}})
     node = await kubectl("describe", "node", "trn1-a")

@@ -1,1 +1,1 @@
-"""The embedded API server: kinds, writes, lists, watches and errors as kube-apiserver has them."""
+"""The embedded API server: kinds, writes, lists, watches and errors as in kube-apiserver."""

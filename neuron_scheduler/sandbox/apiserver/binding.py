@@ -1,7 +1,7 @@
 """
 What a Binding does to a pod: one write that sets the node and merges the annotations.
 
-After `BindingREST` of `pkg/registry/core/pod/storage/storage.go`, traps included: neither the node's existence nor the
+After `BindingREST` of `pkg/registry/core/pod/storage/storage.go`, with its traps: neither the node's existence nor the
 annotations are checked.
 """
 
@@ -56,8 +56,8 @@ def bound(pod: Object, binding: Mapping[str, Any], *, node: Object | None, now: 
         pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | annotations
     labels = dict(binding["metadata"].get("labels") or {})
     if node is not None and binding["target"].get("kind") == "Node":
-        held = node["metadata"].get("labels") or {}
-        labels |= {key: held[key] for key in _TOPOLOGY if key in held}
+        node_labels = node["metadata"].get("labels") or {}
+        labels |= {key: node_labels[key] for key in _TOPOLOGY if key in node_labels}
     if labels:
         pod["metadata"]["labels"] = (pod["metadata"].get("labels") or {}) | labels
     _set_scheduled(pod["status"], now)
@@ -65,18 +65,18 @@ def bound(pod: Object, binding: Mapping[str, Any], *, node: Object | None, now: 
 
 
 def _check(pod: Object, binding: Mapping[str, Any]) -> None:
-    name, held = pod["metadata"]["name"], pod["metadata"]
+    name, meta = pod["metadata"]["name"], pod["metadata"]
     for field, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         asked = binding["metadata"].get(field)
-        if asked and asked != held[field]:
+        if asked and asked != meta[field]:
             why = (
-                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{held['namespace']}/{name}, "
+                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{meta['namespace']}/{name}, "
                 f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {label} in precondition: {asked}, "
-                f"{label} in object meta: {held[field]}"
+                f"{label} in object meta: {meta[field]}"
             )
             raise conflict(PODS, name, why)
     why = ""
-    if held.get("deletionTimestamp"):
+    if meta.get("deletionTimestamp"):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
     elif pod["spec"].get("nodeName"):
         why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
@@ -88,7 +88,7 @@ def _check(pod: Object, binding: Mapping[str, Any]) -> None:
 
 def _set_scheduled(status: dict[str, Any], now: datetime) -> None:
     conditions = status.setdefault("conditions", [])
-    old = next((held for held in conditions if held["type"] == "PodScheduled"), None)
+    old = next((condition for condition in conditions if condition["type"] == "PodScheduled"), None)
     new = {
         "type": "PodScheduled",
         "status": "True",

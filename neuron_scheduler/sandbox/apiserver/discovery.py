@@ -1,7 +1,7 @@
 """
-What is served, told to clients: discovery in both forms, the version, and an OpenAPI of few words.
+What clients can learn about the served kinds: discovery in both forms, the version, and a minimal OpenAPI.
 
-`kubectl apply` and `explain` refuse to work without OpenAPI. The schemas say only which kinds there are: every object
+`kubectl apply` and `explain` refuse to work without OpenAPI. The schemas list only the kinds: every object
 may have any field.
 """
 
@@ -59,10 +59,10 @@ def _documents() -> Mapping[str, dict[str, Any]]:
 
 def groups() -> dict[str, list[Resource]]:
     """Resources by group; the core group is the empty string."""
-    found: dict[str, list[Resource]] = {}
+    by_group: dict[str, list[Resource]] = {}
     for resource in RESOURCES:
-        found.setdefault(resource.group, []).append(resource)
-    return found
+        by_group.setdefault(resource.group, []).append(resource)
+    return by_group
 
 
 def aggregated(*, core: bool) -> dict[str, Any]:
@@ -71,7 +71,11 @@ def aggregated(*, core: bool) -> dict[str, Any]:
         {
             "metadata": {"name": group, "creationTimestamp": None},
             "versions": [
-                {"version": "v1", "freshness": "Current", "resources": [_aggregated(held) for held in resources]}
+                {
+                    "version": "v1",
+                    "freshness": "Current",
+                    "resources": [_aggregated(resource) for resource in resources],
+                }
             ],
         }
         for group, resources in groups().items()
@@ -101,18 +105,20 @@ def _aggregated(resource: Resource) -> dict[str, Any]:
                 "responseKind": {"group": group, "version": "v1", "kind": kind} if kind else own,
                 "verbs": list(verbs),
             }
-            for name, (group, kind, verbs) in ((held, _SUBRESOURCES[held]) for held in resource.subresources)
+            for name, (group, kind, verbs) in (
+                (subresource, _SUBRESOURCES[subresource]) for subresource in resource.subresources
+            )
         ],
     }
 
 
 def api_versions() -> dict[str, Any]:
-    """`/api` for clients that know no aggregated discovery."""
+    """`/api` for clients without aggregated discovery."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def group_list() -> dict[str, Any]:
-    """`/apis` likewise."""
+    """`/apis` for the same clients."""
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group_of(name) for name in groups() if name]}
 
 

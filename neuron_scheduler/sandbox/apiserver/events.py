@@ -69,8 +69,8 @@ def stored_form(resource: Resource, body: Object) -> Object:
                 f'Event in version "{resource.version}" cannot be handled as a Event: {path}: '
                 f'parsing time "{value}" as "{layout}": cannot parse "{value}"'
             )
-    said = {field: value for field, value in event.items() if value != _CORE_BLANKS.get(field, event)}
-    return said | {"apiVersion": EVENTS.api_version, "kind": EVENTS.kind}
+    stored = {field: value for field, value in event.items() if value != _CORE_BLANKS.get(field, event)}
+    return stored | {"apiVersion": EVENTS.api_version, "kind": EVENTS.kind}
 
 
 def view(resource: Resource, event: Object) -> Object:

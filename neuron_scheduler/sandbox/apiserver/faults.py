@@ -1,8 +1,8 @@
 """
-Faults on demand: what a test wants the next matching request to suffer.
+Faults on demand: what happens to the next matching request of a test.
 
 A fault is added with a condition and a number of times; the server takes it when a request matches. Nothing happens
-by chance and nothing by the clock: what is held is released by the test.
+by chance or by the clock: the test releases a held request.
 """
 
 import re
@@ -45,7 +45,7 @@ class Hang:
 
 @attrs.define(eq=False)
 class Hold:
-    """Wait until the test says so, then go on as if nothing had been, even where the client has long gone."""
+    """Wait until the test releases it, then continue normally, even if the client has gone."""
 
     arrived: anyio.Event = attrs.field(factory=anyio.Event)
     released: anyio.Event = attrs.field(factory=anyio.Event)
@@ -64,7 +64,7 @@ class Truncate:
 
 @attrs.frozen
 class Silence:
-    """Leave a watch half-open: after some events nothing more is sent, and its timeout passes unheeded."""
+    """Leave a watch half-open: after some events nothing more is sent, and its timeout is ignored."""
 
     after: int = 0
 
@@ -101,16 +101,16 @@ class Faults:
         Plan a fault for the next `times` requests that match.
 
         Args:
-            fault: What they suffer.
-            method: `GET`, `POST`, ...; any where it is None.
+            fault: What happens to them.
+            method: `GET`, `POST`, ...; any if it is None.
             path: A regular expression that is searched in the path, without the query.
-            watch: Only watches, or only what is no watch; both where it is None.
+            watch: Only watches, or only other requests; both if it is None.
             times: How many requests.
         """
         self._planned.append(_Planned(fault, method, re.compile(path), watch, times))
 
     def take(self, *, method: str, path: str, watch: bool) -> Fault | None:
-        """The fault for this request, if one is planned; it counts as suffered."""
+        """Return the fault for this request, if one is planned, and count it as used."""
         for planned in self._planned:
             if planned.method not in {None, method} or planned.watch not in {None, watch}:
                 continue
@@ -123,5 +123,5 @@ class Faults:
         return None
 
     def clear(self) -> None:
-        """Drop what is still planned."""
+        """Drop all planned faults."""
         self._planned.clear()

@@ -1,5 +1,5 @@
 """
-Lists: selection, pages that stay consistent while the table changes, and what a resourceVersion asks for.
+Lists: selection, pages that stay consistent while the table changes, and the meanings of a resourceVersion.
 
 A page token carries the version where the list began; later pages are read from the log as the table was then, and
 are refused with 410 once the log no longer reaches back.
@@ -46,7 +46,7 @@ class Page:
 
 
 def version_of(query: Mapping[str, str]) -> int | None:
-    """The resourceVersion of a query as a number; None where it is unset. 400 if it is no number."""
+    """Return the resourceVersion of a query as a number; None if it is unset. 400 if it is not a number."""
     text = query.get("resourceVersion", "")
     if not text:
         return None

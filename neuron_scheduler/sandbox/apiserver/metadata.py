@@ -60,7 +60,7 @@ def is_micro_time(text: object) -> bool:
 
 
 def qualified_name_error(key: str) -> str:
-    """Why a key of a label or annotation is no qualified name; empty where it is one."""
+    """Return why a key of a label or annotation is not a qualified name; empty if it is one."""
     prefix, slash, name = key.rpartition("/")
     if slash and not is_dns_subdomain(prefix):
         return f"prefix part {_SUBDOMAIN_RULE}"
@@ -74,7 +74,7 @@ def qualified_name_error(key: str) -> str:
 
 def of(body: Any) -> dict[str, Any]:
     """
-    The metadata of a decoded body, with the shapes that Go's decoder would insist on.
+    Return the metadata of a decoded body, with the shapes that Go's decoder requires.
 
     Raises:
         StatusError: 400.
@@ -97,14 +97,14 @@ def of(body: Any) -> dict[str, Any]:
 
 def prepare_create(resource: Resource, namespace: str, obj: Object, now: datetime) -> None:
     """
-    Set what the server sets, in place; a namespace that contradicts the URL and a given version are refused.
+    Set the server's own fields, in place; refuse a namespace that contradicts the URL, and a given version.
 
     Raises:
         StatusError: 400, 500.
     """
     metadata = obj["metadata"]
     if metadata.get("resourceVersion"):
-        # 500 without a reason: observed on 1.36.2, where the rule is no validation.
+        # 500 without a reason: observed on 1.36.2, where the rule is not a validation.
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
     if metadata.get("namespace") not in {None, "", namespace}:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
@@ -125,21 +125,21 @@ def prepare_update(resource: Resource, obj: Object, old: Object) -> None:
     Raises:
         StatusError: 409 on another uid or resourceVersion.
     """
-    metadata, held = obj["metadata"], old["metadata"]
-    if metadata.get("uid") and metadata["uid"] != held["uid"]:
-        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {held['uid']}"
-        raise conflict(resource, held["name"], why)
-    if metadata.get("resourceVersion") and metadata["resourceVersion"] != held["resourceVersion"]:
-        raise conflict(resource, held["name"])
+    metadata, current = obj["metadata"], old["metadata"]
+    if metadata.get("uid") and metadata["uid"] != current["uid"]:
+        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {current['uid']}"
+        raise conflict(resource, current["name"], why)
+    if metadata.get("resourceVersion") and metadata["resourceVersion"] != current["resourceVersion"]:
+        raise conflict(resource, current["name"])
     metadata.pop("managedFields", None)
     for field in _KEPT_ON_UPDATE:
         metadata.pop(field, None)
-        if field in held:
-            metadata[field] = held[field]
+        if field in current:
+            metadata[field] = current[field]
     for field in ("name", "namespace"):
-        if field in held:
-            metadata[field] = held[field]
-    metadata["resourceVersion"] = held["resourceVersion"]
+        if field in current:
+            metadata[field] = current[field]
+    metadata["resourceVersion"] = current["resourceVersion"]
 
 
 def validate(metadata: Mapping[str, Any], *, label_name: bool = False) -> Iterator[FieldError]:

@@ -79,20 +79,20 @@ def strategic_merge(target: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _strategic_value(field: str, held: Any, value: Any) -> Any:
+def _strategic_value(field: str, current: Any, value: Any) -> Any:
     if isinstance(value, dict):
-        return strategic_merge(held, value)
+        return strategic_merge(current, value)
     if isinstance(value, list) and field in UNITED:
-        return [*(held or []), *(item for item in value if item not in (held or []))]
+        return [*(current or []), *(item for item in value if item not in (current or []))]
     if isinstance(value, list) and field in MERGE_KEYS:
-        return _merge_list(field, held or [], value)
+        return _merge_list(field, current or [], value)
     return copy.deepcopy(value)
 
 
-def _merge_list(field: str, held: list[Any], items: list[Any]) -> list[Any]:
+def _merge_list(field: str, current: list[Any], items: list[Any]) -> list[Any]:
     merge_key = MERGE_KEYS[field]
     replace = any(isinstance(item, dict) and item.get("$patch") == "replace" for item in items)
-    merged = [] if replace else list(held)
+    merged = [] if replace else list(current)
     for item in items:
         if not isinstance(item, dict):
             raise bad_request(f"{field}: expected an object in a list that is merged by {merge_key}")
@@ -116,7 +116,7 @@ def json_patch(target: Any, operations: Any) -> Any:
     RFC 6902.
 
     Raises:
-        StatusError: 400 for what is no patch, 422 where an operation does not apply or a test fails.
+        StatusError: 400 if it is not a patch, 422 if an operation does not apply or a test fails.
     """
     if not isinstance(operations, list):
         raise bad_request("a JSON patch is a list of operations")

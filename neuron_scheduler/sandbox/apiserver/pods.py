@@ -1,8 +1,8 @@
 """
-What the API server makes of a pod on its way in: defaults, admission of priority and tolerations, validation.
+What the API server does to a new pod: defaults, admission of priority and tolerations, validation.
 
 After `pkg/apis/core/v1/defaults.go`, `pkg/apis/core/validation/validation.go` and the admission plugins that are on
-by default. Only what a scheduler or its users can notice; the rest is stored as it came.
+by default. Only what a scheduler or its users can notice; the rest is stored as sent.
 """
 
 import copy
@@ -42,13 +42,13 @@ _IMMUTABLE_RULE: Final = (
 
 
 def quantity(text: object) -> Fraction | None:
-    """The number that a quantity stands for, exactly; None where it is no quantity."""
+    """Return the exact number of a quantity; None if the text is not one."""
     if isinstance(text, int) and not isinstance(text, bool):
         return Fraction(text)
-    found = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         return None
-    number, suffix = found[1], found[2] or ""
+    number, suffix = match[1], match[2] or ""
     scale = _SUFFIXES[suffix] if suffix in _SUFFIXES else Fraction(10) ** int(suffix[1:])
     return Fraction(number) * scale
 
@@ -61,7 +61,7 @@ def containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def prepare_create(pod: Object, now: datetime) -> None:
-    """Set the defaults in place; what a client says about the status is dropped."""
+    """Set the defaults in place; drop the client's status."""
     spec = pod.setdefault("spec", {})
     for field, value in {
         "restartPolicy": "Always",
@@ -105,22 +105,23 @@ def _default_container(container: dict[str, Any]) -> None:
 
 
 def _default_tolerations(spec: dict[str, Any]) -> None:
-    """DefaultTolerationSeconds: five minutes for an absent node, where the pod says nothing else."""
+    """DefaultTolerationSeconds: five minutes for an absent node, unless the pod says otherwise."""
     tolerations = spec.get("tolerations") or []
     for condition in ("not-ready", "unreachable"):
         key = f"node.kubernetes.io/{condition}"
         if not any(
-            held.get("key") in {None, "", key} and held.get("effect") in {None, "", "NoExecute"} for held in tolerations
+            toleration.get("key") in {None, "", key} and toleration.get("effect") in {None, "", "NoExecute"}
+            for toleration in tolerations
         ):
             tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
     spec["tolerations"] = tolerations
 
 
 def _qos_class(spec: Mapping[str, Any]) -> str:
-    asked = [container["resources"] for _, container in containers(spec)]
+    of_containers = [container["resources"] for _, container in containers(spec)]
     native = [
-        {kind: amounts[name] for kind, amounts in held.items() if isinstance(amounts, dict) and name in amounts}
-        for held in asked
+        {kind: amounts[name] for kind, amounts in resources.items() if isinstance(amounts, dict) and name in amounts}
+        for resources in of_containers
         for name in ("cpu", "memory")
     ]
     if not any(native):
@@ -139,14 +140,14 @@ def admit_priority(pod: Object, store: Store) -> None:
     spec = pod["spec"]
     wanted = spec.get("priorityClassName") or ""
     classes = store.objects(PRIORITY_CLASSES.storage)
-    found = next((held for held in classes if held["metadata"]["name"] == wanted), None)
+    priority_class = next((candidate for candidate in classes if candidate["metadata"]["name"] == wanted), None)
     if not wanted:
-        found = next((held for held in classes if held.get("globalDefault")), None)
-    if found is not None:
-        spec["priorityClassName"] = found["metadata"]["name"]
+        priority_class = next((candidate for candidate in classes if candidate.get("globalDefault")), None)
+    if priority_class is not None:
+        spec["priorityClassName"] = priority_class["metadata"]["name"]
     elif wanted and wanted not in SYSTEM_PRIORITIES:
         raise forbidden(PODS, pod["metadata"]["name"], f"no PriorityClass with name {wanted} was found")
-    value = found["value"] if found is not None else SYSTEM_PRIORITIES.get(wanted, 0)
+    value = priority_class["value"] if priority_class is not None else SYSTEM_PRIORITIES.get(wanted, 0)
     if spec.get("priority") not in {None, value}:
         why = (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
@@ -155,7 +156,7 @@ def admit_priority(pod: Object, store: Store) -> None:
         raise forbidden(PODS, pod["metadata"]["name"], why)
     spec["priority"] = value
     if not spec.get("preemptionPolicy"):
-        policy = found.get("preemptionPolicy") if found is not None else None
+        policy = priority_class.get("preemptionPolicy") if priority_class is not None else None
         spec["preemptionPolicy"] = policy or "PreemptLowerPriority"
 
 
@@ -220,7 +221,7 @@ def _validate_amount(name: str, text: object, path: str) -> Iterator[FieldError]
 
 
 def validate_update(pod: Object, old: Object) -> Iterator[FieldError]:
-    """What may not change: nearly all of the spec. Gates can only go, and free the node selection while they last."""
+    """Yield forbidden changes: nearly all of the spec. Gates can only go; with gates, the node selection can change."""
     yield from metadata.validate(pod["metadata"])
     if _comparable(pod["spec"], old) != _comparable(old["spec"], old):
         yield forbidden_value("spec", _IMMUTABLE_RULE)
@@ -231,14 +232,14 @@ def validate_update(pod: Object, old: Object) -> Iterator[FieldError]:
             "spec.schedulingGates", f"only deletion is allowed, but found new scheduling gate '{added[0]}'"
         )
     tolerations = pod["spec"].get("tolerations") or []
-    if any(held not in tolerations for held in old["spec"].get("tolerations") or []):
+    if any(toleration not in tolerations for toleration in old["spec"].get("tolerations") or []):
         yield forbidden_value(
             "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
         )
 
 
 def _comparable(spec: Mapping[str, Any], old: Object) -> dict[str, Any]:
-    """The spec without what an update of `old` may change."""
+    """The spec without the fields that an update of `old` may change."""
     ignored = {*_MUTABLE, *(("affinity", "nodeSelector") if old["spec"].get("schedulingGates") else ())}
     kept = {field: copy.deepcopy(value) for field, value in spec.items() if field not in ignored and value}
     for _, container in containers({field: kept.get(field) for field in ("initContainers", "containers")}):

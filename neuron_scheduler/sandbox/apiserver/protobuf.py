@@ -1,8 +1,8 @@
 """
-The few bodies that kubectl sends as protobuf and in no other way: create namespace, drain, and their like.
+The few bodies that kubectl sends only as protobuf: those of create namespace, drain and the like.
 
 A reader for these kinds only, by the field numbers of Kubernetes' `generated.proto` files. Any other kind is refused,
-so that nothing is ever half understood.
+so no body is read in part.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,20 +22,20 @@ def decode(raw: bytes) -> dict[str, Any]:
     The object in a protobuf body, as its JSON would be.
 
     Raises:
-        UnknownKindError: it is none of the kinds below, or no such body at all.
+        UnknownKindError: it is none of the kinds below, or not such a body at all.
     """
     if not raw.startswith(_MAGIC):
-        raise UnknownKindError("no Kubernetes protobuf")
+        raise UnknownKindError("not Kubernetes protobuf")
     try:
         envelope = dict(_fields(raw[len(_MAGIC) :]))
         type_meta = {number: _text(value) for number, value in _fields(envelope[1])}
         schema = _KINDS.get(type_meta[2])
         if schema is None:
             raise UnknownKindError(type_meta[2])
-        found: dict[str, Any] = _message(schema)(envelope.get(2, b""))
+        body: dict[str, Any] = _message(schema)(envelope.get(2, b""))
     except (KeyError, IndexError, UnicodeDecodeError) as error:
         raise UnknownKindError("malformed protobuf") from error
-    return {"apiVersion": type_meta[1], "kind": type_meta[2]} | found
+    return {"apiVersion": type_meta[1], "kind": type_meta[2]} | body
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, bytes]]:
@@ -75,25 +75,25 @@ def _integer(raw: bytes) -> int:
 
 
 def _entry(raw: bytes) -> dict[str, str]:
-    held = {number: _text(value) for number, value in _fields(raw)}
-    return {held.get(1, ""): held.get(2, "")}
+    texts = {number: _text(value) for number, value in _fields(raw)}
+    return {texts.get(1, ""): texts.get(2, "")}
 
 
 def _message(schema: _Schema) -> _Reader:
-    """A reader of messages: maps are united, texts and numbers that are empty are left out."""
+    """Return a reader of messages: maps are united, empty texts are left out."""
 
     def read(raw: bytes) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        message: dict[str, Any] = {}
         for number, content in _fields(raw):
             name, reader = schema.get(number, ("", _text))
             if not name:
                 continue
             value = reader(content)
             if reader is _entry:
-                found.setdefault(name, {}).update(value)
+                message.setdefault(name, {}).update(value)
             elif value != "":
-                found[name] = value
-        return found
+                message[name] = value
+        return message
 
     return read
 

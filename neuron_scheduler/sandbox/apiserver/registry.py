@@ -1,7 +1,7 @@
 """
 The verbs on stored objects: create, update, patch, delete, bind. No HTTP, no waiting.
 
-Each verb is one synchronous step, so that the event loop serialises writes as etcd's transactions do. Objects that
+Each verb is one synchronous step, so the event loop serialises writes as etcd's transactions do. Objects that
 come in are owned by the call; objects that go out are the stored values and must not be mutated.
 """
 
@@ -45,10 +45,10 @@ class Registry:
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """The object. 404 if there is none."""
-        found = self.store.get(resource.storage, namespace, name)
-        if found is None:
+        obj = self.store.get(resource.storage, namespace, name)
+        if obj is None:
             raise not_found(resource, name)
-        return found
+        return obj
 
     def create(self, resource: Resource, namespace: str, body: Object, *, dry_run: bool = False) -> Object:
         """Write a new object. 400, 403, 404 for an absent namespace, 409 if it exists, 422."""
@@ -72,7 +72,7 @@ class Registry:
         subresource: str = "",
         dry_run: bool = False,
     ) -> tuple[Object, bool]:
-        """Replace an object; also says whether it was created. 400, 404, 409, 422."""
+        """Replace an object; also return whether it was created. 400, 404, 409, 422."""
         given = metadata.of(body)
         if given.get("name") not in {None, "", name}:
             raise bad_request("the name of the object does not match the name on the URL")
@@ -99,7 +99,7 @@ class Registry:
         subresource: str = "",
         dry_run: bool = False,
     ) -> tuple[Object, bool]:
-        """Change an object by one of the four media types; apply also creates, and says so. 400, 404, 409, 415, 422."""
+        """Change an object; apply can also create it. Returns whether it was created. 400, 404, 409, 415, 422."""
         old = self.store.get(resource.storage, namespace, name)
         if old is None and media_type == patch.APPLY and not subresource:
             metadata.of(change).setdefault("name", name)
@@ -124,7 +124,7 @@ class Registry:
         self, resource: Resource, namespace: str, name: str, options: Mapping[str, Any], *, dry_run: bool = False
     ) -> tuple[Object, bool]:
         """
-        Delete an object; also says whether it is gone. A bound pod stays, terminating, until its kubelet confirms;
+        Delete an object; also return whether it is gone. A bound pod stays, terminating, until its kubelet confirms;
         finalizers hold any object. 404, 409 when a precondition fails.
         """
         old = self.get(resource, namespace, name)
@@ -139,7 +139,7 @@ class Registry:
         return self._gone(resource, namespace, name), True
 
     def bind(self, namespace: str, name: str, body: Mapping[str, Any], *, dry_run: bool = False) -> None:
-        """Carry out a Binding. 400, 404, 409, and 500 where no node is named."""
+        """Carry out a Binding. 400, 404, 409, and 500 if it names no node."""
         node = self.store.get(NODES.storage, "", binding.target_node(body, name))
         pod = binding.bound(self.get(PODS, namespace, name), body, node=node, now=self.clock())
         if not dry_run:
@@ -178,10 +178,10 @@ class Registry:
             raise _unreadable(resource, error) from error
         if new == old or dry_run:
             return new
-        held = new["metadata"]
-        ended = held.get("deletionTimestamp") and not held.get("deletionGracePeriodSeconds")
-        if ended and not held.get("finalizers"):
-            return self._gone(resource, held.get("namespace", ""), held["name"])
+        meta = new["metadata"]
+        ended = meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds")
+        if ended and not meta.get("finalizers"):
+            return self._gone(resource, meta.get("namespace", ""), meta["name"])
         return self.store.put(resource.storage, new)
 
     def _next(self, resource: Resource, old: Object, body: Object, subresource: str) -> Object:

@@ -14,7 +14,7 @@ VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", 
 
 @attrs.frozen
 class Field:
-    """Where a field selector's label is found in the stored object, and its value where the object has none."""
+    """Where the stored object has the field of a field selector, and the value if it is absent."""
 
     path: tuple[str, ...]
     absent: str = ""

@@ -36,7 +36,7 @@ async def decoded(request: web.Request) -> Any:
     The body of a request, JSON or YAML.
 
     Raises:
-        StatusError: 400, it can be read as neither; 415 for protobuf but of a few kinds.
+        StatusError: 400, it is neither; 415 for protobuf, except of a few kinds.
     """
     raw = await request.read()
     if not raw:
@@ -55,7 +55,7 @@ async def decoded(request: web.Request) -> Any:
 
 @attrs.define(eq=False)
 class Rest:
-    """The verbs over HTTP. `watch_list` off refuses `sendInitialEvents`, so that clients fall back."""
+    """The verbs over HTTP. Without `watch_list`, `sendInitialEvents` is refused, so clients fall back to lists."""
 
     registry: Registry
     waits: streaming.Waits

@@ -2,7 +2,7 @@
 Label and field selectors of list and watch, from their text to a predicate over stored objects.
 
 Field labels that the resource does not offer are refused, as on a real API server: a client that relies on more
-than there is must notice.
+must notice it.
 """
 
 import re
@@ -33,7 +33,7 @@ def parse(resource: Resource, *, labels: str, fields: str) -> Predicate:
     One predicate for both selectors.
 
     Raises:
-        StatusError: 400, the text is no selector or names a field that is not offered.
+        StatusError: 400, the text is not a selector or names a field that is not offered.
     """
     terms = [*_field_terms(resource, fields), *_label_terms(labels)]
     if not terms:
@@ -51,15 +51,15 @@ def _on_labels(holds: _Requirement) -> Predicate:
 
 
 def _label_requirement(part: str) -> _Requirement:
-    if found := _SET.match(part):
-        key, values = found["key"], {value.strip() for value in found["values"].split(",")}
-        if found["operator"] == "in":
+    if match := _SET.match(part):
+        key, values = match["key"], {value.strip() for value in match["values"].split(",")}
+        if match["operator"] == "in":
             return lambda labels: labels.get(key) in values
         return lambda labels: labels.get(key) not in values
-    if found := _EQUAL.match(part):
-        return _comparison(found["key"], found["operator"], found["value"])
-    if found := _EXISTS.match(part):
-        key, wanted = found["key"], not found["operator"]
+    if match := _EQUAL.match(part):
+        return _comparison(match["key"], match["operator"], match["value"])
+    if match := _EXISTS.match(part):
+        key, wanted = match["key"], not match["operator"]
         return lambda labels: (key in labels) is wanted
     raise bad_request(f'unable to parse requirement: found "{part}"')
 
@@ -74,9 +74,9 @@ def _comparison(key: str, operator: str, value: str) -> _Requirement:
             return lambda labels: labels.get(key) == value
 
 
-def _in_order(held: str | None, operator: str, value: str) -> bool:
+def _in_order(text: str | None, operator: str, value: str) -> bool:
     try:
-        left, right = int(held or ""), int(value)
+        left, right = int(text or ""), int(value)
     except ValueError:
         return False
     return left > right if operator == ">" else left < right
@@ -97,8 +97,8 @@ def _on_field(field: Field, value: str, *, wanted: bool) -> Predicate:
 
 def _split_field(part: str) -> tuple[str, str, str]:
     for operator in ("!=", "==", "="):
-        label, found, value = part.partition(operator)
-        if found:
+        label, separator, value = part.partition(operator)
+        if separator:
             return label, operator, value
     raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
 

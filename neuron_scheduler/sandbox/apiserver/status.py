@@ -1,7 +1,7 @@
 """
 Refusals as the API server words them: a `Status` object with a code, a reason and details.
 
-Every refusal of the sandbox is an `StatusError`; nothing else in this package chooses an HTTP status for an error.
+Every refusal of the sandbox is a `StatusError`; nothing else in this package chooses an HTTP status for an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ MODIFIED: Final = "the object has been modified; please apply your changes to th
 
 @attrs.frozen
 class FieldError:
-    """One cause of a 422: the path of the field, `FieldValueRequired` and its kind, and what is said about it."""
+    """One cause of a 422: the path of the field, a reason like `FieldValueRequired`, and the message."""
 
     field: str
     reason: str
@@ -25,7 +25,7 @@ class FieldError:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """A field that must be there and is not."""
+    """A required field that is missing."""
     return FieldError(field, "FieldValueRequired", "Required value" + (f": {detail}" if detail else ""))
 
 
@@ -66,7 +66,7 @@ class StatusError(Exception):
             self.details["retryAfterSeconds"] = retry_after
 
     def body(self) -> dict[str, Any]:
-        """The `Status` object that tells the client."""
+        """The `Status` object for the client."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -131,7 +131,7 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED, *, subresource:
 
 
 def forbidden(resource: Resource, name: str, why: str) -> StatusError:
-    """403, as admission says it."""
+    """403, in the words of admission."""
     message = f'{resource.qualified} "{name}" is forbidden: {why}'
     return StatusError(403, "Forbidden", message, details=_about(resource, name))
 

@@ -1,8 +1,8 @@
 """
 A versioned object store: tables of objects, one counter of resource versions, and a bounded log of changes per table.
 
-Stored objects are values: whoever wants to change one copies it and puts the copy. The log answers "what happened
-since version N", or says that it no longer knows (`Expired`), and can be read backwards to see a table as it was.
+Stored objects are values: to change one, copy it and put the copy. The log answers "what happened since version N", or
+raises `Expired` if it no longer knows, and can be read backwards to see a table as it was.
 """
 
 from bisect import bisect_right
@@ -18,8 +18,8 @@ Object: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]  # (namespace or "", name)
 
 
-class Expired(Exception):  # noqa: N818  the API's own word for it
-    """The log no longer reaches back to the version asked for; `oldest` is the first it can answer from."""
+class Expired(Exception):  # noqa: N818 - the API's own word
+    """The log no longer reaches back to the requested version; `oldest` is the first version it can answer from."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"version {asked} is older than {oldest}")
@@ -88,22 +88,22 @@ class Store:
         return [rows[key] for key in sorted(rows) if namespace is None or key[0] == namespace]
 
     def put(self, table: str, obj: Object) -> Object:
-        """Write an object, new or not, with the next version; what was stored is returned. Nothing is validated."""
-        held, key = self._table(table), key_of(obj)
-        previous = held.objects.get(key)
+        """Write an object, new or not, with the next version, and return what was stored. Nothing is validated."""
+        contents, key = self._table(table), key_of(obj)
+        previous = contents.objects.get(key)
         stored = self._stamped(obj)
-        held.objects[key] = stored
-        self._record(held, Change(self._version, "ADDED" if previous is None else "MODIFIED", stored, previous))
+        contents.objects[key] = stored
+        self._record(contents, Change(self._version, "ADDED" if previous is None else "MODIFIED", stored, previous))
         return stored
 
     def remove(self, table: str, namespace: str, name: str) -> Object | None:
-        """Remove an object; its last state with the deletion's version is returned, None where there was none."""
-        held = self._table(table)
-        previous = held.objects.pop((namespace, name), None)
+        """Remove an object; return its last state with the deletion's version, None if there was none."""
+        contents = self._table(table)
+        previous = contents.objects.pop((namespace, name), None)
         if previous is None:
             return None
         last = self._stamped(previous)
-        self._record(held, Change(self._version, "DELETED", last, previous))
+        self._record(contents, Change(self._version, "DELETED", last, previous))
         return last
 
     def since(self, table: str, version: int) -> list[Change]:
@@ -116,18 +116,18 @@ class Store:
         return self.after(table, self.position(table, version))
 
     def position(self, table: str, version: int) -> int:
-        """The place in the log behind a version, for `after`. Raises `Expired` as `since` does."""
-        held = self._table(table)
-        if version < held.oldest:
-            raise Expired(version, held.oldest)
-        return held.dropped + bisect_right(held.log, version, key=lambda change: change.version)
+        """The place in the log after a version, for `after`. Raises `Expired` as `since` does."""
+        contents = self._table(table)
+        if version < contents.oldest:
+            raise Expired(version, contents.oldest)
+        return contents.dropped + bisect_right(contents.log, version, key=lambda change: change.version)
 
     def after(self, table: str, position: int) -> list[Change]:
         """The changes from a position on: `position` plus their number is the next. Raises `Expired` if one is lost."""
-        held = self._table(table)
-        if position < held.dropped:
-            raise Expired(self._version, held.oldest)
-        return held.log[position - held.dropped :]
+        contents = self._table(table)
+        if position < contents.dropped:
+            raise Expired(self._version, contents.oldest)
+        return contents.log[position - contents.dropped :]
 
     async def changed(self, table: str = "") -> None:
         """Wait for the next change of a table, or of any."""
@@ -148,13 +148,13 @@ class Store:
         """
         Forget the log of these tables, or of all.
 
-        Whoever comes with an older version is told `Expired`; who follows already, and has read everything, is not.
+        A reader with an older version gets `Expired`; a follower that has read everything does not.
         """
         for name in list(self._tables if tables is None else tables):
-            held = self._table(name)
-            held.dropped += len(held.log)
-            held.log.clear()
-            held.oldest = self._version
+            contents = self._table(name)
+            contents.dropped += len(contents.log)
+            contents.log.clear()
+            contents.oldest = self._version
 
     def _table(self, name: str) -> _Table:
         if name not in self._tables:
@@ -165,14 +165,14 @@ class Store:
         self._version += 1
         return obj | {"metadata": obj["metadata"] | {"resourceVersion": str(self._version)}}
 
-    def _record(self, held: _Table, change: Change) -> None:
-        held.log.append(change)
-        if len(held.log) > self.history * 2:
-            dropped = len(held.log) - self.history
-            held.oldest = held.log[dropped - 1].version
-            held.dropped += dropped
-            del held.log[:dropped]
-        held.changed.set()
-        held.changed = anyio.Event()
+    def _record(self, contents: _Table, change: Change) -> None:
+        contents.log.append(change)
+        if len(contents.log) > self.history * 2:
+            dropped = len(contents.log) - self.history
+            contents.oldest = contents.log[dropped - 1].version
+            contents.dropped += dropped
+            del contents.log[:dropped]
+        contents.changed.set()
+        contents.changed = anyio.Event()
         self._changed.set()
         self._changed = anyio.Event()

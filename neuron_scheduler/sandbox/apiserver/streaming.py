@@ -17,7 +17,7 @@ from neuron_scheduler.sandbox.apiserver.faults import ErrorEvent, Fault, Silence
 
 @attrs.define(eq=False)
 class Waits:
-    """What waits without an end of its own, and can be ended at once: open watches, requests that a fault keeps."""
+    """Waits without an end of their own, which can be ended all at once: open watches, requests held by a fault."""
 
     _scopes: set[anyio.CancelScope] = attrs.field(factory=set)
 
@@ -51,7 +51,7 @@ def abort(request: web.Request) -> None:
 async def send(
     request: web.Request, response: web.StreamResponse, lines: AsyncIterator[bytes], fault: Fault | None
 ) -> None:
-    """Write the lines of a watch until they end, the client has gone, or the fault's moment has come."""
+    """Write the lines of a watch until they end, the client has gone, or the fault is due."""
     sent = 0
     try:
         while not await _ended(response, fault, sent):

@@ -94,20 +94,20 @@ def _pod_statuses(pod: Object) -> list[Mapping[str, Any]]:
 
 
 def _pod_ready(pod: Object, _: datetime) -> str:
-    return f"{sum(bool(held.get('ready')) for held in _pod_statuses(pod))}/{len(pod['spec']['containers'])}"
+    return f"{sum(bool(status.get('ready')) for status in _pod_statuses(pod))}/{len(pod['spec']['containers'])}"
 
 
 def _pod_status(pod: Object, _: datetime) -> str:
     status = pod.get("status", {})
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating"
-    if any(held.get("reason") == "SchedulingGated" for held in status.get("conditions") or []):
+    if any(condition.get("reason") == "SchedulingGated" for condition in status.get("conditions") or []):
         return "SchedulingGated"
     return str(status.get("reason") or status.get("phase") or "Unknown")
 
 
 def _pod_restarts(pod: Object, _: datetime) -> str:
-    return str(sum(held.get("restartCount", 0) for held in _pod_statuses(pod)))
+    return str(sum(status.get("restartCount", 0) for status in _pod_statuses(pod)))
 
 
 def _gates(pod: Object, _: datetime) -> str:
@@ -117,7 +117,7 @@ def _gates(pod: Object, _: datetime) -> str:
 
 def _node_status(node: Object, _: datetime) -> str:
     conditions = node.get("status", {}).get("conditions") or []
-    ready = next((held["status"] for held in conditions if held["type"] == "Ready"), None)
+    ready = next((condition["status"] for condition in conditions if condition["type"] == "Ready"), None)
     text = {"True": "Ready", "False": "NotReady"}.get(str(ready), "Unknown" if ready is None else "NotReady")
     return text + (",SchedulingDisabled" if node.get("spec", {}).get("unschedulable") else "")
 
@@ -131,7 +131,7 @@ def _node_roles(node: Object, _: datetime) -> str:
 def _address(kind: str) -> _Cell:
     def cell(node: Object, _: datetime) -> str:
         addresses = node.get("status", {}).get("addresses") or []
-        return next((held["address"] for held in addresses if held["type"] == kind), "<none>")
+        return next((address["address"] for address in addresses if address["type"] == kind), "<none>")
 
     return cell
 
@@ -200,11 +200,15 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("Name", _name, 1),
     ),
     "leases": (_NAME, Column("Holder", _at("spec", "holderIdentity", absent="")), _AGE),
-    "configmaps": (_NAME, Column("Data", lambda held, _: len(held.get("data") or {}), type="integer"), _AGE),
+    "configmaps": (
+        _NAME,
+        Column("Data", lambda config_map, _: len(config_map.get("data") or {}), type="integer"),
+        _AGE,
+    ),
     "priorityclasses": (
         _NAME,
         Column("Value", _at("value"), type="integer"),
-        Column("Global-Default", lambda held, _: bool(held.get("globalDefault")), type="boolean"),
+        Column("Global-Default", lambda priority_class, _: bool(priority_class.get("globalDefault")), type="boolean"),
         _AGE,
         Column("PreemptionPolicy", _at("preemptionPolicy", absent="PreemptLowerPriority")),
     ),

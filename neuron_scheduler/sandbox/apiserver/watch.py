@@ -1,5 +1,5 @@
 """
-What a watch delivers: the changes of a table as one client sees them through its selectors.
+The events of a watch: the changes of a table as a client sees them through its selectors.
 
 An object that enters the selection arrives as ADDED; one that leaves it as DELETED, with its previous state and the
 version of the change. Nothing here writes to a socket.
@@ -32,7 +32,7 @@ class Delivery:
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """A watch as it was asked for. `version` is None for "from the present state", which then arrives as ADDED."""
+    """A requested watch. `version` is None for "from the present state", which then arrives as ADDED."""
 
     resource: Resource
     namespace: str | None
@@ -48,7 +48,7 @@ def parse(resource: Resource, namespace: str | None, query: Mapping[str, str], *
     A watch request from its query.
 
     Raises:
-        StatusError: 400, and 422 where initial events are asked for wrongly, or at all with `watch_list` off.
+        StatusError: 400, and 422 for a wrong request of initial events, or for any without `watch_list`.
     """
     initial_events = query.get("sendInitialEvents") == "true"
     match = query.get("resourceVersionMatch", "")
@@ -77,7 +77,7 @@ async def deliveries(store: Store, request: Request, *, bookmark_interval: float
     """
     The events of a watch until its timeout, or until an ERROR with the Status that ends it.
 
-    A version of the future is answered with silence, as the real server does.
+    For a version of the future nothing is sent, as by the real server.
     """
     table, version = request.resource.storage, request.version
     if version is None:
@@ -110,7 +110,7 @@ async def deliveries(store: Store, request: Request, *, bookmark_interval: float
 
 
 def seen(change: Change, request: Request) -> Delivery | None:
-    """What a change looks like through the namespace and the selectors of a watch; None if it is not seen at all."""
+    """Return a change as the namespace and selectors of a watch show it; None if they hide it."""
     namespace = change.object["metadata"].get("namespace", "")
     if request.namespace is not None and namespace != request.namespace:
         return None

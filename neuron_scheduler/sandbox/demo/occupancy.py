@@ -1,7 +1,7 @@
 """
-Who holds which core, read from the store as a device plugin would read it: from the annotation `AWS_NEURON_IDS`.
+Which pod has which cores, read from the store as a device plugin would: from the annotation `AWS_NEURON_IDS`.
 
-What cannot be read is reported as a problem, never guessed.
+An annotation that cannot be read is reported as a problem; nothing is guessed.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ IDS_ANNOTATION: Final = "AWS_NEURON_IDS"
 
 @attrs.frozen
 class Holding:
-    """What a bound pod holds: ids of devices, or of cores."""
+    """The ids of devices, or of cores, of a bound pod."""
 
     pod: str  # name, with the namespace before it if it is not `default`
     node: str
@@ -36,7 +36,7 @@ class Holding:
 
 @attrs.define
 class Machine:
-    """A node's silicon: for each core the pods that hold it."""
+    """A node's devices and cores: for each core the pods that have it."""
 
     node: str
     type: InstanceType
@@ -44,14 +44,14 @@ class Machine:
 
     @property
     def free_devices(self) -> int:
-        """Devices of which no core is held."""
+        """The number of devices without a used core."""
         size = self.type.cores_per_device
         return sum(not any(self.cores[place : place + size]) for place in range(0, len(self.cores), size))
 
 
 @attrs.frozen
 class Occupancy:
-    """Machines by node, holdings by pod, and what is wrong with them."""
+    """Machines by node, holdings by pod, and the problems found."""
 
     machines: dict[str, Machine]
     holdings: dict[str, Holding]
@@ -65,18 +65,18 @@ def pod_name(pod: Object) -> str:
 
 
 def read(store: Store) -> Occupancy:
-    """Who holds what at this moment."""
-    found = Occupancy({}, {}, [])
+    """Return the occupancy at this moment."""
+    occupancy = Occupancy({}, {}, [])
     for node in store.objects(NODES.storage):
         machine = _machine(node)
         if machine is not None:
-            found.machines[machine.node] = machine
+            occupancy.machines[machine.node] = machine
     for pod in store.objects(PODS.storage):
         for kind in (DEVICE, CORE):
             amount = _requested(pod, kind)
             if amount and pod["spec"].get("nodeName") and pod["status"]["phase"] not in {"Succeeded", "Failed"}:
-                found.problems.extend(_hold(found, pod, amount, in_cores=kind == CORE))
-    return found
+                occupancy.problems.extend(_hold(occupancy, pod, amount, in_cores=kind == CORE))
+    return occupancy
 
 
 def _machine(node: Object) -> Machine | None:
@@ -96,25 +96,25 @@ def _requested(pod: Object, resource: str) -> int:
     return sum(int(amount.get(resource, 0)) for amount in amounts)
 
 
-def _hold(found: Occupancy, pod: Object, amount: int, *, in_cores: bool) -> Iterator[str]:
+def _hold(occupancy: Occupancy, pod: Object, amount: int, *, in_cores: bool) -> Iterator[str]:
     name, node = pod_name(pod), pod["spec"]["nodeName"]
     text = (pod["metadata"].get("annotations") or {}).get(IDS_ANNOTATION, "")
-    machine = found.machines.get(node)
+    machine = occupancy.machines.get(node)
     try:
         ids = tuple(int(part) for part in text.split(","))
     except ValueError:
         ids = ()
     if machine is None or len(ids) != amount:
-        yield f"{name} on {node}: {IDS_ANNOTATION} is {text!r}, but {amount} ids were asked for"
+        yield f"{name} on {node}: {IDS_ANNOTATION} is {text!r}, but the pod asks for {amount} ids"
         return
     wrong = illegal(machine.type, ids, cores=in_cores) if len(pod["spec"]["containers"]) == 1 else ""
     if wrong:
         yield f"{name} on {node}: {IDS_ANNOTATION} is {text!r}: {wrong}"
-    found.holdings[name] = Holding(name, node, ids, in_cores)
+    occupancy.holdings[name] = Holding(name, node, ids, in_cores)
     size = machine.type.cores_per_device
-    held = ids if in_cores else [core for device in ids for core in range(device * size, (device + 1) * size)]
-    for core in held:
+    cores = ids if in_cores else [core for device in ids for core in range(device * size, (device + 1) * size)]
+    for core in cores:
         if core in range(len(machine.cores)):
             if machine.cores[core]:
-                yield f"core {core} of {node} is held by {machine.cores[core][0]} and by {name}"
+                yield f"core {core} of {node} is used by {machine.cores[core][0]} and by {name}"
             machine.cores[core].append(name)

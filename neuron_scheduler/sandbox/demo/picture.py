@@ -2,7 +2,7 @@
 The fleet as a picture, and each pod's outcome as a line, with rich.
 
 One character for a core, a letter and a colour for a pod. A torus is drawn as its 4x4 grid, a ring as two rows that
-close, anything else as a line. The only module that imports rich: whoever has not installed it loses the demo alone.
+close, any other machine as a line. The only module that imports rich: without rich, only the demo does not work.
 """
 
 import re
@@ -37,18 +37,18 @@ _LINK: Final = "grey50"
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What became of a pod, as a row says it."""
+    """The outcome of a pod, as one row shows it."""
 
     pod: str
     asked: str
-    where: str = ""
-    what: str = ""
-    said: str = ""
+    node: str = ""
+    got: str = ""
+    refusal: str = ""
 
 
 @attrs.define(eq=False)
 class Legend:
-    """A letter and a colour for each pod, given when it is first drawn and kept."""
+    """A letter and a colour for each pod, assigned when it is first drawn and then kept."""
 
     _places: dict[str, int] = attrs.field(factory=dict)
 
@@ -69,7 +69,7 @@ class Legend:
 
 
 def fleet(occupancy: Occupancy, legend: Legend) -> RenderableType:
-    """Every machine, as many side by side as the width holds; flat ones are stacked, because a torus is high."""
+    """Every machine, as many side by side as fit; flat ones are stacked, because a torus is high."""
     flat = [machine for machine in occupancy.machines.values() if machine.type.shape is not Shape.TORUS]
     torus = [machine for machine in occupancy.machines.values() if machine.type.shape is Shape.TORUS]
     stacks: list[RenderableType] = [
@@ -85,20 +85,20 @@ def outcomes(rows: Sequence[Outcome], legend: Legend) -> RenderableType:
     for heading in ("", "pod", "asks for", "node", "gets"):
         table.add_column(heading, no_wrap=heading != "gets", overflow="fold")
     for row in rows:
-        if row.where:
-            table.add_row(legend.mark(row.pod), row.pod, row.asked, row.where, Text(row.what, style="green"))
+        if row.node:
+            table.add_row(legend.mark(row.pod), row.pod, row.asked, row.node, Text(row.got, style="green"))
         else:
-            table.add_row("", row.pod, row.asked, "", Text(row.said, style="yellow"))
+            table.add_row("", row.pod, row.asked, "", Text(row.refusal, style="yellow"))
     return table
 
 
-def act(number: int, title: str, told: str) -> RenderableType:
+def act(number: int, title: str, text: str) -> RenderableType:
     """The heading of an act."""
-    return Group(Text(), Text(f"{number}. {title}", style="bold"), Text(told, style="dim"), Text())
+    return Group(Text(), Text(f"{number}. {title}", style="bold"), Text(text, style="dim"), Text())
 
 
 def export(path: str, screen: RenderableType) -> None:
-    """Write a screen as SVG that loads nothing: rich's fonts would come from a host on the network."""
+    """Write a screen as an SVG without rich's fonts, which a viewer would load from the network."""
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
     console.print(screen)
     drawing = console.export_svg(title="neuron-scheduler demo")
@@ -117,7 +117,7 @@ def _panel(machine: Machine, legend: Legend) -> Panel:
 
 
 def _torus(machine: Machine, legend: Legend) -> list[Text]:
-    """Four rows of four; the links that wrap around are left to the imagination."""
+    """Four rows of four; the links that wrap around are not drawn."""
     size = machine.type.cores_per_device
     between = Text(" ".join("│".center(size) for _ in range(4)), style=_LINK)
     lines = [_row(machine, legend, range(first, first + 4)) for first in range(0, 16, 4)]
@@ -125,7 +125,7 @@ def _torus(machine: Machine, legend: Legend) -> list[Text]:
 
 
 def _ring(machine: Machine, legend: Legend) -> list[Text]:
-    """There and back again."""
+    """Two rows: the devices in order, and back."""
     half = machine.type.devices // 2
     there = _row(machine, legend, range(half))
     back = _row(machine, legend, range(machine.type.devices - 1, half - 1, -1))

@@ -1,8 +1,8 @@
 """
-`neuron-scheduler demo`: the real scheduler process at work on an imagined fleet, with a picture.
+`neuron-scheduler demo`: the real scheduler process at work on a simulated fleet, with a picture.
 
-Brings together the embedded API server, the scheduler as a child process and the stage. Needs no cluster, and ends by
-itself unless it is asked to stay.
+Runs the embedded API server, the scheduler as a child process and the stage. Needs no cluster, and ends by itself
+without `--serve`.
 """
 
 import argparse
@@ -27,8 +27,8 @@ _INTERRUPTED = 130  # as a shell reports it
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the demo."""
-    parser.description = "Watch the scheduler place pods on an imagined fleet. Needs no cluster."
-    parser.add_argument("--serve", action="store_true", help="stay up afterwards, for your own kubectl")
+    parser.description = "Watch the scheduler place pods on a simulated fleet. Needs no cluster."
+    parser.add_argument("--serve", action="store_true", help="keep running afterwards, for your own kubectl")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the API server; 0: a free one")
     parser.add_argument("--export", default="", metavar="FILE.svg", help="write the last screen as SVG")
 
@@ -39,7 +39,7 @@ def _real_scheduler(url: str) -> Sequence[str]:
 
 def run(arguments: argparse.Namespace, *, command: Command = _real_scheduler) -> int:
     """
-    Play the demo: 0 if everything was as it must be, 1 if not, 130 if it was interrupted before its end.
+    Play the demo: 0 if all checks passed, 1 if not, 130 if it was interrupted before its end.
 
     `command` makes the command line of the scheduler from the URL of the API server.
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, *, command: Command = _real_scheduler) ->
         ConfigurationError: rich is not installed, the port cannot be used, or the folder to export to is not there.
     """
     try:
-        from neuron_scheduler.sandbox.demo import stage  # noqa: F401 - found out before anything is started
+        from neuron_scheduler.sandbox.demo import stage  # noqa: F401 - fails before anything is started
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "the demo draws with rich, which is not installed: run `make demo`, or pip install rich"
@@ -89,13 +89,13 @@ async def _on_stage(server: ApiServer, arguments: argparse.Namespace, argv: Sequ
             await stage.serve()
         tasks.cancel_scope.cancel()
     if scheduler.returncode != 0:
-        raise DemoError(f"the scheduler did not end cleanly but with {scheduler.returncode}:\n{scheduler.last_words()}")
+        raise DemoError(f"the scheduler ended with exit code {scheduler.returncode}, not 0:\n{scheduler.last_words()}")
     return 0 if stage.finished else _INTERRUPTED
 
 
 async def _watch_over(scheduler: scheduler_process.SchedulerProcess) -> None:
     code = await scheduler.wait()
-    raise DemoError(f"the scheduler ended by itself with {code}. Its last lines:\n{scheduler.last_words()}")
+    raise DemoError(f"the scheduler ended by itself with exit code {code}. Its last lines:\n{scheduler.last_words()}")
 
 
 async def _end_on_signal(scope: anyio.CancelScope) -> None:

@@ -1,5 +1,5 @@
 """
-The real scheduler as a child process: started, its last words kept, ended.
+The real scheduler as a child process: starts it, keeps the end of its log, and stops it.
 """
 
 import subprocess
@@ -49,7 +49,7 @@ class SchedulerProcess:
 
     @property
     def returncode(self) -> int | None:
-        """What it exited with; None while it runs."""
+        """Its exit code; None while it runs."""
         return self._process.returncode
 
     def last_words(self) -> str:
@@ -57,7 +57,7 @@ class SchedulerProcess:
         return "\n".join(self._lines)
 
     async def wait(self) -> int:
-        """Wait for its end by itself; its exit code."""
+        """Wait until it ends by itself, and return its exit code."""
         return await self._process.wait()
 
     async def listen(self) -> None:
@@ -70,7 +70,7 @@ class SchedulerProcess:
             self._lines.extend(lines)
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL for one that does not end within its grace."""
+        """Send SIGTERM, and SIGKILL if it has not ended after `_GRACE`."""
         with anyio.CancelScope(shield=True):
             if self._process.returncode is None:
                 self._process.terminate()
@@ -83,7 +83,7 @@ class SchedulerProcess:
 
 @asynccontextmanager
 async def running(argv: Sequence[str]) -> AsyncIterator[SchedulerProcess]:
-    """Start it; when the block is left it has ended."""
+    """Start it; at the end of the block it has ended."""
     async with await anyio.open_process(argv, **_OWN_SESSION) as process:
         scheduler = SchedulerProcess(process)
         async with anyio.create_task_group() as tasks:

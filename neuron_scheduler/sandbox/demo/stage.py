@@ -1,7 +1,7 @@
 """
-Where the demo's acts are played: pods are created, their outcomes awaited and judged, the fleet drawn.
+Plays the demo's acts: creates pods, waits for their outcomes, checks them, and draws the fleet.
 
-Follows the embedded server's store and sleeps never. Judges only by what the API server knows: conditions, events,
+Follows the embedded server's store and never sleeps. Checks only what the API server knows: conditions, events,
 nodeName and annotations.
 """
 
@@ -25,7 +25,7 @@ from neuron_scheduler.sandbox.server import ApiServer
 @attrs.define(eq=False)
 class Stage:
     """
-    One performance on one server.
+    One run on one server.
 
     Attributes:
         patience: Seconds for the outcomes of one act, the scheduler's start included.
@@ -46,11 +46,11 @@ class Stage:
         All acts, each drawn, then a summary.
 
         Raises:
-            DemoError: an outcome is not what it must be, or does not come.
+            DemoError: an outcome is not the expected one, or does not come.
         """
         for node in workload.nodes():
             self._server.create(node)
-        self._console.print(f"\nAn API server at {self._server.url}, five imagined nodes, and the real scheduler.")
+        self._console.print(f"\nAn API server at {self._server.url}, five simulated nodes, and the real scheduler.")
         for number, act in enumerate(ACTS, start=1):
             await self._play(number, act)
         self._console.print("", self._summary(), sep="\n")
@@ -64,9 +64,9 @@ class Stage:
         self._console.print(f"Written: {path}")
 
     async def serve(self) -> None:
-        """Tell how to go on with kubectl, then draw the fleet whenever it changes, without end."""
+        """Print how to continue with kubectl, then draw the fleet whenever it changes, without end."""
         kubectl = f"kubectl --server={self._server.url}"
-        self._console.print("\nThe server and the scheduler stay up. In another terminal, for example:\n")
+        self._console.print("\nThe server and the scheduler keep running. In another terminal, for example:\n")
         for example in ("get pods -o wide", "describe pod seven", "delete pod ring-2", "apply -f my-pod.yaml"):
             self._console.print(f"  {kubectl} {example}", style="bold", soft_wrap=True)
         self._console.print(f"\nPods need schedulerName: {workload.SCHEDULER_NAME}. Ctrl-C ends everything.\n")
@@ -79,7 +79,7 @@ class Stage:
                 drawn = now
 
     async def _play(self, number: int, act: Act) -> None:
-        self._console.print(picture.act(number, act.title, act.told))
+        self._console.print(picture.act(number, act.title, act.text))
         for name in act.deletes:
             self._server.registry.delete(PODS, "default", name, {})
         self._plans |= {plan.name: plan for plan in act.creates}
@@ -114,7 +114,7 @@ class Stage:
         return self._server.store.get(PODS.storage, "default", name)
 
     def _settled(self, name: str, want: Want) -> bool:
-        """Whether a pod has its outcome, as wanted or not: a refusal is complete with its condition and its event."""
+        """Return whether a pod has an outcome, expected or not: a refusal needs its condition and its event."""
         pod = self._pod(name)
         if pod is None or pod["spec"].get("nodeName"):
             return pod is not None
@@ -132,43 +132,43 @@ class Stage:
         return [reason for reason in reasons if reason]
 
     def _why_not(self, name: str, want: Want, now: occupancy.Occupancy) -> str:
-        """What is not as wanted; empty if nothing."""
-        pod, held = self._pod(name), now.holdings.get(name)
+        """Return what is not as expected; empty if all is."""
+        pod, holding = self._pod(name), now.holdings.get(name)
         match want:
             case Placed(ids=ids, like=like):
                 wanted = ids or (self._had[like].ids if like else ())
-                if held is None:
+                if holding is None:
                     return f"{name} was not placed: {_refusal(pod or {})}"
-                if wanted and held.ids != wanted:
-                    return f"{name} got {held.ids}, not {wanted}"
+                if wanted and holding.ids != wanted:
+                    return f"{name} got {holding.ids}, not {wanted}"
             case Waits(because=because):
                 event = self._event(pod) if pod else None
-                if held is not None or pod is None or because not in _refusal(pod):
-                    return f"{name} does not wait because of {because!r}, but: {_refusal(pod or {}) or held}"
+                if holding is not None or pod is None or because not in _refusal(pod):
+                    return f"{name} should wait because of {because!r}, but: {_refusal(pod or {}) or holding}"
                 if event is None or because not in event.get("message", ""):
-                    return f"no event of {name} says {because!r}"
+                    return f"no event of {name} has {because!r}"
         return ""
 
     def _outcome(self, name: str) -> Outcome:
-        pod, held = self._pod(name), occupancy.read(self._server.store).holdings.get(name)
+        pod, holding = self._pod(name), occupancy.read(self._server.store).holdings.get(name)
         asked = self._plans[name].asks
-        if held is not None:
-            return Outcome(pod=name, asked=asked, where=held.node, what=held.shown())
-        return Outcome(pod=name, asked=asked, said=_refusal(pod or {}) or "no outcome")
+        if holding is not None:
+            return Outcome(pod=name, asked=asked, node=holding.node, got=holding.shown())
+        return Outcome(pod=name, asked=asked, refusal=_refusal(pod or {}) or "no outcome")
 
     def _summary(self) -> Text:
-        placed = [outcome for outcome in self._outcomes.values() if outcome.where]
+        placed = [outcome for outcome in self._outcomes.values() if outcome.node]
         waiting = len(self._outcomes) - len(placed)
         binds = sum(seen.method == "POST" and seen.path.endswith("/binding") for seen in self._server.requests)
         return Text(
-            f"All as it must be: {len(self._had)} pods were placed by {binds} Bindings, {len(placed)} of them are "
-            f"still there, {waiting} is refused. Every set is a legal block, and no core is held twice.",
+            f"All checks passed: {len(self._had)} pods were placed by {binds} Bindings, {len(placed)} of them are "
+            f"still there, {waiting} is refused. Every set is a legal block, and no core is used twice.",
             style="bold green",
         )
 
 
 def _refusal(pod: dict[str, Any]) -> str:
-    """The message of PodScheduled=False; empty where there is none."""
+    """Return the message of PodScheduled=False; empty if there is none."""
     for condition in pod.get("status", {}).get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message", ""))

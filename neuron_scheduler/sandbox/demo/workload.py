@@ -1,8 +1,8 @@
 """
-The demo's story as data: a small fleet, acts that create and delete pods, and what must become of each pod.
+The demo's story as data: a small fleet, acts that create and delete pods, and the expected outcome of each pod.
 
-Also the demo's own notion of a legal allocation, written from AWS's documentation and not from the scheduler, so that
-the demo can tell when the scheduler is wrong.
+Also the demo's own rule for a legal allocation, written from AWS's documentation and not from the scheduler, so that
+the demo notices when the scheduler is wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class DemoError(Exception):
 
 @attrs.frozen
 class Placed:
-    """Bound, with a legal set; exactly `ids` where given, or those that pod `like` had."""
+    """Bound, with a legal set; exactly `ids` if given, or the ids that pod `like` had."""
 
     ids: tuple[int, ...] = ()
     like: str = ""
@@ -77,10 +77,10 @@ class PodPlan:
 
 @attrs.frozen(kw_only=True)
 class Act:
-    """One step: what is deleted, what is created, and what must then become of which pods."""
+    """One step: the pods to delete and to create, and the expected outcomes."""
 
     title: str
-    told: str
+    text: str
     deletes: tuple[str, ...] = ()
     creates: tuple[PodPlan, ...] = ()
     wants: Mapping[str, Want]
@@ -89,7 +89,7 @@ class Act:
 ACTS: Final[Sequence[Act]] = (
     Act(
         title="Rings and lines: consecutive devices",
-        told="On Inferentia any number of devices is allowed, if they lie side by side.",
+        text="On Inferentia any number of devices is allowed, if their ids are consecutive.",
         creates=(
             PodPlan(name="ring-2", devices=2, on="inf2.48xlarge"),
             PodPlan(name="ring-3", devices=3, on="inf2.48xlarge"),
@@ -101,7 +101,7 @@ ACTS: Final[Sequence[Act]] = (
     ),
     Act(
         title="Torus: one device, a row, half a node",
-        told="On Trainium only 1, 4, 8 or 16 devices are allowed, and only aligned blocks.",
+        text="On Trainium only 1, 4, 8 or 16 devices are allowed, and only aligned blocks.",
         creates=(
             PodPlan(name="torus-1", devices=1, on="trn1.32xlarge"),
             PodPlan(name="torus-4", devices=4, on="trn1.32xlarge"),
@@ -113,7 +113,7 @@ ACTS: Final[Sequence[Act]] = (
     ),
     Act(
         title="Seven devices",
-        told="A count that the type does not know is refused in AWS's words, in the event and in the condition.",
+        text="A count that the type does not support is refused with AWS's sentence, in event and condition.",
         creates=(PodPlan(name="seven", devices=7, on="trn1.32xlarge"),),
         wants={
             "seven": Waits(
@@ -124,13 +124,13 @@ ACTS: Final[Sequence[Act]] = (
     ),
     Act(
         title="Cores beside devices",
-        told="Nine cores reach into the third device: it is no longer free, so two devices do not fit, but one does.",
+        text="Nine cores use a part of the third device. It is not free now, so two devices do not fit, but one does.",
         creates=(PodPlan(name="cores-9", cores=9, on="inf1.6xlarge"),),
         wants={"cores-9": Placed(tuple(range(9)))},
     ),
     Act(
         title="What is left of four devices",
-        told="Cores and devices are one silicon, counted once.",
+        text="Cores and devices are the same hardware and are counted once.",
         creates=(
             PodPlan(name="pair", devices=2, on="inf1.6xlarge"),
             PodPlan(name="single", devices=1, on="inf1.6xlarge"),
@@ -139,26 +139,26 @@ ACTS: Final[Sequence[Act]] = (
     ),
     Act(
         title="Deletion and reuse",
-        told="The hole that ring-3 leaves is the smallest one that holds three: it is used again.",
+        text="ring-3 leaves the smallest free block that fits three devices: it is used again.",
         deletes=("ring-3",),
         creates=(PodPlan(name="ring-3b", devices=3, on="inf2.48xlarge"),),
         wants={"ring-3b": Placed(like="ring-3")},
     ),
     Act(
         title="Sixteen devices wait",
-        told="A whole trn2 is wanted while two pods are on it.",
+        text="The pod asks for a whole trn2 while two pods are on it.",
         creates=(PodPlan(name="all-16", devices=16, on="trn2.48xlarge"),),
         wants={"all-16": Waits("0/5 nodes are available")},
     ),
     Act(
-        title="Nobody has to help",
-        told="The node is empty: all-16 is placed at once. The nine cores go: so is the pair.",
+        title="Waiting pods are retried",
+        text="row-4, half-8 and cores-9 are deleted: all-16 and pair are placed at once.",
         deletes=("row-4", "half-8", "cores-9"),
         wants={"all-16": Placed(tuple(range(16))), "pair": Placed((0, 1))},
     ),
     Act(
-        title="What is missed least",
-        told="Pods that may go anywhere fill broken rows, and leave the two free devices of the ring for a pod of 2.",
+        title="Keeping useful blocks",
+        text="Pods that fit anywhere fill broken rows, and leave the two free devices of the ring for a pod of 2.",
         creates=tuple(PodPlan(name=f"any-{number}", devices=1) for number in range(1, 5)),
         wants={f"any-{number}": Placed() for number in range(1, 5)},
     ),
@@ -171,7 +171,7 @@ def nodes() -> list[Object]:
 
 
 def illegal(machine: InstanceType, ids: Sequence[int], *, cores: bool) -> str:
-    """Why AWS's documentation would not allow a container this set; empty if it does."""
+    """Return why AWS's documentation does not allow a container this set; empty if it does."""
     total = machine.devices * (machine.cores_per_device if cores else 1)
     if not ids or list(ids) != list(range(ids[0], ids[0] + len(ids))):
         return "the ids are not consecutive and ascending"
