@@ -19,7 +19,7 @@ import attrs
 
 from benchmarks.decision import PROFILE, fleet, pod
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.kube.objects.pods import POD
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
@@ -239,7 +239,7 @@ def allowed(shape: Shape, most: int) -> int:
     least = 1
     while least < most:
         middle = (least + most + 1) // 2
-        found = POD.decode(json.dumps(object_of(shape, middle)).encode()).value
+        found = PODS.decode(json.dumps(object_of(shape, middle)).encode()).value
         least, most = (middle, most) if isinstance(found, Pod) and not found.refusal else (least, middle - 1)
     return least
 
@@ -288,7 +288,7 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
     gc.collect()
     gc.disable()
     encoded = json.dumps(object_of(shape, count)).encode()
-    hostile = steps.take("decode", lambda: POD.decode(encoded).value)
+    hostile = steps.take("decode", lambda: PODS.decode(encoded).value)
     if not isinstance(hostile, Pod):
         return steps
     steps.pausing("rehearse", IndexWarmup().of(cluster, hostile, PROFILE))
@@ -298,7 +298,7 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
     steps.pausing("preempt", search(cluster, urgent, PROFILE, refused=refused, budgets=()))
     steps.take("queue", lambda: _wake(cluster, hostile, refused.plugins))
     on_node = object_of(shape, count, node_name=next(cluster.view.rows()).node.name)
-    bound = POD.decode(json.dumps(on_node).encode()).value
+    bound = PODS.decode(json.dumps(on_node).encode()).value
     if isinstance(bound, Pod):
         steps.take("put", lambda: cluster.put_pod(bound))
         steps.take("next", lambda: schedule_pod(cluster, plain(nodes + 1), PROFILE))

@@ -27,13 +27,15 @@ from neuron_scheduler.controllers.stale_fence import StaleFence
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
 from neuron_scheduler.kube.objects.namespaces import NAMESPACES
-from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.objects.workloads import WORKLOADS
 from neuron_scheduler.kube.pod_failures import PodFailures
-from neuron_scheduler.kube.watch.informer import NODES, PODS, Informer
+from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.kube.watch.object_store import Handler, T
 from neuron_scheduler.kube.writes.binder import Binder
 from neuron_scheduler.kube.writes.condition_writer import ConditionWriter

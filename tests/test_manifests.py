@@ -16,7 +16,7 @@ import yaml
 
 from neuron_scheduler import __version__, cli
 from neuron_scheduler.endpoints import listener
-from neuron_scheduler.kube.objects.pods import POD
+from neuron_scheduler.kube.objects.pods import PODS as RESOURCE
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.neuron.topology import illegal_count
@@ -343,7 +343,7 @@ def test_there_is_an_example_for_each_family(examples: dict[str, Object]) -> Non
 def test_the_examples_are_scheduled(examples: dict[str, Object], family: str, ids: range) -> None:
     """Each gets neighbouring ids on a node of the type that it names, tainted as AWS's nodes are."""
     given = examples[family] | {"metadata": examples[family]["metadata"] | {"namespace": "default", "uid": "u"}}
-    pod = POD.decode(json.dumps(given).encode()).value
+    pod = RESOURCE.decode(json.dumps(given).encode()).value
     assert isinstance(pod, Pod)
     instance_type = given["spec"]["nodeSelector"]["node.kubernetes.io/instance-type"]
     taints = (Taint("aws.amazon.com/neuron", Effect.NO_SCHEDULE, "true"),)

@@ -17,7 +17,9 @@ from aiohttp import web
 from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.watch.informer import NODES, PODS, Informer
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.kube.writes.binder import Binder, Bound
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.annotations import OUR_LEADER

@@ -2,7 +2,7 @@
 A pod as the scheduler sees it.
 
 Only what a decision, an account or a message needs; the rest of the object never enters memory. Frozen: a change is
-a new value. What could not be read at all never gets here (the codec sets it aside); what could be read but cannot
+a new value. What could not be read at all never gets here (it is `Malformed`); what could be read but cannot
 be honoured stands in `refusal`.
 """
 

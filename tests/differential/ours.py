@@ -15,10 +15,9 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, from_slots, slots_of
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.kube.objects.base import Decoded, Malformed
-from neuron_scheduler.kube.objects.nodes import NODE
-from neuron_scheduler.kube.objects.pods import POD
-from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.storage import (
     ATTACHMENTS,
     CAPACITIES,
@@ -66,16 +65,16 @@ def cluster_of(world: World) -> Cluster:
     for manifest in world.beside:
         _put_beside(cluster, manifest)
     for manifest in world.nodes:
-        node = NODE.decode(_bytes(manifest)).value
+        node = NODES.decode(_bytes(manifest)).value
         if node is None or isinstance(node, Malformed):
             raise AssertionError(f"cannot read {manifest}: {node}")
         cluster.put_node(node)
     for manifest in world.bound:
-        pod = _read(POD.decode(_bytes(manifest)))
+        pod = _read(PODS.decode(_bytes(manifest)))
         if pod is not None:  # None has ended
             cluster.put_pod(pod)
     for manifest in world.nominated:
-        pod = _read(POD.decode(_bytes(manifest)))
+        pod = _read(PODS.decode(_bytes(manifest)))
         if pod is not None:
             cluster.nominate(pod.nominated_node_name, Nomination(pod))
     return cluster
@@ -83,7 +82,7 @@ def cluster_of(world: World) -> Cluster:
 
 def answer(cluster: Cluster, manifest: Object) -> Answer:
     """Return what our filters say of a stored pending pod."""
-    pod = _read(POD.decode(_bytes(manifest)))
+    pod = _read(PODS.decode(_bytes(manifest)))
     if pod is None:
         raise AssertionError("a pending pod has not ended")
     extender = Extender()
@@ -97,7 +96,7 @@ def answer(cluster: Cluster, manifest: Object) -> Answer:
 
 def refusal(cluster: Cluster, manifest: Object, node_name: str) -> str:
     """Return the first reason for which our filters refuse a node to a pod; empty if they do not."""
-    pod = _read(POD.decode(_bytes(manifest)))
+    pod = _read(PODS.decode(_bytes(manifest)))
     slot = cluster.view.slot(node_name)
     if pod is None or slot is None:
         return ""
@@ -109,7 +108,7 @@ def _put_beside(cluster: Cluster, manifest: Object) -> None:
     if manifest["kind"] == "Namespace":
         cluster.namespaces.put(Namespace(uid=metadata["name"], name=metadata["name"], labels=metadata["labels"]))
         return
-    found = _STORAGE[manifest["kind"]].codec.decode(_bytes(manifest)).value
+    found = _STORAGE[manifest["kind"]].decode(_bytes(manifest)).value
     if found is None or isinstance(found, Malformed):
         raise AssertionError(f"cannot read {manifest}: {found}")
     cluster.put_storage(found)

@@ -22,7 +22,9 @@ from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.scheduling_loop import Scheduler
 from neuron_scheduler.kube.objects.base import Decoded
-from neuron_scheduler.kube.watch.object_store import ObjectStore, same_node, same_pod
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.object_store import ObjectStore
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Refused
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.nomination import NominationChange
@@ -87,7 +89,7 @@ class World:
             "namespace": NamespaceHandler(namespaces=self.cluster.namespaces, **shared),
             "storage": StorageHandler(cluster=self.cluster, noticed=lambda _: None, **shared),
         }
-        same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": same_pod, "node": same_node}
+        same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": PODS.same, "node": NODES.same}
         self.sights = {
             kind: ObjectStore(handler=handler, same=same.get(kind, lambda old, new: old == new))
             for kind, handler in handlers.items()

@@ -1,32 +1,28 @@
 """
-Decode API objects one at a time, and what objects of all kinds have in common.
+Decode API objects of any kind, one at a time, and say where the objects of a kind are listed and watched.
 
 An object that cannot be read becomes a `Malformed` value with as much of its identity as can be read, so that it is
-counted, logged once, and its node treated with care. Nothing unreadable ever counts as free. Only `Codec` can fail to
-read an object, and it does not raise; `pod_codec`, `node_codec`, `storage_codec` and others say what a kind means.
+counted, logged once, and never counts as free. Only `Decoder` handles objects that cannot be read, and it does not
+raise. A kind's own module gives it the fields on the wire and a function from these to a value of `model`, which may
+raise. Refuses to know any kind.
 """
 
 import contextlib
 from collections.abc import Callable, Mapping
+from operator import eq
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.kube.objects.interning import interned
 from neuron_scheduler.kube.objects.json_scanner import ScanError, Steps, finish, strings, without
-from neuron_scheduler.kube.objects.remembered import remembered
-from neuron_scheduler.model.pod import NO_LABELS
-from neuron_scheduler.model.quantity import milli, whole
-from neuron_scheduler.model.resources import CPU, NOTHING, Resources
 
 T = TypeVar("T")
 Encoded = bytes | msgspec.Raw
 
 LONGEST_REASON: Final = 300
-
-interned = remembered(most=16 << 20, longest=512)(str)
-"""Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
 
 
 @attrs.frozen
@@ -64,27 +60,27 @@ class Decoded(Generic[T]):
     value: T | Malformed | None
 
 
-def _set_aside(found: Malformed) -> Malformed:
+def _unchanged(malformed: Malformed) -> Malformed:
     """Return the report itself: most kinds have no value for an object that cannot be read."""
-    return found
+    return malformed
 
 
-@attrs.define(eq=False)
-class Codec(Generic[T]):
+@attrs.define(eq=False, kw_only=True)
+class Decoder(Generic[T]):
     """
     Reads objects of one kind. Nothing that the bytes hold makes it raise: any exception makes the object malformed.
 
     Attributes:
         kind: such as `Pod`.
-        shape: what the bytes are decoded into.
-        read: returns our value for what was decoded; it may raise.
-        unread: returns what represents an object that cannot be read.
+        shape: the struct that the bytes are decoded into; it has `metadata`.
+        read: returns our value for what was decoded, None if the object counts as gone; it may raise.
+        stand_in: returns the value of an object that cannot be read.
     """
 
     kind: str
     shape: type[Any]
-    read: Callable[[Any], Decoded[T]]
-    unread: Callable[[Malformed], T | Malformed] = _set_aside
+    read: Callable[[Any], T | None]
+    stand_in: Callable[[Malformed], T | Malformed] = _unchanged
     _object: "msgspec.json.Decoder[Any]" = attrs.field(init=False)
     _change: "msgspec.json.Decoder[Any]" = attrs.field(init=False)
 
@@ -92,47 +88,75 @@ class Codec(Generic[T]):
         self._object = msgspec.json.Decoder(self.shape)
         self._change = msgspec.json.Decoder(wire.Change[self.shape])  # type: ignore[name-defined]  # a type at run time
 
-    def change(self, line: bytes) -> tuple[str, Decoded[T]] | None:
+    def decode_change(self, line: bytes) -> tuple[str, Decoded[T]] | None:
         """Return the type and object of a watch line; None if it must be read in steps (`watch_line`)."""
         try:
-            found = self._change.decode(line)
-            return found.type, self.read(found.object)
+            change = self._change.decode(line)
+            return change.type, self._decoded(change.object)
         except Exception:  # noqa: BLE001 - RecursionError, UnicodeDecodeError, OverflowError, or an error of ours
             return None
 
-    def glance(self, encoded: Encoded) -> Decoded[T] | None:
-        """Return the object; None if it must be read in steps (`salvage`)."""
+    def try_decode(self, encoded: Encoded) -> Decoded[T] | None:
+        """Return the object; None if it must be read in steps (`decode_in_steps`)."""
         try:
-            return self.read(self._object.decode(encoded))
+            return self._decoded(self._object.decode(encoded))
         except Exception:  # noqa: BLE001 - as above
             return None
 
     def decode(self, encoded: Encoded) -> Decoded[T]:
         """Return the object, or `Malformed`, without a pause, however long that takes."""
-        return self.glance(encoded) or finish(self.salvage(encoded))
+        return self.try_decode(encoded) or finish(self.decode_in_steps(encoded))
 
-    def salvage(self, encoded: Encoded) -> Steps[Decoded[T]]:
+    def decode_in_steps(self, encoded: Encoded) -> Steps[Decoded[T]]:
         """
-        Return, in steps, an object that `glance` could not read.
+        Return, in steps, an object that `try_decode` could not read.
 
         `managedFields` alone may nest as deep as a user likes; without them most objects can be read.
         """
         text = bytes(encoded)
-        with contextlib.suppress(ScanError):  # the decoder says it in better words
+        with contextlib.suppress(ScanError):  # the decoder gives a better reason
             text = yield from without(text, b'"metadata"', b'"managedFields"')
         try:
-            return self.read(self._object.decode(text))
+            return self._decoded(self._object.decode(text))
         except Exception as error:  # noqa: BLE001 - as above
-            return (yield from self.set_aside(text, error))
+            return (yield from self.malformed(text, error))
 
-    def set_aside(self, text: bytes, error: Exception) -> Steps[Decoded[T]]:
+    def malformed(self, text: bytes, error: Exception) -> Steps[Decoded[T]]:
         """Return the malformed object, whose text may be cut off, with as much of its identity as can be read."""
         known = yield from strings(text, b'"metadata"', b'"spec"')
         name, namespace = known.get(b'"name"', ""), known.get(b'"namespace"', "")
         key = key_of(namespace, name) if name else ""
         uid, version = known.get(b'"uid"', ""), known.get(b'"resourceVersion"', "")
-        found = Malformed(self.kind, key, _reason(error), uid, interned(known.get(b'"nodeName"', "")))
-        return Decoded(key, uid, version, self.unread(found))
+        malformed = Malformed(self.kind, key, _reason(error), uid, interned(known.get(b'"nodeName"', "")))
+        return Decoded(key, uid, version, self.stand_in(malformed))
+
+    def _decoded(self, struct: Any) -> Decoded[T]:
+        meta = struct.metadata
+        key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name  # as `key_of`; a call less a watch line
+        return Decoded(key, meta.uid, meta.resource_version, self.read(struct))
+
+
+@attrs.define(eq=False, kw_only=True)
+class Resource(Decoder[T]):
+    """
+    A kind that is listed and watched.
+
+    Attributes:
+        path: of list and watch, over all namespaces.
+        order: key by which the objects of a list are handed over, so that every replica and restart sees one order.
+        same: whether two states of an object differ in nothing that a handler has to know.
+        params: of list and watch alike.
+    """
+
+    path: str
+    order: Callable[[T], Any]
+    same: Callable[[T, T], bool] = eq
+    params: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its plural, such as `pods`."""
+        return self.path.rpartition("/")[2]
 
 
 def key_of(namespace: str, name: str) -> str:
@@ -142,35 +166,5 @@ def key_of(namespace: str, name: str) -> str:
 
 def _reason(error: Exception) -> str:
     """Return why an object cannot be read; for an unexpected error with its type."""
-    said = str(error) if isinstance(error, ValueError | RecursionError) else f"{type(error).__name__}: {error}"
-    return said[:LONGEST_REASON]
-
-
-def amounts(quantities: Mapping[str, str | int] | None) -> Resources:
-    """
-    Return amounts by resource name without zeros.
-
-    Raises:
-        ValueError: an amount is no quantity, or negative.
-    """
-    if not quantities:
-        return NOTHING
-    found = {}
-    for name, quantity in quantities.items():
-        amount = milli(str(quantity)) if name == CPU else whole(str(quantity))
-        if amount < 0:
-            raise ValueError(f"{name} is negative: {quantity}")
-        if amount:
-            found[interned(name)] = amount
-    return found
-
-
-def labels(found: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return labels whose keys and values are shared with all others."""
-    return {interned(key): interned(value) for key, value in found.items()} if found else NO_LABELS
-
-
-@remembered()
-def shared(found: tuple[tuple[str, int], ...]) -> Resources:
-    """Return the one mapping of these amounts."""
-    return dict(found)
+    reason = str(error) if isinstance(error, ValueError | RecursionError) else f"{type(error).__name__}: {error}"
+    return reason[:LONGEST_REASON]

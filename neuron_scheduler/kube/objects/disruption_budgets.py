@@ -1,14 +1,14 @@
 """PodDisruptionBudgets -> `model.DisruptionBudget`, and how they are listed and watched."""
 
-from operator import attrgetter, eq
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Codec, Decoded, interned
+from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.constraints import label_selector
-from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.kube.objects.interning import interned
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.selectors import LabelSelector
 
@@ -34,30 +34,30 @@ class _Budget(wire.Wire):
     status: _Status | None = None
 
 
-def _budget(found: _Budget) -> Decoded[DisruptionBudget]:
-    meta, status = found.metadata, found.status or _Status()
-    budget = DisruptionBudget(
+def _read(budget: _Budget) -> DisruptionBudget:
+    meta, status = budget.metadata, budget.status or _Status()
+    return DisruptionBudget(
         uid=meta.uid,
         namespace=interned(meta.namespace),
         name=interned(meta.name),
-        selector=_selector(found.spec.selector if found.spec else None),
+        selector=_selector(budget.spec.selector if budget.spec else None),
         allowed=status.disruptions_allowed,
         disrupted=frozenset(status.disrupted_pods or ()),
     )
-    return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, budget)
 
 
-def _selector(found: wire.Selector | None) -> LabelSelector | None:
+def _selector(selector: wire.Selector | None) -> LabelSelector | None:
     """Return the selector; one that cannot be read matches nothing, as upstream has it."""
     try:
-        return label_selector(found)
+        return label_selector(selector)
     except ValueError:
         return None
 
 
 BUDGETS: Final[Resource[DisruptionBudget]] = Resource(
     path="/apis/policy/v1/poddisruptionbudgets",
-    codec=Codec("PodDisruptionBudget", _Budget, _budget),
-    same=eq,
+    kind="PodDisruptionBudget",
+    shape=_Budget,
+    read=_read,
     order=attrgetter("namespace", "name", "uid"),
 )

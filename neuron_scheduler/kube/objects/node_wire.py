@@ -1,4 +1,4 @@
-"""The fields of nodes that we need, as spelled on the wire. Holds no logic: `node_codec` gives them meaning."""
+"""The fields of nodes that we read, as they are spelled on the wire; `nodes` reads them."""
 
 from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, Quantities, Wire
 

@@ -1,39 +1,25 @@
 """
-Nodes as bytes -> `model.Node`.
+Nodes -> `model.Node`, and how they are listed and watched.
 
 A node of which only the name can be read is a node that takes no new pods (`Node.refusal`).
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Final
 
 from neuron_scheduler.kube.objects import node_wire as wire
-from neuron_scheduler.kube.objects.base import Codec, Decoded, Malformed, amounts, interned, labels, shared
+from neuron_scheduler.kube.objects.base import Malformed, Resource
 from neuron_scheduler.kube.objects.constraints import effect
+from neuron_scheduler.kube.objects.interning import amounts, interned, labels, shared
 from neuron_scheduler.kube.objects.remembered import remembered
-from neuron_scheduler.kube.objects.wire import ObjectMeta
 from neuron_scheduler.model.node import NEURON_HEALTH, Image, Node
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.selectors import Taint
 
 
-def _decoded(found: wire.Node) -> Decoded[Node]:
-    meta = found.metadata
-    value = _node(meta, found.spec or wire.NodeSpec(), found.status or wire.NodeStatus())
-    return Decoded(meta.name, meta.uid, meta.resource_version, value)
-
-
-def _unread(found: Malformed) -> Node | Malformed:
-    """Return the node that takes no new pods (`Node.refusal`), if its name can be read."""
-    if not found.key:
-        return found
-    return Node(uid=found.uid, name=interned(found.key), refusal=f"node cannot be read: {found.reason}")
-
-
-NODE: Final = Codec("Node", wire.Node, _decoded, _unread)
-
-
-def _node(meta: ObjectMeta, spec: wire.NodeSpec, status: wire.NodeStatus) -> Node:
+def _read(node: wire.Node) -> Node:
+    meta, spec, status = node.metadata, node.spec or wire.NodeSpec(), node.status or wire.NodeStatus()
     created = meta.creation_timestamp
     neuron = {name: amount for name, amount in (status.capacity or {}).items() if name in NEURON_NAMES}
     return Node(
@@ -51,27 +37,44 @@ def _node(meta: ObjectMeta, spec: wire.NodeSpec, status: wire.NodeStatus) -> Nod
     )
 
 
-def _images(found: Iterable[wire.Image]) -> tuple[Image, ...]:
-    return _same_images(tuple(dict.fromkeys(_image((tuple(i.names or ()), i.size_bytes or 0)) for i in found)))
+def _images(images: Iterable[wire.Image]) -> tuple[Image, ...]:
+    return _same_images(tuple(dict.fromkeys(_image((tuple(i.names or ()), i.size_bytes or 0)) for i in images)))
 
 
 @remembered(most=16 << 20)
-def _image(found: tuple[tuple[str, ...], int]) -> Image:
+def _image(names_and_size: tuple[tuple[str, ...], int]) -> Image:
     """Return one shared object for images with the same names and size: nodes have thousands in common."""
-    names, size = found
+    names, size = names_and_size
     return Image(names, max(0, size))
 
 
 @remembered(most=16 << 20, longest=256 << 10)
-def _same_images(found: tuple[Image, ...]) -> tuple[Image, ...]:
+def _same_images(images: tuple[Image, ...]) -> tuple[Image, ...]:
     """Return the one object for this list: nodes of a fleet that run the same are alike."""
-    return found
+    return images
 
 
 @remembered()
-def _taint(told: tuple[str, str, str]) -> Taint:
-    key, value, name = told
-    found = effect(name)
-    if found is None:
+def _taint(parts: tuple[str, str, str]) -> Taint:
+    key, value, name = parts
+    known = effect(name)
+    if known is None:
         raise ValueError(f"taint {key} has the unknown effect {name!r}")
-    return Taint(key=key, effect=found, value=value)
+    return Taint(key=key, effect=known, value=value)
+
+
+def _stand_in(malformed: Malformed) -> Node | Malformed:
+    """Return the node that takes no new pods (`Node.refusal`), if its name can be read."""
+    if not malformed.key:
+        return malformed
+    return Node(uid=malformed.uid, name=interned(malformed.key), refusal=f"node cannot be read: {malformed.reason}")
+
+
+NODES: Final[Resource[Node]] = Resource(
+    path="/api/v1/nodes",
+    kind="Node",
+    shape=wire.Node,
+    read=_read,
+    order=attrgetter("created", "name", "uid"),
+    stand_in=_stand_in,
+)

@@ -1,4 +1,4 @@
-"""The fields of pods that we need, as they are spelled on the wire. Holds no logic: `pod_codec` gives them meaning."""
+"""The fields of pods that we read, as they are spelled on the wire; `pods` and its neighbours read them."""
 
 import datetime as dt
 

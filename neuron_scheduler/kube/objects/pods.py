@@ -1,10 +1,11 @@
 """
-Pods as bytes -> `model.Pod`. What restricts where a pod may go is read by `constraints`.
+Pods -> `model.Pod`, and how they are listed and watched. What restricts where a pod may go is read by `constraints`.
 
 A pod whose phase is terminal counts as gone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import attrs
@@ -12,11 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.objects.base import Codec, Decoded, amounts, interned, labels, shared
+from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.constraints import constraints, host_ports, images, is_individual, tolerations
+from neuron_scheduler.kube.objects.interning import amounts, interned, labels, shared
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
 from neuron_scheduler.kube.objects.remembered import remembered
-from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, OwnerReference, Quantities
+from neuron_scheduler.kube.objects.wire import Condition, OwnerReference, Quantities
 from neuron_scheduler.model.annotations import ALLOCATION_KEYS, NEURON_ALLOCATED
 from neuron_scheduler.model.neuron_request import (
     MixedNeuronRequestError,
@@ -45,14 +47,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _NO_IMAGES: Final[tuple[str, ...]] = ()
 
 
-def _decoded(found: wire.Pod) -> Decoded[Pod]:
-    meta = found.metadata
-    gone = found.status is not None and found.status.phase in TERMINAL
-    value = None if gone else _pod(meta, found.spec, found.status or wire.PodStatus())
-    return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, value)
-
-
-def _pod(meta: ObjectMeta, spec: wire.PodSpec, status: wire.PodStatus) -> Pod:
+def _read(pod: wire.Pod) -> Pod | None:
+    meta, spec, status = pod.metadata, pod.spec, pod.status or wire.PodStatus()
+    if status.phase in TERMINAL:
+        return None
     refusal = too_much(spec, meta.labels or NO_LABELS)
     if refusal:
         spec = without_restrictions(spec)
@@ -287,4 +285,22 @@ def _condition(found: tuple[str, str, str]) -> PodCondition:
     return PodCondition(*found)
 
 
-POD: Final = Codec("Pod", wire.Pod, _decoded)
+_COMPARED: Final = attrgetter(
+    *(field.name for field in attrs.fields(Pod) if field.name not in ("resource_version", "observed_generation"))
+)
+
+
+def _same(old: Pod, new: Pod) -> bool:
+    """Return whether two states of a pod differ in nothing but their versions."""
+    return bool(_COMPARED(old) == _COMPARED(new))
+
+
+PODS: Final[Resource[Pod]] = Resource(
+    path="/api/v1/pods",
+    kind="Pod",
+    shape=wire.Pod,
+    read=_read,
+    order=attrgetter("created", "namespace", "name", "uid"),
+    same=_same,
+    params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+)

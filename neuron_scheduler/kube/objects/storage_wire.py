@@ -1,6 +1,4 @@
-"""
-Storage objects as they are spelled on the wire, as far as scheduling reads them; `wire` says how these are meant.
-"""
+"""The fields of storage objects that we read, as they are spelled on the wire; `storage` reads them."""
 
 import msgspec
 

@@ -3,8 +3,8 @@ What API objects of every kind have in common, as it is spelled on the wire; all
 decoding.
 
 `gc=False` keeps the collector out: none of these can be part of a cycle. Optional containers are `X | None`, because an
-explicit `null` would otherwise cost the whole object. Holds no logic; `pod_wire`, `node_wire` and `storage_wire` hold
-the fields of one kind.
+explicit `null` would otherwise cost the whole object. The fields of one kind are in its module, or in `pod_wire`,
+`node_wire` and `storage_wire` beside it where they are many. Refuses any logic.
 """
 
 import datetime as dt
@@ -169,9 +169,3 @@ class Condition(Wire):
     status: str
     reason: str | None = None
     message: str | None = None
-
-
-class Namespace(Wire):
-    """A namespace."""
-
-    metadata: ObjectMeta

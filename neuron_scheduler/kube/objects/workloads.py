@@ -5,13 +5,13 @@ Of each only the selector is read. One that cannot be read is set aside: what ha
 """
 
 from functools import partial
-from operator import attrgetter, eq
+from operator import attrgetter
 from typing import Final
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Codec, Decoded, interned
+from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.constraints import label_selector
-from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.kube.objects.interning import interned
 from neuron_scheduler.model.workload import Workload
 
 
@@ -41,30 +41,30 @@ class _Set(wire.Wire):
     spec: _SetSpec | None = None
 
 
-def _selector(found: _Mapped | _Set) -> wire.Selector | None:
-    if isinstance(found, _Set):
-        return found.spec.selector if found.spec else None
-    return wire.Selector(match_labels=found.spec.selector) if found.spec else None
+def _selector(workload: _Mapped | _Set) -> wire.Selector | None:
+    if isinstance(workload, _Set):
+        return workload.spec.selector if workload.spec else None
+    return wire.Selector(match_labels=workload.spec.selector) if workload.spec else None
 
 
-def _workload(found: _Mapped | _Set, *, api_version: str, kind: str) -> Decoded[Workload]:
-    meta = found.metadata
-    workload = Workload(
+def _read(workload: _Mapped | _Set, *, api_version: str, kind: str) -> Workload:
+    meta = workload.metadata
+    return Workload(
         uid=meta.uid,
         api_version=api_version,
         kind=kind,
         namespace=interned(meta.namespace),
         name=interned(meta.name),
-        selector=label_selector(_selector(found)),
+        selector=label_selector(_selector(workload)),
     )
-    return Decoded(f"{meta.namespace}/{meta.name}", meta.uid, meta.resource_version, workload)
 
 
 def _resource(path: str, api_version: str, kind: str, shape: type[_Mapped | _Set]) -> Resource[Workload]:
     return Resource(
         path=path,
-        codec=Codec(kind, shape, partial(_workload, api_version=api_version, kind=kind)),
-        same=eq,
+        kind=kind,
+        shape=shape,
+        read=partial(_read, api_version=api_version, kind=kind),
         order=attrgetter("namespace", "name", "uid"),
     )
 

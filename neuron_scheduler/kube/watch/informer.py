@@ -4,7 +4,7 @@ List and watch one resource for as long as the process lives, and tell a handler
 client-go's reflector (`tools/cache/reflector.go`) without its machinery: one task, plain synchronous callbacks, no
 queue in between. Survives closed, cut, silent and half-open connections, expired versions and tokens, overload (429),
 lines and objects that cannot be read, and a version from which every watch fails. Refuses to interpret objects:
-`codec` reads them, `pager` lists them, `reflection` compares them.
+its `Resource` reads and compares them, `pager` lists them, `object_store` remembers them.
 """
 
 import heapq
@@ -12,7 +12,6 @@ import random as randomness
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final, Generic
 
 import anyio
@@ -23,15 +22,10 @@ from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableErr
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.client import LONGEST_PAUSE
 from neuron_scheduler.kube.http.stream import Stream
-from neuron_scheduler.kube.objects.base import Decoded, Malformed
-from neuron_scheduler.kube.objects.nodes import NODE
-from neuron_scheduler.kube.objects.pods import POD
-from neuron_scheduler.kube.objects.resource import Resource
-from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T, same_node, same_pod
+from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
+from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
 from neuron_scheduler.kube.watch.pager import Api, Pager
 from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, is_dead_end, look_at_beginning, look_closely
-from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
 
 BATCH: Final = 25  # objects handled before the event loop may turn to others
@@ -45,18 +39,6 @@ SETTLED: Final = 120.0  # seconds after a list in which the next one waits, as c
 STALE: Final = 120.0  # seconds without a sign that our view is current, after which it counts as stale
 
 log = logs.logger(__name__)
-
-
-PODS: Final[Resource[Pod]] = Resource(
-    path="/api/v1/pods",
-    codec=POD,
-    same=same_pod,
-    order=attrgetter("created", "namespace", "name", "uid"),
-    params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
-)
-NODES: Final[Resource[Node]] = Resource(
-    path="/api/v1/nodes", codec=NODE, same=same_node, order=attrgetter("created", "name", "uid")
-)
 
 
 def _nobody_counts(_resource: str) -> None:
@@ -93,7 +75,7 @@ class Informer(Generic[T]):
     events: int = attrs.field(default=0, init=False)
     version: str = attrs.field(default="", init=False)
     _pager: Pager[T] = attrs.field(init=False)
-    _reflection: ObjectStore[T] = attrs.field(init=False)
+    _store: ObjectStore[T] = attrs.field(init=False)
     _relisting: Backoff = attrs.field(init=False)
     _resource_version: str = attrs.field(default="", init=False)
     _opened_at: float | None = attrs.field(default=None, init=False)
@@ -111,7 +93,7 @@ class Informer(Generic[T]):
     def __attrs_post_init__(self) -> None:
         self._pager = Pager(self.client, self.resource)
         self._relisting = attrs.evolve(self.backoff)
-        self._reflection = ObjectStore(
+        self._store = ObjectStore(
             handler=self.handler,
             same=self.resource.same,
             failed=partial(self.on_unhandled, self.resource.name),
@@ -119,7 +101,7 @@ class Informer(Generic[T]):
 
     def __len__(self) -> int:
         """Number of objects that are known and readable."""
-        return len(self._reflection)
+        return len(self._store)
 
     @property
     def stale(self) -> bool:
@@ -235,11 +217,11 @@ class Informer(Generic[T]):
         The pages are each in order, and merged as they are handed over: sorting all of them would hold the event loop.
         """
         for number, decoded in enumerate(heapq.merge(*pages, key=self._place), start=1):
-            self._reflection.put(decoded)
+            self._store.put(decoded)
             if number % BATCH == 0:
                 await checkpoint()
-        for key in self._reflection.missing({decoded.key for page in pages for decoded in page}):
-            self._reflection.remove(key)
+        for key in self._store.missing({decoded.key for page in pages for decoded in page}):
+            self._store.remove(key)
 
     def _place(self, decoded: Decoded[T]) -> tuple[int, Any]:
         value = decoded.value
@@ -281,9 +263,9 @@ class Informer(Generic[T]):
                 if not line:
                     return
                 if not self._take(line):
-                    change = await look_closely(self.resource.codec, line)
+                    change = await look_closely(self.resource, line)
             except OversizedLineError as error:
-                line, change = error.beginning, await look_at_beginning(self.resource.codec, error)
+                line, change = error.beginning, await look_at_beginning(self.resource, error)
             if change is not None:
                 self._handle(*change)
             self._heard = True
@@ -310,7 +292,7 @@ class Informer(Generic[T]):
 
     def _take(self, line: bytes) -> bool:
         """Handle a line that can be decoded at once; False for any other."""
-        change = self.resource.codec.change(line)
+        change = self.resource.decode_change(line)
         if change is None:
             return False
         self._handle(*change)
@@ -321,8 +303,8 @@ class Informer(Generic[T]):
         self.version = decoded.resource_version or self._resource_version
         if kind == "DELETED":
             self.events += 1
-            self._reflection.remove(decoded.key)
+            self._store.remove(decoded.key)
         elif kind != BOOKMARK:
             self.events += 1
-            self._reflection.put(decoded)
+            self._store.put(decoded)
         self._resource_version = self.version

@@ -8,14 +8,11 @@ is taken back and reported as malformed in the same step, so that a pod on a nod
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from operator import attrgetter
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
-from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
 
 
@@ -57,20 +54,6 @@ class Handler(Protocol[T_contra]):
 
 
 log = logs.logger(__name__)
-
-_COMPARED: Final = attrgetter(
-    *(field.name for field in attrs.fields(Pod) if field.name not in ("resource_version", "observed_generation"))
-)
-
-
-def same_pod(old: Pod, new: Pod) -> bool:
-    """Tell whether two sights of a pod differ in nothing but their versions."""
-    return bool(_COMPARED(old) == _COMPARED(new))
-
-
-def same_node(old: Node, new: Node) -> bool:
-    """Tell whether two sights of a node are equal."""
-    return old == new
 
 
 def _count_nothing() -> None:

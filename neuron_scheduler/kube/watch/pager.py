@@ -20,9 +20,8 @@ from neuron_scheduler.errors import ApiError, ApiTimeoutError, OversizedLineErro
 from neuron_scheduler.kube.http.client import LONGEST_PAUSE, READ_TRIES
 from neuron_scheduler.kube.http.stream import LONGEST, Stream
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Decoded, Encoded
+from neuron_scheduler.kube.objects.base import Decoded, Encoded, Resource
 from neuron_scheduler.kube.objects.json_scanner import ScanError, at_leisure, members, strings
-from neuron_scheduler.kube.objects.resource import Resource
 
 T = TypeVar("T")
 
@@ -138,13 +137,13 @@ class Pager(Generic[T]):
         except Exception:  # noqa: BLE001 - one object that cannot even be skipped (RecursionError) takes all with it
             items, kind = await self._items(body)
             version, token = await self._place(body)
-        if not version or kind not in ("", f"{self.resource.codec.kind}List"):
+        if not version or kind not in ("", f"{self.resource.kind}List"):
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")
         step = max(1, min(STEP, STEP_BYTES * len(items) // len(body)))
         objects = []
         for number, item in enumerate(items, start=1):
-            read = self.resource.codec.glance(item)
-            objects.append(await at_leisure(self.resource.codec.salvage(item)) if read is None else read)
+            read = self.resource.try_decode(item)
+            objects.append(await at_leisure(self.resource.decode_in_steps(item)) if read is None else read)
             if number % step == 0:
                 await checkpoint()
         return Page(objects, version, token)
@@ -156,7 +155,7 @@ class Pager(Generic[T]):
         start = body.find(b'"items"')
         if not version or start < 0:
             raise error
-        read = await at_leisure(self.resource.codec.set_aside(body[start:], error))
+        read = await at_leisure(self.resource.malformed(body[start:], error))
         return Page([read], version, token)
 
     async def _items(self, body: bytes) -> tuple[Sequence[Encoded], str]:

@@ -12,7 +12,7 @@ import msgspec
 from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube.http.status import status_error
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Codec, Decoded
+from neuron_scheduler.kube.objects.base import Decoded, Decoder
 from neuron_scheduler.kube.objects.json_scanner import ScanError, at_leisure, members
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def is_dead_end(error: ApiError | UnreachableError) -> bool:
     return 400 <= error.status < 500 and error.status not in (401, 403, 429)
 
 
-async def look_closely(codec: Codec[T], line: bytes) -> tuple[str, Decoded[T]] | None:
+async def look_closely(decoder: Decoder[T], line: bytes) -> tuple[str, Decoded[T]] | None:
     """
     Return what happened to which object, or a BOOKMARK with nothing but a version; None of a blank line.
 
@@ -57,7 +57,7 @@ async def look_closely(codec: Codec[T], line: bytes) -> tuple[str, Decoded[T]] |
         return None  # some proxies keep a connection alive with it
     kind, obj = await _split(line)
     if kind in _ABOUT_OBJECTS:
-        return kind, _named(await at_leisure(codec.salvage(obj)))
+        return kind, _named(await at_leisure(decoder.decode_in_steps(obj)))
     try:
         if kind == BOOKMARK:
             return kind, Decoded("", "", _BOOKMARK.decode(obj).metadata.resource_version, None)
@@ -69,10 +69,10 @@ async def look_closely(codec: Codec[T], line: bytes) -> tuple[str, Decoded[T]] |
     raise DeadEndError(f"{kind[:20]} event: {error}")
 
 
-async def look_at_beginning(codec: Codec[T], error: OversizedLineError) -> tuple[str, Decoded[T]]:
+async def look_at_beginning(decoder: Decoder[T], error: OversizedLineError) -> tuple[str, Decoded[T]]:
     """Return what happened to the object of a line of which only the beginning was kept: it is set aside."""
     envelope, _, obj = error.beginning.partition(b'"object"')
-    decoded = _named(await at_leisure(codec.set_aside(obj, error)))
+    decoded = _named(await at_leisure(decoder.malformed(obj, error)))
     return "DELETED" if b'"DELETED"' in envelope else "MODIFIED", decoded
 
 

@@ -16,7 +16,7 @@ from neuron_scheduler.errors import UnreachableError
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Codec, Decoded, key_of
+from neuron_scheduler.kube.objects.base import Decoded, Decoder
 from neuron_scheduler.kube.watch.watch_line import BOOKMARK, look_closely
 
 MOST_SECONDS: Final = (1 << 31) - 1
@@ -104,7 +104,7 @@ class LeaseClient:
         stream = self.client.stream(self._collection, params=params, read_timeout=seconds + 5.0, pool=Pool.LEASE)
         async with stream as lines:
             while line := await lines.next():
-                change = _CODEC.change(line) or await look_closely(_CODEC, line)
+                change = _DECODER.decode_change(line) or await look_closely(_DECODER, line)
                 if change is not None and change[0] != BOOKMARK:
                     kind, found = change
                     if seen(None if kind == "DELETED" else _record(found)):
@@ -120,7 +120,7 @@ class LeaseClient:
         return written
 
     def _read(self, body: bytes) -> Record:
-        found = _CODEC.decode(body)
+        found = _DECODER.decode(body)
         record = _record(found)
         if found.key != self.key:
             raise UnreachableError(f"the answer is about Lease {found.key}, not {self.key}; is it a proxy's?")
@@ -146,16 +146,16 @@ def encode(record: Record, *, namespace: str, name: str) -> bytes:
     )
 
 
-def _decoded(found: _Lease) -> Decoded[Record]:
+def _as_record(lease: _Lease) -> Record:
     """
     Return the record; without a version it is not an API server's.
 
     A proxy's answer must not be taken for a free Lease: a write without a version replaces any holder's.
     """
-    meta, spec = found.metadata, found.spec or _Spec()
+    meta, spec = lease.metadata, lease.spec or _Spec()
     if not meta.resource_version:
         raise ValueError("the answer has no resourceVersion; is it a proxy's?")
-    record = Record(
+    return Record(
         holder=spec.holder_identity or "",
         duration=min(max(spec.lease_duration_seconds or 0, 0), MOST_SECONDS),
         acquired=parse_micro_time(spec.acquire_time),
@@ -163,10 +163,9 @@ def _decoded(found: _Lease) -> Decoded[Record]:
         transitions=spec.lease_transitions or 0,
         resource_version=meta.resource_version,
     )
-    return Decoded(key_of(meta.namespace, meta.name), meta.uid, meta.resource_version, record)
 
 
-_CODEC: Final = Codec("Lease", _Lease, _decoded)
+_DECODER: Final = Decoder(kind="Lease", shape=_Lease, read=_as_record)
 
 
 def _record(found: Decoded[Record]) -> Record:

@@ -18,7 +18,7 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.storage import CLAIM, VOLUME
+from neuron_scheduler.kube.objects.storage import CLAIMS, VOLUMES
 from neuron_scheduler.model.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
@@ -69,7 +69,7 @@ class VolumeWriter:
         """Let a volume be kept for a claim, which its controller then binds to it."""
 
         def change(body: bytes) -> dict[str, Any] | Written | Failed:
-            found = VOLUME.decode(body).value
+            found = VOLUMES.decode(body).value
             if not isinstance(found, PersistentVolume) or found.uid != volume.uid or not found.may_serve(claim):
                 return Failed(f"persistentvolume {volume.name!r} no longer serves claim {claim.key!r}")
             if found.claim is not None and found.claim.uid:
@@ -94,7 +94,7 @@ class VolumeWriter:
         """Ask the claim's provisioner for a volume on a node."""
 
         def change(body: bytes) -> dict[str, Any] | Written | Failed:
-            found = CLAIM.decode(body).value
+            found = CLAIMS.decode(body).value
             if (
                 not isinstance(found, PersistentVolumeClaim)
                 or found.uid != claim.uid

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.kube.objects.nodes import NODE
+from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -35,7 +35,7 @@ def test_a_heartbeat_wakes_nobody(world: World) -> None:
             "images": [{"names": [name], "sizeBytes": 5} for name in images],
         }
         metadata = {"name": "b", "uid": "b", "resourceVersion": at, "creationTimestamp": "2026-11-21T08:00:00Z"}
-        found = NODE.decode(msgspec.Raw(msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status})))
+        found = NODES.decode(msgspec.Raw(msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status})))
         assert isinstance(found.value, Node)
         return found.value
 

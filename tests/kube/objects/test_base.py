@@ -1,5 +1,5 @@
 """
-No bytes make a codec raise, of any kind, and none take long: real objects, mutated in their structure and as text.
+No bytes make the decoder of any kind raise, and none take long: real objects, mutated in their structure and as text.
 
 What cannot be read keeps what can be read of its identity.
 """
@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.kube.objects.base import Codec, Decoded, Malformed
+from neuron_scheduler.kube.objects.base import Decoded, Decoder, Malformed, Resource
 from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
 from neuron_scheduler.kube.objects.json_scanner import finish
 from neuron_scheduler.kube.objects.namespaces import NAMESPACES
-from neuron_scheduler.kube.objects.resource import Resource
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.objects.workloads import WORKLOADS
-from neuron_scheduler.kube.watch.informer import NODES, PODS
-from neuron_scheduler.kube.writes.lease import _CODEC as LEASE
+from neuron_scheduler.kube.writes.lease import _DECODER as LEASE
 from neuron_scheduler.model.pod import Pod
 
 META = {
@@ -118,11 +118,11 @@ OTHER = {
     "status": {"phase": "Available", "disruptionsAllowed": 1, "disruptedPods": {"p": "2026-11-21T08:00:00Z"}},
 }
 OTHERS: tuple[Resource[Any], ...] = (BUDGETS, NAMESPACES, *WORKLOADS, *STORAGE)
-CODECS: dict[str, tuple[Codec[Any], dict[str, Any]]] = {
-    "pods": (PODS.codec, POD),
-    "nodes": (NODES.codec, NODE),
+DECODERS: dict[str, tuple[Decoder[Any], dict[str, Any]]] = {
+    "pods": (PODS, POD),
+    "nodes": (NODES, NODE),
     "leases": (LEASE, OTHER),
-    **{one.name: (one.codec, OTHER) for one in OTHERS},
+    **{resource.name: (resource, OTHER) for resource in OTHERS},
 }
 DEEP = 20_000  # levels; the decoder follows 1,000 in Python 3.11, and 10,000 in 3.13
 ABSURD: dict[str, str] = {
@@ -178,34 +178,34 @@ def hostile(draw: st.DrawFn, found: dict[str, Any]) -> bytes:
     return mutate(text)
 
 
-@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("kind", DECODERS)
 @given(st.data())
 def test_no_bytes_make_it_raise(kind: str, data: st.DataObject) -> None:
     """By themselves, or in a line of a watch."""
-    codec, found = CODECS[kind]
+    decoder, found = DECODERS[kind]
     text = data.draw(hostile(found) | st.binary())
-    for decoded in (codec.decode(text), finish(codec.salvage(text))):
+    for decoded in (decoder.decode(text), finish(decoder.decode_in_steps(text))):
         assert isinstance(decoded, Decoded)
-    codec.change(b'{"type": "ADDED", "object": ' + text + b"}\n")
+    decoder.decode_change(b'{"type": "ADDED", "object": ' + text + b"}\n")
 
 
-@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("kind", DECODERS)
 def test_managed_fields_of_any_depth_are_passed_over(kind: str) -> None:
     """They are not ours to read, and all else can be read."""
-    codec, found = CODECS[kind]
-    plain = codec.decode(json.dumps(found).encode())
+    decoder, found = DECODERS[kind]
+    plain = decoder.decode(json.dumps(found).encode())
     deep = with_text(found, ("metadata", "managedFields"), ABSURD["deep objects"])
 
-    assert codec.glance(deep) is None
-    assert codec.decode(deep) == plain
-    assert codec.decode(with_text(found, ("metadata", "managedFields"), '"\udcff"')) == plain
+    assert decoder.try_decode(deep) is None
+    assert decoder.decode(deep) == plain
+    assert decoder.decode(with_text(found, ("metadata", "managedFields"), '"\udcff"')) == plain
 
 
 @pytest.mark.parametrize("absurd", ABSURD)
 @pytest.mark.parametrize("path", [("spec", "containers"), ("metadata", "labels"), ("spec", "priority")], ids=str)
 def test_what_can_be_read_of_a_malformed_pod(path: tuple[str, ...], absurd: str) -> None:
     """Its name, uid and version are kept, and its node, where it is an unknown holder."""
-    decoded = PODS.codec.decode(with_text(POD, path, ABSURD[absurd]))
+    decoded = PODS.decode(with_text(POD, path, ABSURD[absurd]))
     if absurd == "no end":
         assert (decoded.key, decoded.uid) == ("d/o", "u")
         return
@@ -218,17 +218,17 @@ def test_what_can_be_read_of_a_malformed_pod(path: tuple[str, ...], absurd: str)
 def test_an_error_of_ours_is_told_with_its_type() -> None:
     """An exception that nobody expected is a bug, and reads like one."""
 
-    def fail(_: Any) -> Decoded[Any]:
+    def fail(_: Any) -> Any:
         raise LookupError("this")
 
-    codec = Codec[Any]("Pod", PODS.codec.shape, fail)
+    decoder = Decoder[Any](kind="Pod", shape=PODS.shape, read=fail)
 
-    assert codec.decode(json.dumps(POD).encode()).value == Malformed("Pod", "d/o", "LookupError: this", "u", "n1")
+    assert decoder.decode(json.dumps(POD).encode()).value == Malformed("Pod", "d/o", "LookupError: this", "u", "n1")
 
 
 def test_a_reason_is_short() -> None:
     """It goes into the log with every malformed object."""
-    decoded = PODS.codec.decode(with_text(POD, ("spec", "overhead", "cpu"), '"' + "x" * 100_000 + '"'))
+    decoded = PODS.decode(with_text(POD, ("spec", "overhead", "cpu"), '"' + "x" * 100_000 + '"'))
 
     assert isinstance(decoded.value, Malformed)
     assert len(decoded.value.reason) <= 300

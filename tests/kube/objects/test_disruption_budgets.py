@@ -16,7 +16,7 @@ WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 
 def read(**parts: Any) -> DisruptionBudget | Malformed | None:
     """Return what is made of a budget with these parts."""
-    return BUDGETS.codec.decode(json.dumps({"metadata": METADATA, **parts}).encode()).value
+    return BUDGETS.decode(json.dumps({"metadata": METADATA, **parts}).encode()).value
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.objects.nodes import NODE
+from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.model.node import Image, Node
 from neuron_scheduler.model.selectors import Effect, Taint
 from tests.support.wire_objects import encoded, node
@@ -31,7 +31,7 @@ def test_a_node() -> None:
         "unschedulable": True,
         "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-11-21T08:00:00Z"}],
     }
-    found = NODE.decode(encoded(node(metadata={"labels": {"a": "b"}}, spec=spec, status=status))).value
+    found = NODES.decode(encoded(node(metadata={"labels": {"a": "b"}}, spec=spec, status=status))).value
 
     assert (
         Node(
@@ -53,8 +53,8 @@ def test_a_node() -> None:
 def test_nodes_with_the_same_images_share_them() -> None:
     """An image is one object wherever it is, and a list too."""
     status = {"images": [{"names": ["web:1"], "sizeBytes": 7}, {"names": ["db:1"], "sizeBytes": 5}]}
-    one, two = (NODE.decode(encoded(node(name, status=status))).value for name in "ab")
-    other = NODE.decode(encoded(node("c", status={"images": status["images"][:1]}))).value
+    one, two = (NODES.decode(encoded(node(name, status=status))).value for name in "ab")
+    other = NODES.decode(encoded(node("c", status={"images": status["images"][:1]}))).value
     assert isinstance(one, Node)
     assert isinstance(two, Node)
     assert isinstance(other, Node)
@@ -68,7 +68,7 @@ def test_nodes_with_the_same_images_share_them() -> None:
 )
 def test_a_malformed_node_takes_no_pods(status: Any) -> None:
     """A node whose name can be read stays on the books, refused."""
-    decoded = NODE.decode(encoded(node(status=status)))
+    decoded = NODES.decode(encoded(node(status=status)))
 
     assert isinstance(decoded.value, Node)
     assert decoded.value.refusal
@@ -77,7 +77,7 @@ def test_a_malformed_node_takes_no_pods(status: Any) -> None:
 
 def test_an_unknown_taint_effect_refuses_the_node() -> None:
     """A taint that nobody understands is not one that everybody tolerates."""
-    found = NODE.decode(encoded(node(spec={"taints": [{"key": "k", "effect": "Maybe"}]}))).value
+    found = NODES.decode(encoded(node(spec={"taints": [{"key": "k", "effect": "Maybe"}]}))).value
 
     assert isinstance(found, Node)
     assert "unknown effect" in found.refusal
@@ -86,4 +86,4 @@ def test_an_unknown_taint_effect_refuses_the_node() -> None:
 @given(st.binary())
 def test_noise_never_raises(noise: bytes) -> None:
     """Whatever the bytes are, the answer is a value."""
-    assert isinstance(NODE.decode(noise).value, Malformed)
+    assert isinstance(NODES.decode(noise).value, Malformed)

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.hostile import SHAPES, object_of
 from neuron_scheduler.kube.objects.pod_limits import MOST
-from neuron_scheduler.kube.objects.pods import POD
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU
 from tests.support.builders import node
@@ -40,7 +40,7 @@ BOUNDED = {
 
 def read(shape: str, count: int, **rest: Any) -> Pod:
     """The pod of a shape as it is decoded."""
-    found = POD.decode(encoded(object_of(SHAPES[shape], count, **rest))).value
+    found = PODS.decode(encoded(object_of(SHAPES[shape], count, **rest))).value
     assert isinstance(found, Pod)
     return found
 
@@ -83,7 +83,7 @@ def test_what_it_holds_still_counts() -> None:
             )
         ],
     }
-    found = POD.decode(json.dumps(pod(spec=spec)).encode()).value
+    found = PODS.decode(json.dumps(pod(spec=spec)).encode()).value
     assert isinstance(found, Pod)
     assert found.refusal
     assert dict(found.requests) == {CPU: 2000, "aws.amazon.com/neuron": 4}

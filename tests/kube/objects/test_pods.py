@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
-from neuron_scheduler.kube.objects.pods import POD
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import HostPort, Owner, Pod, PodCondition
 from tests.support.wire_objects import container, encoded, pod
@@ -16,14 +16,14 @@ DEVICE, CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
 
 def read(**changes: Any) -> Pod:
     """The pod as it is decoded."""
-    decoded = POD.decode(encoded(pod(**changes)))
+    decoded = PODS.decode(encoded(pod(**changes)))
     assert isinstance(decoded.value, Pod)
     return decoded.value
 
 
 def test_a_plain_pod() -> None:
     """Identity, times and the fields a decision reads are taken over."""
-    decoded = POD.decode(encoded(pod("a", metadata={"generation": 3, "labels": {"app": "x"}}, spec={"priority": 7})))
+    decoded = PODS.decode(encoded(pod("a", metadata={"generation": 3, "labels": {"app": "x"}}, spec={"priority": 7})))
 
     assert (decoded.key, decoded.uid, decoded.resource_version) == ("default/a", "uid-a", "5")
     assert isinstance(decoded.value, Pod)
@@ -267,7 +267,7 @@ def test_waiting_and_leaving() -> None:
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_terminal_pod_counts_as_gone(phase: str) -> None:
     """A pod that has ended holds nothing, also where no field selector kept it away."""
-    assert Decoded("default/p", "uid-p", "5", None) == POD.decode(encoded(pod(status={"phase": phase})))
+    assert Decoded("default/p", "uid-p", "5", None) == PODS.decode(encoded(pod(status={"phase": phase})))
 
 
 def test_nulls_cost_nothing() -> None:
@@ -278,7 +278,7 @@ def test_nulls_cost_nothing() -> None:
     found = pod(metadata={"labels": None, "annotations": None, "deletionTimestamp": None}, spec=spec)
     found["status"] = None
 
-    assert isinstance(POD.decode(encoded(found)).value, Pod)
+    assert isinstance(PODS.decode(encoded(found)).value, Pod)
 
 
 MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
@@ -308,7 +308,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 def test_malformed_pods_keep_their_identity_and_node(sentence: str) -> None:
     """What cannot be read is told with its name, uid, node and reason."""
     spec, reason = MALFORMED[sentence]
-    decoded = POD.decode(encoded(pod("bad", spec={**spec, "nodeName": "n1"})))
+    decoded = PODS.decode(encoded(pod("bad", spec={**spec, "nodeName": "n1"})))
 
     assert isinstance(decoded.value, Malformed)
     assert (decoded.key, decoded.uid, decoded.resource_version) == ("default/bad", "uid-bad", "5")
@@ -324,7 +324,7 @@ def test_malformed_pods_keep_their_identity_and_node(sentence: str) -> None:
 @given(st.binary())
 def test_noise_never_raises(noise: bytes) -> None:
     """Whatever the bytes are, the answer is a value."""
-    assert isinstance(POD.decode(noise).value, Malformed)
+    assert isinstance(PODS.decode(noise).value, Malformed)
 
 
 def test_equal_strings_are_one_object() -> None:

@@ -40,7 +40,7 @@ def item(name: str = "o", *, spec: Any = None, status: Any = None, **metadata: A
 
 def read(resource: Any, found: Any) -> Any:
     """Return what is read of an object."""
-    return resource.codec.decode(json.dumps(found).encode()).value
+    return resource.decode(json.dumps(found).encode()).value
 
 
 def test_a_claim() -> None:
@@ -262,6 +262,6 @@ def test_others(sentence: str) -> None:
 )
 def test_what_cannot_be_read_is_set_aside(resource: Any, found: dict[str, Any], key: str) -> None:
     """It never counts as a volume, a claim or a node without limits."""
-    decoded = resource.codec.decode(json.dumps(found).encode())
+    decoded = resource.decode(json.dumps(found).encode())
     assert isinstance(decoded.value, Malformed)
     assert decoded.key == decoded.value.key == key

@@ -36,7 +36,7 @@ RESOURCES = {resource.path.rpartition("/")[2]: resource for resource in WORKLOAD
 def test_kinds(resource: str, api_version: str, kind: str, spec: Any, selector: LabelSelector | None) -> None:
     """Each kind has its path, its apiVersion, and its form of a selector."""
     found = RESOURCES[resource]
-    decoded = found.codec.decode(encoded({"metadata": METADATA, **({} if spec is None else {"spec": spec})}))
+    decoded = found.decode(encoded({"metadata": METADATA, **({} if spec is None else {"spec": spec})}))
 
     assert (decoded.key, decoded.uid, decoded.resource_version) == ("default/web", "u", "7")
     assert decoded.value == Workload("u", api_version, kind, "default", "web", selector)
@@ -46,7 +46,7 @@ def test_kinds(resource: str, api_version: str, kind: str, spec: Any, selector: 
 @pytest.mark.parametrize("spec", [{"selector": 5}, {"selector": {"matchLabels": {"app": "not a value"}}}])
 def test_what_cannot_be_read(spec: dict[str, Any]) -> None:
     """It is told by name."""
-    decoded = RESOURCES["replicasets"].codec.decode(encoded({"metadata": METADATA, "spec": spec}))
+    decoded = RESOURCES["replicasets"].decode(encoded({"metadata": METADATA, "spec": spec}))
 
     assert isinstance(decoded.value, Malformed)
     assert (decoded.value.kind, decoded.value.key, decoded.value.uid) == ("ReplicaSet", "default/web", "u")

@@ -17,7 +17,9 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.credentials import Fixed
 from neuron_scheduler.kube.http.tls import Tls
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.watch.informer import NODES, PODS, Informer
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.kube.writes.binder import Binder, Bound, Gone, Refused
 from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder

@@ -14,7 +14,9 @@ from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.pools import CONNECT_TIMEOUT
 from neuron_scheduler.kube.http.stream import LONGEST
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.watch.informer import MOST_SILENT, NODES, PODS, STALE, WATCH_SECONDS, WATCH_SLACK, Informer
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.informer import MOST_SILENT, STALE, WATCH_SECONDS, WATCH_SLACK, Informer
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from tests.support.scripted_server import (

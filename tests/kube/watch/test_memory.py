@@ -26,7 +26,8 @@ from pathlib import Path
 import anyio
 from neuron_scheduler.kube.http.auth import Connection, NOBODY
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.watch.informer import PODS, Informer
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.informer import Informer
 
 class Counting:
     kept = {}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
-from neuron_scheduler.kube.watch.object_store import ObjectStore, same_pod
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.object_store import ObjectStore
 from neuron_scheduler.model.pod import Pod
 
 
@@ -68,7 +69,7 @@ def log() -> Log:
 @pytest.fixture
 def reflection(log: Log) -> ObjectStore[Pod]:
     """A reflection of pods."""
-    return ObjectStore(handler=log, same=same_pod)
+    return ObjectStore(handler=log, same=PODS.same)
 
 
 def test_a_life(log: Log, reflection: ObjectStore[Pod]) -> None:
@@ -158,7 +159,7 @@ SIGHTS = st.lists(
 def test_the_handler_always_holds_what_is_there(sights: list[Decoded[Pod] | str]) -> None:
     """Whatever comes in whatever order, calls fit together and the end is clean."""
     log = Log()
-    reflection: ObjectStore[Pod] = ObjectStore(handler=log, same=same_pod)
+    reflection: ObjectStore[Pod] = ObjectStore(handler=log, same=PODS.same)
     for sight in sights:
         if isinstance(sight, str):
             reflection.remove(sight)
@@ -217,7 +218,7 @@ class Clumsy:
 def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
     """The handler may have stored it in part, so it is removed, and reported as malformed with its node."""
     handler, failures = Clumsy(["after"]), list[int]()
-    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=same_pod, failed=lambda: failures.append(1))
+    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=PODS.same, failed=lambda: failures.append(1))
     reflection.put(seen(node_name="n1"))
 
     assert handler.pods == {}
@@ -232,7 +233,7 @@ def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
 def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
     """What the handler still holds counts as held, and must not do so for ever."""
     handler = Clumsy(["done", "before"])
-    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=same_pod)
+    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=PODS.same)
     reflection.put(seen())
     reflection.remove("d/a")
     assert handler.pods
@@ -246,7 +247,7 @@ def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
 def test_a_failure_is_told_again_of_an_object_made_anew(caplog: pytest.LogCaptureFixture) -> None:
     """The same failure on the same object is no news; on the next object of that name it is."""
     handler = Clumsy(["before", "before"])
-    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=same_pod)
+    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=PODS.same)
     told = []
     for uid in ("u1", "u1"):
         reflection.put(seen(uid))
@@ -262,7 +263,7 @@ def test_a_failure_is_told_again_of_an_object_made_anew(caplog: pytest.LogCaptur
 def test_a_clumsy_handler_ends_nothing(sights: list[Decoded[Pod] | str], plan: list[str]) -> None:
     """Whatever it fails on, nothing is raised, and the next list puts it right."""
     handler = Clumsy(plan)
-    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=same_pod)
+    reflection: ObjectStore[Pod] = ObjectStore(handler=handler, same=PODS.same)
     for sight in sights:
         if isinstance(sight, str):
             reflection.remove(sight)

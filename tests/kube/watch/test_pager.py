@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.stream import LONGEST
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.watch.informer import PODS
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.pager import PAGE, PAGE_BYTES, Page, Pager
 from neuron_scheduler.model.pod import Pod
 from tests.support.scripted_server import Answer, answer, listing, refuse, scripted

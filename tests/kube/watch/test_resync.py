@@ -10,7 +10,8 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler.kube.watch.informer import PODS, Informer
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.model.pod import Pod
 from tests.support.scripted_server import event
 from tests.support.wire_objects import pod

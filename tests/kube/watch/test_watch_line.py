@@ -7,12 +7,10 @@ from hypothesis import given, strategies as st
 
 from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
-from neuron_scheduler.kube.watch.informer import PODS
+from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, look_at_beginning, look_closely
 from tests.support.scripted_server import bookmark, error_event, event
 from tests.support.wire_objects import pod
-
-POD = PODS.codec
 
 
 @given(
@@ -22,7 +20,7 @@ POD = PODS.codec
 async def test_any_line(line: bytes, rest: bytes) -> None:
     """Only our own errors are raised."""
     try:
-        found = await look_closely(POD, line + rest + b"\n")
+        found = await look_closely(PODS, line + rest + b"\n")
     except (ApiError, UnreachableError):
         return
     assert found is None or isinstance(found[1], Decoded)
@@ -33,30 +31,30 @@ async def test_a_deep_object() -> None:
     deep = '{"f:a": ' * 5000 + "{}" + "}" * 5000
     text = json.dumps(pod("p", metadata={"managedFields": "HERE"})).replace('"HERE"', deep)
     for line in (f'{{"type": "ADDED", "object": {text}}}\n', f'{{"object": {text}, "type": "ADDED"}}\n'):
-        assert await look_closely(POD, line.encode()) == ("ADDED", POD.decode(text.encode()))
+        assert await look_closely(PODS, line.encode()) == ("ADDED", PODS.decode(text.encode()))
 
 
 async def test_a_bookmark() -> None:
     """It has a version and nothing else."""
-    assert await look_closely(POD, bookmark("20")) == (BOOKMARK, Decoded("", "", "20", None))
+    assert await look_closely(PODS, bookmark("20")) == (BOOKMARK, Decoded("", "", "20", None))
 
 
 async def test_errors() -> None:
     """The server asks for patience, or the watch is at its end."""
     with pytest.raises(ApiError, match="429"):
-        await look_closely(POD, error_event(429))
+        await look_closely(PODS, error_event(429))
     with pytest.raises(DeadEndError, match="500"):
-        await look_closely(POD, error_event(500))
+        await look_closely(PODS, error_event(500))
     with pytest.raises(UnreachableError, match="cut off"):
-        await look_closely(POD, event("ADDED", pod())[:-20])
+        await look_closely(PODS, event("ADDED", pod())[:-20])
 
 
 async def test_an_object_of_which_only_the_beginning_is_known() -> None:
     """Its name is enough to set it aside, or to know what is gone."""
     error = OversizedLineError("too long", event("MODIFIED", pod("p"))[:150])
-    kind, decoded = await look_at_beginning(POD, error)
+    kind, decoded = await look_at_beginning(PODS, error)
 
     assert (kind, decoded.value) == ("MODIFIED", Malformed("Pod", "default/p", "OversizedLineError: too long", "uid-p"))
-    assert (await look_at_beginning(POD, OversizedLineError("", event("DELETED", pod("p"))[:150])))[0] == "DELETED"
+    assert (await look_at_beginning(PODS, OversizedLineError("", event("DELETED", pod("p"))[:150])))[0] == "DELETED"
     with pytest.raises(DeadEndError):
-        await look_at_beginning(POD, OversizedLineError("", b'{"type": "DELETED", "object": {"kind": "Pod"'))
+        await look_at_beginning(PODS, OversizedLineError("", b'{"type": "DELETED", "object": {"kind": "Pod"'))
