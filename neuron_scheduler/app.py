@@ -146,7 +146,7 @@ class App:
         if parts.election is None:
             self._leads_since = anyio.current_time()
         else:
-            at_once = await parts.election.stand()
+            at_once = await parts.election.start()
             services.start_soon(parts.election.hold)
             self._beat()
         services.start_soon(parts.pods.run)

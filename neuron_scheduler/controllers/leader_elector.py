@@ -1,28 +1,26 @@
 """
-Hold the Lease or stop.
+Take the Lease, renew it, and stop when it is lost.
 
 Upstream: `client-go/tools/leaderelection`, with a gap closed: the deadline counts from the *send time* of the last
-successful renewal. Whoever holds the Lease may bind until `renew_deadline` after that; others can take it
-`lease_duration` after they last saw it change, so there is time between for a Binding in flight.
-Followers watch the Lease and try exactly at its expiry, or at once when it is released. Time is local and monotonic:
-another machine's clock is never compared with ours. The Lease is neither taken nor renewed while the work that it is
-held for does not answer. Refuses to know what that work is.
+successful renewal. The holder of the Lease may bind until `renew_deadline` after that; others can take it
+`lease_duration` after they last saw it change, so there is time between for a Binding that was already sent.
+Other candidates watch the Lease and try exactly at its expiry, or at once when it is released. Time is local and
+monotonic. The Lease is neither taken nor renewed while the work for which it is held does not answer. Refuses to know
+what that work is.
 """
 
 import datetime as dt
 import math
-import os
 import random as randomness
-import re
-import socket
 import time
-import uuid
 from collections.abc import Callable
 from typing import Final, Protocol
 
 import anyio
 import attrs
 
+from neuron_scheduler.controllers.identity import identity
+from neuron_scheduler.controllers.observed_lease import ObservedLease
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.telemetry import logs
@@ -30,8 +28,6 @@ from neuron_scheduler.telemetry import logs
 JITTER: Final = 1.2
 WATCH_SECONDS: Final = 300
 RELEASE_TIMEOUT: Final = 3.0
-
-_POD_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?", re.ASCII)
 
 log = logs.logger(__name__)
 
@@ -61,25 +57,6 @@ def boot_time() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-def identity() -> str:
-    """
-    Return a holder identity for this process: `<name>_<uuid>`.
-
-    The name is the pod's: the environment variable POD_NAME (manifests/deployment.yaml), else the hostname, which is
-    the same but where the pod uses the network of its node.
-
-    Raises:
-        ConfigurationError: POD_NAME is not the name of a pod. The identity is in every Binding and in the log.
-    """
-    name = os.environ.get("POD_NAME", "")
-    if name and not _POD_NAME.fullmatch(name):
-        raise ConfigurationError(
-            f"the environment variable POD_NAME is {name[:64]!a}, which is not the name of a pod; "
-            "take it from metadata.name as in manifests/deployment.yaml, or unset it"
-        )
-    return f"{name or socket.gethostname()}_{uuid.uuid4()}"
-
-
 def utc_now() -> dt.datetime:
     """Return the wall-clock time that is written into the Lease for people to read."""
     return dt.datetime.now(dt.UTC)
@@ -90,7 +67,7 @@ def _always() -> bool:
 
 
 def _is_missing(error: ApiError) -> bool:
-    """Tell whether the API server says that there is no Lease; a proxy's 404 does not count."""
+    """Return whether the API server says that there is no Lease; a proxy's 404 does not count."""
     return error.status == 404 and error.reason == "NotFound"
 
 
@@ -102,12 +79,12 @@ class LeaderElector:
     Attributes:
         identity: who holds the Lease when we do.
         lease_duration, renew_deadline, retry_period: seconds; see kube-scheduler's `--leader-elect-*`.
-        answering: whether the work that the Lease is held for goes on.
+        answering: whether the work for which the Lease is held goes on.
         waits: called each time the Lease could not be taken at once.
         clock: monotonic seconds.
         now: wall clock, only written, never compared.
 
-    What it knows may be asked for from any thread: `renewed_at` is one value, and is replaced, not changed.
+    The properties and `may_bind` are safe in any thread: `renewed_at` is one value, which is replaced, not changed.
     """
 
     leases: Leases
@@ -122,12 +99,12 @@ class LeaderElector:
     random: Callable[[], float] = randomness.random
     _renewed_at: float | None = attrs.field(default=None, init=False)
     _claimed: bool = attrs.field(default=False, init=False)  # the server may have our name in the Lease
-    _record: Record | None = attrs.field(default=None, init=False)
-    _observed_at: float = attrs.field(default=0.0, init=False)
+    _lease: ObservedLease = attrs.field(init=False)
     _trouble: logs.Trouble = attrs.field(init=False)
     _watch_trouble: logs.Trouble = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._lease = ObservedLease(self.identity, self.clock)
         pairs = {"lease": self.leases.key}
         self._trouble = logs.Trouble(log, "Lease can be taken again", self.clock, pairs=pairs)
         self._watch_trouble = logs.Trouble(log, "", self.clock, verbosity=2, pairs=pairs)
@@ -146,7 +123,7 @@ class LeaderElector:
     @property
     def holder(self) -> str:
         """Who held the Lease when it was last seen; empty if nobody."""
-        return self._record.holder if self._record is not None else ""
+        return self._lease.holder
 
     @property
     def renewed_at(self) -> float | None:
@@ -154,14 +131,14 @@ class LeaderElector:
         return self._renewed_at
 
     def may_bind(self) -> bool:
-        """Tell whether a Binding may be started now: within the renew deadline of the last renewal's sending."""
+        """Return whether a Binding may be started now: within the renew deadline since the last renewal was sent."""
         renewed_at = self._renewed_at  # read once: another thread may replace it
         return renewed_at is not None and self.clock() < renewed_at + self.renew_deadline
 
     # -- acquire -------------------------------------------------------------------------------------------------------
 
     async def acquire(self) -> None:
-        """Wait until the Lease is ours; what fails is tried again for ever. The lines are client-go's."""
+        """Wait until the Lease is ours; failures are tried again for ever. The log lines are client-go's."""
         log.info("Attempting to acquire leader lease...", lease=self.leases.key, identity=self.identity)
         while not await self._attempt():
             pass
@@ -172,7 +149,7 @@ class LeaderElector:
         """Take the Lease if it is free, else wait for the moment when it may be; True when it is ours."""
         try:
             await self._look()
-            wait = self._expires_in()
+            wait = self._lease.expires_in()
             if wait > 0:
                 self._trouble.over()
                 self.waits()
@@ -198,41 +175,29 @@ class LeaderElector:
             self._observe(None)
 
     def _observe(self, record: Record | None) -> None:
-        """Start the time anew when the Lease has changed since it was last seen; log a new holder."""
-        before = self.holder
-        if record != self._record or record is None:
-            self._record = record
-            self._observed_at = self.clock()
-        if self.holder not in ("", before, self.identity):
+        if self._lease.observe(record):
             log.info("New leader elected", lease=self.leases.key, identity=self.holder)
-
-    def _expires_in(self) -> float:
-        """Return in how many seconds the Lease may be taken; its holder's duration counts, not ours."""
-        if self._record is None or self._record.holder in ("", self.identity):
-            return 0.0
-        return self._observed_at + self._record.duration - self.clock()
 
     async def _wait(self, seconds: float) -> None:
         """Return when the Lease has expired, or at once when it is released or deleted."""
-        known = self._record.resource_version if self._record is not None else ""
         with anyio.move_on_after(seconds) as scope:
 
             def seen(record: Record | None) -> bool:
                 self._observe(record)
-                scope.deadline = anyio.current_time() + self._expires_in()
-                return self._expires_in() <= 0
+                scope.deadline = anyio.current_time() + self._lease.expires_in()
+                return self._lease.expires_in() <= 0
 
             try:
-                await self.leases.watch(known, seen, seconds=WATCH_SECONDS)
+                await self.leases.watch(self._lease.version, seen, seconds=WATCH_SECONDS)
             except (ApiError, UnreachableError) as error:
                 self._watch_trouble.met("Watch of the lease broke off", error)
             await anyio.sleep(self.retry_period * (1 + JITTER * self.random()))  # a server that hangs up at once
 
     async def _take(self) -> bool:
         """Write ourselves as the holder; False after losing the race to another."""
-        sent_at, moment, old = self.clock(), self.now(), self._record
+        sent_at, now, old = self.clock(), self.now(), self._lease.record
         self._claimed = True
-        new = Record(self.identity, math.ceil(self.lease_duration), moment, moment)
+        new = Record(self.identity, math.ceil(self.lease_duration), now, now)
         try:
             if old is None:
                 record = await self.leases.create(new, within=self.renew_deadline)
@@ -246,7 +211,7 @@ class LeaderElector:
             self._claimed = not error.reason  # without a reason it is a proxy's answer, which does not count
             await anyio.sleep(self.retry_period * JITTER * self.random())
             return False
-        self._record, self._renewed_at = record, sent_at
+        self._lease.record, self._renewed_at = record, sent_at
         return True
 
     # -- hold ----------------------------------------------------------------------------------------------------------
@@ -256,23 +221,23 @@ class LeaderElector:
         Renew the Lease until cancelled.
 
         Raises:
-            LeaseLostError: somebody else holds it, or it could not be renewed in time; `may_bind` is False by then.
+            LeaseLostError: another candidate holds it, or it could not be renewed in time; `may_bind` is False by then.
         """
         try:
             while True:
-                await anyio.sleep(max(0.0, min(self.retry_period, self._left())))
+                await anyio.sleep(max(0.0, min(self.retry_period, self._time_left())))
                 await self._renew()
         except LeaseLostError:
             self._renewed_at = None
             raise
 
-    def _left(self) -> float:
+    def _time_left(self) -> float:
         renewed_at = -math.inf if self._renewed_at is None else self._renewed_at
         return renewed_at + self.renew_deadline - self.clock()
 
     async def _renew(self) -> None:
-        """Renew once, never beyond the deadline; a failure in time is tried again by `hold`."""
-        left, answering = self._left(), self.answering()
+        """Renew once, never beyond the deadline; after a failure in time `hold` tries again."""
+        left, answering = self._time_left(), self.answering()
         if left <= 0:
             why = "is the API server reachable?" if answering else "the scheduler did not answer; was it frozen?"
             raise LeaseLostError(
@@ -288,10 +253,10 @@ class LeaderElector:
         except (ApiError, UnreachableError, TimeoutError) as error:
             log.warning("Could not renew the lease, retrying", lease=self.leases.key, exc=error)
             return
-        self._record, self._renewed_at = record, sent_at
+        self._lease.record, self._renewed_at = record, sent_at
 
     async def _renewed(self) -> Record:
-        """Write the Lease anew; after a conflict read first: it may be our own write whose answer was lost."""
+        """Write the Lease; after a conflict read it first: our own write may have succeeded without an answer."""
         limit = max(self.renew_deadline / 2, self.retry_period)
         try:
             return await self.leases.update(self._next_record(), within=limit)
@@ -299,21 +264,20 @@ class LeaderElector:
             if error.status not in (404, 409):
                 raise
         try:
-            found = await self.leases.get(within=limit)
+            lease = await self.leases.get(within=limit)
         except ApiError as error:
             if _is_missing(error):
                 raise LeaseLostError(f"lease {self.leases.key} was deleted") from error
             raise
-        if found.holder != self.identity:
-            self._record = found
-            raise LeaseLostError(f"lease {self.leases.key} is held by {found.holder or 'nobody'}")
-        self._record = found
+        self._lease.record = lease
+        if lease.holder != self.identity:
+            raise LeaseLostError(f"lease {self.leases.key} is held by {lease.holder or 'nobody'}")
         return await self.leases.update(self._next_record(), within=limit)
 
     def _next_record(self) -> Record:
-        if self._record is None:
+        if self._lease.record is None:
             raise LeaseLostError(f"lease {self.leases.key} was never acquired")
-        return attrs.evolve(self._record, duration=math.ceil(self.lease_duration), renewed=self.now())
+        return attrs.evolve(self._lease.record, duration=math.ceil(self.lease_duration), renewed=self.now())
 
     # -- release -------------------------------------------------------------------------------------------------------
 
@@ -321,9 +285,9 @@ class LeaderElector:
         """
         Give the Lease back, so that the next holder need not wait; True if the server took it.
 
-        Only for a clean stop with every Binding resolved: otherwise the Lease must expire. Never takes longer than a
-        few seconds, also when it is called while being cancelled. A claim that was cut off, and may have taken the
-        Lease, is undone too.
+        Only for a clean stop with every Binding resolved: otherwise the Lease must expire. Takes a few seconds at most,
+        also when it is called while being cancelled. A claim that was interrupted, and may have taken the Lease, is
+        undone too.
         """
         if not self._claimed:
             return False
@@ -341,14 +305,14 @@ class LeaderElector:
         return bool(released)
 
     async def _give_back(self) -> bool | None:
-        """Clear the holder; False if that is not us, None if a write came in between, as our last renewal may."""
-        found = await self.leases.get(within=RELEASE_TIMEOUT)
-        if found.holder != self.identity:
+        """Clear the holder; False if that is not us, None if a write came in between, which may be our last renewal."""
+        lease = await self.leases.get(within=RELEASE_TIMEOUT)
+        if lease.holder != self.identity:
             return False
-        moment = self.now()
-        gone = attrs.evolve(found, holder="", duration=1, acquired=moment, renewed=moment)
+        now = self.now()
+        released = attrs.evolve(lease, holder="", duration=1, acquired=now, renewed=now)
         try:
-            await self.leases.update(gone, within=RELEASE_TIMEOUT)
+            await self.leases.update(released, within=RELEASE_TIMEOUT)
         except ApiError as error:
             if error.status != 409:
                 raise

@@ -84,7 +84,7 @@ class World:
 async def test_a_held_event_loop_delays_no_renewal() -> None:
     """It is held for more than the renew deadline in all, and the Lease is ours all the time."""
     world = World()
-    assert await world.election.stand()
+    assert await world.election.start()
     for _ in range(9):
         world.pass_time(0.1 * DEADLINE)
     world.clock.offset += 0.6 * DEADLINE  # now it has been silent for too long, but the Lease has not expired
@@ -103,7 +103,7 @@ async def test_a_held_event_loop_delays_no_renewal() -> None:
 async def test_an_event_loop_that_is_held_for_ever_ends_the_process() -> None:
     """Its Lease is not renewed, and when it is lost and the scheduler still says nothing, the thread exits with 1."""
     world = World()
-    assert await world.election.stand()
+    assert await world.election.start()
     world.clock.offset += 2.1 * DEADLINE
     assert world.ended.wait(PATIENCE)  # without a turn of this event loop
 
@@ -117,7 +117,7 @@ async def test_an_event_loop_that_is_held_for_ever_ends_the_process() -> None:
 async def test_a_lost_lease_is_told_to_the_scheduler() -> None:
     """A process that sees the loss has the time it needs to end by itself."""
     world = World()
-    assert await world.election.stand()
+    assert await world.election.start()
 
     def taken(verb: str) -> None:
         if verb == "update":
@@ -146,7 +146,7 @@ async def test_what_keeps_it_from_connecting_is_raised() -> None:
 
     election = ElectionThread(connect=connect)
     with anyio.fail_after(PATIENCE), pytest.raises(ConfigurationError, match="no kubeconfig"):
-        await election.stand()
+        await election.start()
     await election.leave(release=True)
 
 
@@ -154,7 +154,7 @@ async def test_what_keeps_it_from_connecting_is_raised() -> None:
 async def test_who_leaves_stops_renewing(*, release: bool) -> None:
     """The Lease is given back, or left to expire where a Binding may still land."""
     world = World()
-    assert await world.election.stand()
+    assert await world.election.start()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.election.hold)
         await world.election.leave(release=release)
@@ -172,7 +172,7 @@ async def test_a_follower_leaves_without_a_trace() -> None:
     world.memory.put(Record("other", 3600))
     async with anyio.create_task_group() as tasks:
         with anyio.fail_after(PATIENCE):
-            assert not await world.election.stand()
+            assert not await world.election.start()
         tasks.start_soon(world.election.acquire)
         with anyio.fail_after(PATIENCE):
             while "watch" not in world.memory.calls:
