@@ -20,26 +20,16 @@ import attrs
 
 from neuron_scheduler.endpoints.certificate import Certificate
 from neuron_scheduler.endpoints.exchange import Reply, Request, text
-from neuron_scheduler.endpoints.exposition import Exposition, Scraped
+from neuron_scheduler.endpoints.exposition import Exposition
 from neuron_scheduler.endpoints.listener import PLAIN, TLS, Answer, Listener, open_socket
 from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.telemetry.metrics import Metrics
 
 Check = Callable[[], str | None]
 
 LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
 CLOSING_TIME: Final = 2.0
 METHODS: Final = ("GET", "HEAD")
-
-
-class Metrics(Scraped, Protocol):
-    """What /metrics shows, and what is counted here."""
-
-    def prepared(self) -> Iterator[None]:
-        """Prepare for an exposition in small steps, between which others may run."""
-        ...
-
-    def connection_dropped(self, reason: str) -> None:
-        """Count a connection that was ended without its answer."""
 
 
 class Access(Protocol):
