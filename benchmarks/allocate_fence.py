@@ -155,7 +155,6 @@ class Site:
             metrics=self.scheduler.metrics,
             scheduler_names={NAME},
             clock=anyio.current_time,
-            wake=self.scheduler.wake,
             gone=_ignore,
             came=_ignore,
             left=_ignore,

@@ -131,8 +131,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         metrics=metrics,
         budgets=budgets.all,
         clock=time.monotonic,
-        wake=lambda: scheduler.wake(),  # noqa: PLW0108 - there is no scheduler yet
-        give_up=lambda uid: scheduler.fence.give_up(uid),  # noqa: PLW0108 - as above
+        give_up=lambda uid: scheduler.fence.give_up(uid),  # noqa: PLW0108 - there is no loop yet
         errors=errors,
     )
     scheduler = Scheduler(
@@ -203,7 +202,6 @@ def _node_handler(
         cluster=scheduler.cluster,
         queue=scheduler.queue,
         metrics=scheduler.metrics,
-        wake=scheduler.wake,
         gone=gone,
         nomination_lost=preemption_executor.nomination_lost,
         changed=scheduler.fence.node_changed,
@@ -223,7 +221,6 @@ def _pod_handler(
         metrics=scheduler.metrics,
         scheduler_names=scheduler.profiles.keys(),
         clock=scheduler.clock,
-        wake=scheduler.wake,
         gone=gone,
         came=scheduler.preemption_executor.recheck,
         left=rejections.left,
@@ -238,10 +235,10 @@ def _others(
     scheduler: Scheduler, volumes: VolumeBinder, budgets: DisruptionBudgetHandler
 ) -> Iterator[tuple[Resource[Any], Handler[Any]]]:
     """Yield all resources that are watched beside nodes and pods, each with its handler."""
-    cluster, queue, metrics, wake = scheduler.cluster, scheduler.queue, scheduler.metrics, scheduler.wake
-    storage = StorageHandler(cluster=cluster, queue=queue, metrics=metrics, wake=wake, noticed=volumes.noticed)
+    cluster, queue, metrics = scheduler.cluster, scheduler.queue, scheduler.metrics
+    storage = StorageHandler(cluster=cluster, queue=queue, metrics=metrics, noticed=volumes.noticed)
     yield BUDGETS, budgets
-    yield NAMESPACES, NamespaceHandler(namespaces=cluster.namespaces, queue=queue, metrics=metrics, wake=wake)
+    yield NAMESPACES, NamespaceHandler(namespaces=cluster.namespaces, queue=queue, metrics=metrics)
     for resource in WORKLOADS:
         yield resource, WorkloadHandler(workloads=cluster.workloads, metrics=metrics, resource=resource.name)
     for resource in STORAGE:

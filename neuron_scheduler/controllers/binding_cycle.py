@@ -90,7 +90,6 @@ class BindingCycle:
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
         may_bind: False once the Lease may be lost.
-        wake: called when the scheduling loop may have something to do.
         errors: reports unexpected exceptions.
         concurrency: Bindings that are tried for the first time at once.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
@@ -107,7 +106,6 @@ class BindingCycle:
     clock: Callable[[], float]
     wall_clock: Callable[[], int]
     may_bind: Callable[[], bool]
-    wake: Callable[[], None]
     errors: UnexpectedErrors
     concurrency: int
     fenced: bool = True
@@ -128,7 +126,6 @@ class BindingCycle:
             metrics=self.metrics,
             release=self.volumes.release,
             clock=self.clock,
-            wake=self.wake,
             errors=self.errors,
         )
         self.fence = AllocateFence(

@@ -48,7 +48,6 @@ class BindingOutcomes:
     Attributes:
         release: takes back what was assumed for a pod's volumes.
         clock: seconds that never jump.
-        wake: called when the scheduling loop may have something to do.
         errors: reports unexpected exceptions.
     """
 
@@ -58,7 +57,6 @@ class BindingOutcomes:
     metrics: Metrics
     release: Callable[[VolumePlan], None]
     clock: Callable[[], float]
-    wake: Callable[[], None]
     errors: UnexpectedErrors
 
     def apply(self, commitment: Commitment, outcome: BindOutcome) -> None:
@@ -144,7 +142,6 @@ class BindingOutcomes:
             for event in taken_back(commitment.plan):
                 self.queue.note_storage(event.event, event.claim)
         note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)
-        self.wake()
 
 
 def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:

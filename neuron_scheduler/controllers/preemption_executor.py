@@ -89,7 +89,6 @@ class PreemptionExecutor:
     Attributes:
         budgets: all PodDisruptionBudgets there are.
         clock: seconds that never jump, the queue's time.
-        wake: called when the scheduling loop may have something to do.
         give_up: lets a pod go back to the queue whose Binding waits to be sent; False for all others.
         errors: reports unexpected exceptions.
     """
@@ -101,7 +100,6 @@ class PreemptionExecutor:
     metrics: Metrics
     budgets: Callable[[], Sequence[DisruptionBudget]]
     clock: Callable[[], float]
-    wake: Callable[[], None]
     give_up: Callable[[str], bool]
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _evictions: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
@@ -147,7 +145,6 @@ class PreemptionExecutor:
         log.info("Nominated node is lost; trying pod anew", v=2, pod=pod.key, node=node_name or "")
         self.reporter.displaced(pod)
         self.queue.activate(pod.uid, self.clock())
-        self.wake()
 
     async def post_filter(self, queued: QueuedPod, refused: FitError, profile: Profile) -> PostFilter:
         """Look for pods to ask to leave, and begin to; returns before they have left."""
@@ -224,7 +221,6 @@ class PreemptionExecutor:
         except Exception as error:  # noqa: BLE001 - one pod's; it must not stay held
             self.errors.report(error, task="preemption", pod=pod.key)
         self.queue.release(pod.uid, self.clock())
-        self.wake()
 
     async def _evict(self, pod: Pod, node_name: str, victim: Pod, asked: list[Pod]) -> None:
         try:

@@ -129,6 +129,7 @@ class Scheduler:
     _aside: SideLane = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.queue.on_change = self.wake
         self._cycle = BindingCycle(
             cluster=self.cluster,
             queue=self.queue,
@@ -139,7 +140,6 @@ class Scheduler:
             clock=self.clock,
             wall_clock=self.wall_clock,
             may_bind=self.may_bind,
-            wake=self.wake,
             errors=self.errors,
             concurrency=self.bind_concurrency,
             fenced=self.allocate_fence,

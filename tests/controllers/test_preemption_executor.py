@@ -41,7 +41,6 @@ class World:
     waiting: set[str] = attrs.field(factory=set)
     told: list[tuple[str, str]] = attrs.field(factory=list)
     may_answer: anyio.Event = attrs.field(factory=anyio.Event)
-    carried_out: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
         """Answer when it is allowed."""
@@ -61,10 +60,6 @@ class World:
     def give_up(self, uid: str) -> bool:
         """Let pods go back to the queue that are not bound yet."""
         return uid in self.waiting
-
-    def wake(self) -> None:
-        """Take note that it is over."""
-        self.carried_out.set()
 
     def row(self, name: str) -> NodeInfo:
         """Return a node's row."""
@@ -90,7 +85,6 @@ async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, PreemptionExecuto
         metrics=Metrics(),
         budgets=tuple,
         clock=lambda: 100.0,
-        wake=world.wake,
         give_up=world.give_up,
     )
     with anyio.fail_after(5):
@@ -119,7 +113,7 @@ async def test_the_pod_is_held_until_all_were_asked() -> None:
         world.queue.note(ClusterEvent.ASSIGNED_POD_GONE)
         assert world.queue.pop(100.0) is None
         world.may_answer.set()
-        await world.carried_out.wait()
+        await anyio.wait_all_tasks_blocked()
         assert sorted(world.asked) == ["a", "b"]
         assert sorted(world.told) == [("a", "big on n"), ("b", "big on n")]
         assert popped(world.queue, 100.0).pod.name == "big"
@@ -131,7 +125,7 @@ async def test_a_victim_that_could_not_be_asked() -> None:
         world.refusing.add("b")
         await post_filter(world, preemption_executor, world.pending())
         world.may_answer.set()
-        await world.carried_out.wait()
+        await anyio.wait_all_tasks_blocked()
         assert world.told == [("a", "big on n")]
         again = popped(world.queue, 100.0)
         world.asked.clear()
@@ -155,7 +149,7 @@ async def test_a_lower_promise_is_taken_back() -> None:
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.may_answer.set()
         await post_filter(world, preemption_executor, world.pending(pod("lesser", devices=8, priority=1)))
-        await world.carried_out.wait()
+        await anyio.wait_all_tasks_blocked()
         assert counts(world.queue) == {"unschedulable": 1}
         await post_filter(world, preemption_executor, world.pending())
         assert ("lesser", "displaced") in world.told
@@ -180,7 +174,7 @@ async def nominated(world: World, preemption_executor: PreemptionExecutor) -> No
     """Let the big pod be promised the node, and ask both halves to leave."""
     world.may_answer.set()
     await post_filter(world, preemption_executor, world.pending())
-    await world.carried_out.wait()
+    await anyio.wait_all_tasks_blocked()
     assert world.cluster.nomination("uid-big") is not None
     assert world.queue.pop(100.0) is None
 
@@ -191,11 +185,12 @@ async def test_who_loses_the_space_looks_anew() -> None:
         await nominated(world, preemption_executor)
         world.cluster.remove_pod("uid-a")
         world.cluster.assume(pod("higher", on="n", devices=8, priority=10), 0xFFFF)
-        world.carried_out = anyio.Event()
+        woken = list[bool]()
+        world.queue.on_change = lambda: woken.append(True)
         preemption_executor.recheck("n")
         assert world.cluster.nomination("uid-big") is None
         assert world.told[-1] == ("big", "displaced")
-        assert world.carried_out.is_set()  # the loop is woken
+        assert woken
         assert popped(world.queue, 100.0).pod.name == "big"
 
 
@@ -250,7 +245,7 @@ async def test_giving_up_takes_the_promise_back() -> None:
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.may_answer.set()
         await post_filter(world, preemption_executor, world.pending())
-        await world.carried_out.wait()
+        await anyio.wait_all_tasks_blocked()
         for name in ("a", "b"):
             world.cluster.remove_pod(f"uid-{name}")
         world.cluster.put_pod(pod("foreign", on="n", devices=16, priority=99))
@@ -284,6 +279,6 @@ async def test_a_victim_that_waits_to_be_bound_is_not_deleted() -> None:
         world.waiting.add("uid-a")
         world.may_answer.set()
         await post_filter(world, preemption_executor, world.pending())
-        await world.carried_out.wait()
+        await anyio.wait_all_tasks_blocked()
         assert world.asked == ["b"]
         assert sorted(world.told) == [("a", "big on n"), ("b", "big on n")]

@@ -92,7 +92,7 @@ async def test_a_wake_up_that_never_came_is_made_up_for() -> None:
     with mock.patch.object(loop, "_LONGEST_IDLE", 0.001):
         async with running(world):
             await anyio.wait_all_tasks_blocked()
-            with mock.patch.object(type(world.scheduler), "wake", return_value=None):
+            with mock.patch.object(world.queue, "on_change"):
                 show(world)
                 await bound(world)
 

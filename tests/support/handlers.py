@@ -30,7 +30,7 @@ class World:
 
     def __attrs_post_init__(self) -> None:
         shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "metrics": Metrics()}
-        shared |= {"wake": lambda: None, "gone": lambda _: None}
+        shared["gone"] = lambda _: None
         self.pods = PodHandler(
             **shared,
             scheduler_names={"one", "two"},

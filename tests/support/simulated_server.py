@@ -64,7 +64,7 @@ class World:
         self.queue = SchedulingQueue(max_unschedulable=1e18, row=self.cluster.node)
         shared: dict[str, Any] = {"queue": self.queue, "metrics": Metrics()}
         executor = PreemptionExecutor(
-            cluster=self.cluster, evictor=self, reporter=self, budgets=lambda: (), clock=self.clock, wake=self.wake,
+            cluster=self.cluster, evictor=self, reporter=self, budgets=lambda: (), clock=self.clock,
             give_up=self.give_up, **shared,
         )  # fmt: skip
         self.scheduler = Scheduler(
@@ -72,7 +72,6 @@ class World:
             preemption_executor=executor, reporter=self, clock=self.clock, wall_clock=lambda: 1,
             may_bind=lambda: True, bind_concurrency=2, **shared,
         )  # fmt: skip
-        shared["wake"] = self.scheduler.wake
         pods = PodHandler(
             cluster=self.cluster, scheduler_names={"my-scheduler"}, clock=self.clock,
             gone=lambda _: None, came=executor.recheck, double_booked=lambda *_: None, unknown=lambda *_: None,
@@ -101,10 +100,6 @@ class World:
         """Let every look at the clock take as long as a turn of the loop may take."""
         self.time += 0.003
         return self.time
-
-    def wake(self) -> None:
-        """Pass it on, once there is a loop."""
-        self.scheduler.wake()
 
     def give_up(self, uid: str) -> bool:
         """Ask the fence, once there is one."""

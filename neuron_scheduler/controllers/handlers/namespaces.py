@@ -1,6 +1,5 @@
 """Namespaces: when labels change, the namespace selectors of affinity terms may select other pods than before."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import attrs
@@ -21,7 +20,6 @@ class NamespaceHandler(ObjectHandler[Namespace]):
 
     namespaces: NamespaceTable
     queue: SchedulingQueue
-    wake: Callable[[], None]
     resource: str = "namespaces"
 
     def added(self, new: Namespace) -> None:
@@ -43,4 +41,3 @@ class NamespaceHandler(ObjectHandler[Namespace]):
     def _put(self, namespace: Namespace) -> None:
         self.namespaces.put(namespace)
         self.queue.note(ClusterEvent.NAMESPACE_LABELS)
-        self.wake()

@@ -34,7 +34,6 @@ class NodeHandler(ObjectHandler[Node]):
     Keeps the nodes.
 
     Attributes:
-        wake: called when the scheduling loop may have something to do.
         gone: called with the name of a deleted node.
         nomination_lost: called with a pod whose nominated space is gone with the node, or with the node's machine.
         changed: called with the name of a node that has changed.
@@ -44,7 +43,6 @@ class NodeHandler(ObjectHandler[Node]):
 
     cluster: Cluster
     queue: SchedulingQueue
-    wake: Callable[[], None]
     gone: Callable[[str], None]
     nomination_lost: Callable[[Pod], None]
     changed: Callable[[str], None] = _nobody_asks
@@ -77,7 +75,6 @@ class NodeHandler(ObjectHandler[Node]):
         self._doubted.forget(old.name)
         self.gone(old.name)
         self.queue.note(ClusterEvent.NODE_DELETED)
-        self.wake()
 
     def identity(self, report: Malformed) -> dict[str, Any]:
         """Return the keys of the log line that name the node."""
@@ -88,7 +85,6 @@ class NodeHandler(ObjectHandler[Node]):
             node_info = self.cluster.node(node.name)
             for event in events:
                 self.queue.note(event, on=None if node_info is None else Change(node_info, (before,)))
-            self.wake()
 
     def _put(self, node: Node) -> None:
         before, after = self.cluster.node(node.name), self.cluster.put_node(node)

@@ -40,7 +40,6 @@ class PodHandler(ObjectHandler[Pod]):
     Attributes:
         scheduler_names: pods with one of these are ours to schedule.
         clock: seconds that never jump, the queue's time.
-        wake: called when the scheduling loop may have something to do.
         gone: called with the uid of each pod that is gone.
         came: called with the name of a node to which another process has bound a pod.
         left: called with a pod that is gone from its node without having started or having been deleted.
@@ -57,7 +56,6 @@ class PodHandler(ObjectHandler[Pod]):
     queue: SchedulingQueue
     scheduler_names: Container[str]
     clock: Callable[[], float]
-    wake: Callable[[], None]
     gone: Callable[[str], None]
     came: Callable[[str], None]
     left: Callable[[PodInfo], None]
@@ -74,7 +72,6 @@ class PodHandler(ObjectHandler[Pod]):
             self._bound(new)
         elif self._is_ours(new):
             self.queue.add(new, self.clock())
-            self.wake()
 
     def updated(self, old: Pod, new: Pod) -> None:
         """Replace a pod; the queue decides whether the change is worth another try."""
@@ -84,7 +81,6 @@ class PodHandler(ObjectHandler[Pod]):
             self._assumed_changed(new)
         elif self._is_ours(new):
             self.queue.update(new, self.clock())
-            self.wake()
         elif self._is_ours(old):
             self.queue.remove(new.uid)
             if self.cluster.clear_nomination(new.uid) is not None:
@@ -184,7 +180,6 @@ class PodHandler(ObjectHandler[Pod]):
         if self.queue.listening:
             node_info = self.cluster.node(node_name or pods[0].node_name)
             self.queue.note(event, *pods, on=None if node_info is None else Change(node_info))
-            self.wake()
 
     def _report_doubt(self, pod_info: PodInfo) -> None:
         """Log and report what is in doubt about the cores that a bound pod uses."""

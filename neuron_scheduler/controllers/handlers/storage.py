@@ -31,7 +31,6 @@ class StorageHandler(ObjectHandler[Storage]):
 
     cluster: Cluster
     queue: SchedulingQueue
-    wake: Callable[[], None]
     noticed: Callable[[str], None]
     resource: str = "storage"
 
@@ -53,7 +52,6 @@ class StorageHandler(ObjectHandler[Storage]):
     def _note(self, storage: Storage, events: Iterable[StorageEvent]) -> None:
         for event in events:
             self.queue.note_storage(event.event, event.claim)
-            self.wake()
         if isinstance(storage, PersistentVolumeClaim):
             self.noticed(storage.key)
         elif isinstance(storage, PersistentVolume):

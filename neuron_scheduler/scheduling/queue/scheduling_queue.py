@@ -2,13 +2,14 @@ r"""
 The pods that wait: active, in backoff, unschedulable, gated.
 
     add --> ACTIVE --pop--> IN_FLIGHT --unschedulable--> UNSCHEDULABLE --event, 5 min--> ACTIVE   (or BACKOFF, if the
-      \--> GATED --gates gone--> ACTIVE        \\--error--> BACKOFF --its end--> ACTIVE                last was in vain)
+      \--> GATED --gates gone--> ACTIVE        \--error--> BACKOFF --its end--> ACTIVE                last was in vain)
 
 Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`. Time is an argument, in seconds of any clock that never
-jumps. The higher priority is served first, then who came first: a pod that is refused keeps its place. Events are only
-noted when they happen and take effect at the next `pop`, so a burst of deletions wakes each line of refused pods once
-(`noted`, `unschedulable_pods`). What happens while a long decision is being made is kept for its pod, and a pod for
-which others are being asked to leave is held until all of them have been asked.
+jumps. Pods of higher priority come first, then older ones: a refused pod keeps its place. Events are only noted when
+they happen and take effect at the next `pop`, so a burst of deletions wakes each line of refused pods once
+(`pending_events`, `unschedulable_pods`). Events during a long decision are kept for its pod. A pod whose victims are
+being asked to leave is held until all of them have been asked. The queue waits for nothing itself: `on_change` says
+when it is worth to `pop` again.
 """
 
 import math
@@ -23,7 +24,8 @@ from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
 from neuron_scheduler.scheduling.queue.backoff_queue import BackoffQueue
 from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
-from neuron_scheduler.scheduling.queue.pending_events import Group, PendingEvents, Rows, group_of, unknown_row
+from neuron_scheduler.scheduling.queue.in_flight_events import InFlightEvents
+from neuron_scheduler.scheduling.queue.pending_events import PendingEvents, Rows, group_of, unknown_row
 from neuron_scheduler.scheduling.queue.places import Places
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.signature import signature_of
@@ -34,8 +36,12 @@ BINDER = "DefaultBinder"
 _FLUSH_PERIOD = 30.0
 
 
-def _unheard(_queue: str, _event: str) -> None:
-    """Stand in where nobody counts."""
+def _count_nothing(_queue: str, _event: str) -> None:
+    """Do nothing: nobody counts."""
+
+
+def _wake_nobody() -> None:
+    """Do nothing: nobody waits for the queue."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -45,22 +51,24 @@ class SchedulingQueue:
 
     Attributes:
         initial_backoff, max_backoff: seconds; the backoff doubles with each refusal or error in a row.
-        max_unschedulable: seconds after which an unschedulable pod is tried again though nothing happened.
-        entered: told (queue, event) for each pod that enters the active queue or the backoff.
-        row: a node as it is now, by name.
+        max_unschedulable: seconds after which an unschedulable pod is tried again without an event.
+        entered: called with (queue, event) for each pod that enters the active queue or the backoff.
+        row: returns a node as it is now, by name.
+        on_change: called when `pop` may return a pod earlier than before, apart from the end of `max_unschedulable`; it
+            must not call the queue.
     """
 
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
     max_unschedulable: float = 300.0
-    _entered: Callable[[str, str], None] = _unheard
+    _entered: Callable[[str, str], None] = _count_nothing
     _row: Rows = unknown_row
+    on_change: Callable[[], None] = _wake_nobody
     _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
     _places: Places = attrs.field(init=False)
     _unschedulable: UnschedulablePods = attrs.field(init=False)
-    _noted: PendingEvents = attrs.field(factory=PendingEvents)
-    _deciding: QueuedPod | None = None
-    _meanwhile: PendingEvents = attrs.field(factory=PendingEvents)
+    _events: PendingEvents = attrs.field(factory=PendingEvents)
+    _in_flight: InFlightEvents = attrs.field(factory=InFlightEvents)
     _arrivals: int = 0
     _began: bool = False
     _next_flush: float = 0.0
@@ -73,25 +81,25 @@ class SchedulingQueue:
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
 
-    def first(self, most: int) -> list[Pod]:
-        """Return some of the pods that wait, those first that came first."""
-        return [queued.pod for queued in islice(self._pods.values(), most)]
+    def first(self, count: int) -> list[Pod]:
+        """Return up to so many waiting pods, oldest first."""
+        return [queued.pod for queued in islice(self._pods.values(), count)]
 
     def count(self, place: Place) -> int:
-        """How many pods wait at a place."""
+        """Return how many pods wait at a place."""
         return self._places.counts[place]
 
     def count_by_cause(self) -> Counter[Cause]:
-        """How many pods wait for what, those in flight left out; each pod has one cause."""
+        """Return how many pods wait for what, without those in flight; each pod has one cause."""
         waiting = (queued for queued in self._pods.values() if queued.place is not Place.IN_FLIGHT)
         return Counter(map(self._unschedulable.cause_of, waiting))
 
     def refused_by_plugin(self) -> Counter[tuple[str, str]]:
-        """How many unschedulable pods of a scheduler name each plugin refused (`scheduler_unschedulable_pods`)."""
+        """Return how many unschedulable pods each plugin refused, by (plugin, scheduler name)."""
         return self._unschedulable.refused_by_plugin()
 
     def add(self, pod: Pod, now: float) -> None:
-        """Take a pending pod; one with scheduling gates waits for them to go. A pod that is here is only updated."""
+        """Add a pending pod, or update one that is here; a pod with scheduling gates waits until they are removed."""
         if pod.uid in self._pods:
             self.update(pod, now)
             return
@@ -101,21 +109,21 @@ class SchedulingQueue:
             self._arrive(queued, now, "PodAdd")
 
     def update(self, pod: Pod, now: float) -> None:
-        """Take a pending pod's new state; only a change that bears on scheduling gives it another try."""
+        """Replace a pending pod; only a change that matters for scheduling gives it another try."""
         queued = self._pods.get(pod.uid)
         if queued is None:
             self.add(pod, now)
             return
         before, queued.pod = queued.pod, pod
-        has_terms = matters_for_scheduling(before, pod)
+        matters = matters_for_scheduling(before, pod)
         if queued.place is Place.GATED and not pod.gates:
             self._arrive(queued, now, "SchedulingGatesEliminated")
-        elif queued.place is Place.UNSCHEDULABLE and (has_terms or self._shrunk(queued, before)):
+        elif queued.place is Place.UNSCHEDULABLE and (matters or self._shrunk(queued, before)):
             self._wake(queued, now, "PodUpdate")
         elif queued.place is Place.IN_FLIGHT:
-            queued.missed |= has_terms
-        elif queued.place in (Place.ACTIVE, Place.BACKOFF) and has_terms:
-            self._unschedulable.remove(queued)  # it is not one of them any more
+            queued.missed |= matters
+        elif queued.place in (Place.ACTIVE, Place.BACKOFF) and matters:
+            self._unschedulable.remove(queued)  # it is not like the others of the line any more
             if before.priority != pod.priority:
                 enter = self._places.activate if queued.place is Place.ACTIVE else self._places.back_off
                 enter(queued, "PodUpdate")
@@ -124,7 +132,7 @@ class SchedulingQueue:
         """Forget a pod that is gone, bound, or no longer ours."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
-            self._stop_deciding(queued)
+            self._in_flight.end(queued)
             self._unschedulable.remove(queued)
             self._places.leave(queued)
 
@@ -136,10 +144,10 @@ class SchedulingQueue:
         if queued.place is Place.UNSCHEDULABLE:
             self._wake(queued, now, "ForceActivate")
         elif queued.place in (Place.ACTIVE, Place.BACKOFF):
-            self._unschedulable.remove(queued)  # it is to be tried whatever becomes of the line
+            self._unschedulable.remove(queued)  # it is tried even if its line is not
 
     def release(self, uid: str, now: float) -> None:
-        """Hold a pod no longer; what could have helped it in the meantime wakes it now."""
+        """End the hold on a pod; what could have helped it in the meantime wakes it now."""
         queued = self._pods.get(uid)
         if queued is not None and queued.held:
             queued.held = False
@@ -149,38 +157,40 @@ class SchedulingQueue:
     @property
     def listening(self) -> bool:
         """Whether an event could help any pod: one waits for events, or is being decided."""
-        return self._unschedulable.listening or self._deciding is not None
+        return self._unschedulable.listening or self._in_flight.queued is not None
 
     def note(self, event: ClusterEvent, *pods: Pod, on: Change | None = None) -> None:
         """
-        Let an event wake, at the next `pop`, the pods it could help.
+        Note an event; at the next `pop` it wakes the pods that it could help.
 
         `pods` are those it happened to and `on` is the node it happened on, if they are known.
         """
+        if self._in_flight.queued is not None:
+            self._in_flight.events.note(event, pods, on)
         if self._unschedulable.listening:
-            self._noted.note(event, pods, on)
-        if self._deciding is not None:
-            self._meanwhile.note(event, pods, on)
+            self._events.note(event, pods, on)
+            self.on_change()
 
     def note_storage(self, event: ClusterEvent, claim: str) -> None:
-        """As `note`, for something that concerns only the pods that use a claim; all of them without one."""
+        """Note an event that concerns only the pods that use a claim; all pods if `claim` is empty."""
         if not claim:
             self.note(event)
             return
+        if self._in_flight.queued is not None:
+            self._in_flight.events.note_claim(event, claim)
         if self._unschedulable.listening:
-            self._noted.note_claim(event, claim)
-        if self._deciding is not None:
-            self._meanwhile.note_claim(event, claim)
+            self._events.note_claim(event, claim)
+            self.on_change()
 
     def pause(self, until: float) -> None:
-        """Pop no pod before this time: no attempt can succeed, for any pod."""
+        """Pop no pod before this time: no attempt of any pod can succeed."""
         self._paused_until = until
 
     def pop(self, now: float) -> QueuedPod | None:
         """
         Return the next pod to schedule, now in flight; None if all wait for time or events.
 
-        With nothing active, a backoff after a refusal is cut short, as upstream does; one after an error never is.
+        If no pod is active, a backoff after a refusal is cut short, as upstream does; one after an error never is.
         """
         if self._paused_until:
             if now < self._paused_until:
@@ -189,7 +199,7 @@ class SchedulingQueue:
         self._began = True
         if self._unschedulable.to_go_on:
             self._unschedulable.go_on(now)
-        if self._noted:
+        if self._events:
             self._apply_events(now)
         self._flush(now)
         while (queued := self._places.first()) is not None:
@@ -201,8 +211,8 @@ class SchedulingQueue:
         return None
 
     def keep_events(self, queued: QueuedPod) -> None:
-        """Keep what happens from now on for a popped pod whose decision takes a while, until it is put back."""
-        self._deciding, self._meanwhile = queued, PendingEvents()
+        """Keep the events from now on for a popped pod whose decision takes a while, until it is put back."""
+        self._in_flight.begin(queued)
 
     def unschedulable(
         self,
@@ -216,12 +226,13 @@ class SchedulingQueue:
         against_preemption: frozenset[str] = frozenset(),
     ) -> None:
         """
-        Put a refused pod back: it waits for an event that could change a refusing plugin's mind.
+        Put a refused pod back: it waits for an event after which a refusing plugin could accept it.
 
-        Such an event may have come since it was popped. One that is `held` waits for its release first. One that was
-        A pod with a nomination waits until it fits: others that could be asked to leave are no help any more.
-        `against_preemption` are the plugins because of which asking others to leave does not help. What refuses this
-        pod refuses all pods of its signature, unless something about it, or what it is promised, sets it apart.
+        Such an event may have come since the pod was popped. A pod that is `held` waits for its release first. A pod
+        with a nomination waits until it fits: other pods that could be preempted do not help any more.
+        `against_preemption` are the plugins that would refuse the pod whoever is preempted. What refuses this pod
+        refuses all pods of its signature; a pod that is held, nominated, has missed an event or cannot be bound waits
+        in a line of its own.
         """
         if self._pods.get(queued.pod.uid) is not queued:
             return
@@ -229,7 +240,7 @@ class SchedulingQueue:
         self._places.backoff.refused(queued, now)
         group = group_of(queued.pod, plugins, has_nomination=has_nomination)
         queued.held = held
-        queued.missed |= self._missed_by(queued, group)
+        queued.missed |= self._in_flight.may_help(queued, group, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
         if held or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), group)
@@ -244,11 +255,12 @@ class SchedulingQueue:
             return
         queued.cause = Cause.ERROR
         self._places.backoff.failed(queued, now)
-        self._stop_deciding(queued)
+        self._in_flight.end(queued)
         self._places.back_off(queued, "ScheduleAttemptFailure")
+        self.on_change()
 
     def next_time(self) -> float | None:
-        """Return when `pop` could next give something without an event."""
+        """Return the time from which `pop` could return a pod without an event; None if there is none."""
         if self._paused_until:
             return self._paused_until
         if self._unschedulable.to_go_on:
@@ -261,41 +273,34 @@ class SchedulingQueue:
     # Between the places
 
     def _arrive(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Give a pod its place among all others: those that were there before this process began, by their age."""
+        """Activate a pod that has not been tried; pods that are older than this process are ordered by their age."""
         self._arrivals += 1
         queued.since = queued.first_active = now
         age = (0.0, queued.pod.created) if not self._began else (1.0,)
         queued.arrival = (*age, now, self._arrivals)
         self._places.activate(queued, event)
-
-    def _missed_by(self, queued: QueuedPod, group: Group) -> bool:
-        """Tell whether something happened since the pod was popped that may help it."""
-        happened = self._meanwhile.helped((group,), self._row) if self._deciding is queued else ()
-        return any(helped.means(queued.pod) for helped in happened)
+        self.on_change()
 
     def _wake(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Let a pod be tried by itself, whatever becomes of its line."""
+        """Give a pod another try, also if its line has none."""
         if queued.held:
             queued.missed = True
             return
         self._unschedulable.remove(queued)
         self._places.admit(queued, now, event)
+        self.on_change()
 
     def _move(self, queued: QueuedPod, place: Place) -> None:
-        """Let a pod go from one place to another, and out of its line."""
-        self._stop_deciding(queued)
+        """Move a pod from one place to another, and out of its line."""
+        self._in_flight.end(queued)
         self._unschedulable.remove(queued)
         self._places.put(queued, place)
 
-    def _stop_deciding(self, queued: QueuedPod) -> None:
-        if self._deciding is queued:
-            self._deciding, self._meanwhile = None, PendingEvents()
-
     def _apply_events(self, now: float) -> None:
-        noted, self._noted = self._noted, PendingEvents()
-        for helped in noted.helped(self._unschedulable.groups, self._row):
-            for line in self._unschedulable.lines(helped.group):
-                self._unschedulable.wake(line, helped, now)
+        events, self._events = self._events, PendingEvents()
+        for wake_up in events.helped(self._unschedulable.groups, self._row):
+            for line in self._unschedulable.lines(wake_up.group):
+                self._unschedulable.wake(line, wake_up, now)
 
     def _flush(self, now: float) -> None:
         self._places.end_backoffs(now)
@@ -305,7 +310,7 @@ class SchedulingQueue:
                 self._wake(queued, now, "UnschedulableTimeout")
 
     def _shrunk(self, queued: QueuedPod, before: Pod) -> bool:
-        """Tell whether a pod that was too large to be bound has lost annotations."""
+        """Return whether a pod that was too large to be bound has lost annotations."""
         line = self._unschedulable.line_of(queued)
         too_large = line is not None and BINDER in line.group.plugins
         return too_large and queued.pod.annotations_size < before.annotations_size

@@ -25,11 +25,11 @@ def handlers() -> dict[str, ObjectHandler[Any]]:
         "Skipping malformed node node=": world.nodes,
         "Skipping malformed PodDisruptionBudget budget=": DisruptionBudgetHandler(metrics=metrics),
         "Skipping malformed namespace namespace=": NamespaceHandler(
-            namespaces=cluster.namespaces, queue=queue, metrics=metrics, wake=lambda: None
+            namespaces=cluster.namespaces, queue=queue, metrics=metrics
         ),
         "Skipping malformed object kind=": WorkloadHandler(workloads=Workloads(), metrics=metrics, resource="services"),
         "Skipping malformed storage object kind=": StorageHandler(
-            cluster=cluster, queue=queue, metrics=metrics, wake=lambda: None, noticed=lambda _: None
+            cluster=cluster, queue=queue, metrics=metrics, noticed=lambda _: None
         ),
     }
 

@@ -5,16 +5,22 @@ from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.scheduling.plugins import inter_pod_affinity
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
+from tests.support.builders import pod
+from tests.support.queueing import popped
 
 TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
 
 
 def test_the_table_follows_the_watch() -> None:
     """Each change of labels lets the loop look again; what cannot be read changes nothing."""
-    table, metrics, woken = NamespaceTable(), Metrics(), list[int]()
-    handler = NamespaceHandler(namespaces=table, queue=SchedulingQueue(), metrics=metrics, wake=lambda: woken.append(1))
+    table, queue, woken = NamespaceTable(), SchedulingQueue(), list[int]()
+    queue.add(pod("waiting"), 0.0)
+    queue.unschedulable(popped(queue, 0.0), frozenset({inter_pod_affinity.NAME}), 0.0)
+    queue.on_change = lambda: woken.append(1)
+    handler = NamespaceHandler(namespaces=table, queue=queue, metrics=Metrics())
     plain, labelled = Namespace("u", "ns"), Namespace("u", "ns", {"team": "a"})
     handler.added(plain)
     assert table.selected(TEAM) == set()

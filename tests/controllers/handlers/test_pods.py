@@ -21,7 +21,7 @@ def test_what_happens_while_nobody_waits_wakes_nobody() -> None:
 
     def happens(what: str) -> list[str]:
         woken.clear()
-        world.pods.wake = world.nodes.wake = lambda: woken.append(what)
+        world.queue.on_change = lambda: woken.append(what)
         world.nodes.added(node(f"n{what}", cpu=1000))
         there = pod(f"p{what}", on=f"n{what}", cpu=1000)
         world.pods.added(there)

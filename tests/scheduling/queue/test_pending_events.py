@@ -50,7 +50,7 @@ def test_a_node_that_flickers_wakes_at_last_and_is_not_remembered_for_ever() -> 
     queue.unschedulable(popped(queue, 0.0), AFFINITY, 0.0)
     for _ in range(1_000):
         queue.note(ClusterEvent.NODE_LABELS, on=changed(BLUE, BLUE))
-    (noted,) = queue._noted._changes.values()
+    (noted,) = queue._events._changes.values()
     assert noted is not None
     assert len(noted["n"].before) <= 16
     assert drain(queue, 100.0) == ["wants"]

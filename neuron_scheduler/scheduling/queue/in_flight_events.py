@@ -1,0 +1,39 @@
+"""
+Events that come while a popped pod is being decided, so that none is missed when the pod is refused.
+
+Upstream: `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`, for every popped pod. Here most decisions
+are one synchronous step, in which no event can come. Only the search for victims takes longer, for one pod at a time.
+"""
+
+import attrs
+
+from neuron_scheduler.scheduling.queue.pending_events import Group, PendingEvents, Rows
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+
+
+@attrs.define(eq=False)
+class InFlightEvents:
+    """
+    Events for the one pod whose decision takes a while.
+
+    Attributes:
+        queued: the pod; None if there is none, and no event needs to be noted.
+        events: what has happened since `begin`.
+    """
+
+    queued: QueuedPod | None = None
+    events: PendingEvents = attrs.field(factory=PendingEvents)
+
+    def begin(self, queued: QueuedPod) -> None:
+        """Note events for this pod from now on."""
+        self.queued, self.events = queued, PendingEvents()
+
+    def end(self, queued: QueuedPod) -> None:
+        """Note no more events if they were for this pod."""
+        if self.queued is queued:
+            self.queued, self.events = None, PendingEvents()
+
+    def may_help(self, queued: QueuedPod, group: Group, row: Rows) -> bool:
+        """Return whether one of the events may help the pod, now that it is known what refused it."""
+        wake_ups = self.events.helped((group,), row) if self.queued is queued else ()
+        return any(wake_up.means(queued.pod) for wake_up in wake_ups)
