@@ -25,8 +25,8 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.preemption.search import search
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 

@@ -16,7 +16,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import placed
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue

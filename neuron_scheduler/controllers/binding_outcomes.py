@@ -18,7 +18,7 @@ from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced, Gone
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue

@@ -25,6 +25,7 @@ from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationC
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.preemption.search import (
     NoPreemption,
     Preemption,
@@ -33,7 +34,6 @@ from neuron_scheduler.scheduling.preemption.search import (
     rebuilt,
     search,
 )
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs

@@ -37,7 +37,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import (
     schedule_pod,
     select_node,
 )
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs

@@ -12,7 +12,7 @@ from neuron_scheduler.controllers.preemption_executor import PostFilter, Preempt
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue

@@ -1,6 +1,6 @@
 """Short words for a queue in tests: who is in it, who is next, who waits where."""
 
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod

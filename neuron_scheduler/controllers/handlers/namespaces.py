@@ -8,7 +8,7 @@ from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.controllers.handlers.base import ObjectHandler
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.namespace import Namespace
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
 

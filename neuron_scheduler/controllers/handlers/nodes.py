@@ -16,7 +16,7 @@ from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import doubts
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent, node_events
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent, node_events
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs

@@ -13,6 +13,7 @@ import attrs
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 
@@ -125,9 +126,16 @@ class Plugin:
     Attributes:
         name: in refusals, logs and metrics; kube-scheduler's where it has the plugin.
         filters: in the order in which they run.
+        events: what may let a node pass that the plugin refused (`EventsToRegister`); an event that is missing leaves
+            pods waiting that would fit.
+        counts_pods: its answer depends on the labels and terms of other pods, those of other nodes included.
+        counts_volumes: its answer depends on the volumes of the node's pods.
     """
 
     name: str
     pre_filter: PreFilter | None = None
     filters: tuple[Filter, ...] = ()
     preference: Preference | None = None
+    events: frozenset[ClusterEvent] = frozenset()
+    counts_pods: bool = False
+    counts_volumes: bool = False

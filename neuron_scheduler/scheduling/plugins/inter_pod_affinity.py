@@ -15,6 +15,7 @@ from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Refusal
 
 NAME = "InterPodAffinity"
@@ -142,4 +143,19 @@ def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[i
         yield weight * number, less(among, nodes)
 
 
-PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, agreeable_nodes),))
+PLUGIN = Plugin(
+    name=NAME,
+    filters=(Filter(filter_nodes, agreeable_nodes),),
+    events=frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            ClusterEvent.NODE_LABELS,
+            ClusterEvent.NODE_DELETED,  # its pods no longer count, even if they have not ended
+            ClusterEvent.ASSIGNED_POD_ADDED,
+            ClusterEvent.ASSIGNED_POD_LABELS,
+            ClusterEvent.ASSIGNED_POD_GONE,
+            ClusterEvent.NAMESPACE_LABELS,
+        }
+    ),
+    counts_pods=True,
+)

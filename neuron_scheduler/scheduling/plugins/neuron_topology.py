@@ -25,6 +25,7 @@ from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import KIND_BITS, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served, whole_free_devices
 from neuron_scheduler.scheduling.plugins import node_resources_fit
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import (
     EVERY_PLUGIN,
     NONE_REFUSED,
@@ -257,5 +258,14 @@ def plugin(*, count_unknown_only: bool = False) -> Plugin:
             # Before NodeResourcesFit: a pod that must change its count shall not be told to wait for free devices.
             Filter(filter_counts, legal_nodes, reads=(PodField.NEURON,), before=node_resources_fit.NAME),
             Filter(free_block, free_block.nodes, reads=(PodField.NEURON,), narrows=True),
+        ),
+        events=frozenset(
+            {
+                ClusterEvent.NODE_ADDED,
+                ClusterEvent.NODE_LABELS,
+                ClusterEvent.NODE_ALLOCATABLE,
+                ClusterEvent.NODE_HEALTH,
+                ClusterEvent.ASSIGNED_POD_GONE,
+            }
         ),
     )

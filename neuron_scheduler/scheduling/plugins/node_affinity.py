@@ -12,6 +12,7 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement, parse_int64
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import (
     EVERY_PLUGIN,
     NONE_REFUSED,
@@ -146,4 +147,5 @@ PLUGIN = Plugin(
         Filter(filter_names, reads=(PodField.REQUIRED_TERMS,), before=EVERY_PLUGIN),
         Filter(filter_nodes, fitting_nodes, reads=(PodField.NODE_SELECTOR, PodField.REQUIRED_TERMS)),
     ),
+    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS}),
 )

@@ -12,6 +12,7 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
@@ -35,4 +36,8 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return [Refusal(NAME, REASON, among & ~capable, unresolvable=True)]
 
 
-PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, reads=(PodField.REQUIRED_FEATURES,)),))
+PLUGIN = Plugin(
+    name=NAME,
+    filters=(Filter(filter_nodes, reads=(PodField.REQUIRED_FEATURES,)),),
+    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_FEATURES}),
+)

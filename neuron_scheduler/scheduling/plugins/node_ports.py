@@ -11,6 +11,7 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
@@ -41,4 +42,8 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return [Refusal(NAME, REASON, refused & among)]
 
 
-PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, reads=(PodField.HOST_PORTS,)),))
+PLUGIN = Plugin(
+    name=NAME,
+    filters=(Filter(filter_nodes, reads=(PodField.HOST_PORTS,)),),
+    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.ASSIGNED_POD_GONE}),
+)

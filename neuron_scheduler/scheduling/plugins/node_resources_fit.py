@@ -16,6 +16,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Preference, Refusal
 
 NAME = "NodeResourcesFit"
@@ -117,4 +118,11 @@ PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, fitting_nodes),),
     preference=Preference("LeastAllocated", prefer_least_allocated),
+    events=frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            ClusterEvent.NODE_ALLOCATABLE,
+            ClusterEvent.ASSIGNED_POD_GONE,
+        }
+    ),
 )

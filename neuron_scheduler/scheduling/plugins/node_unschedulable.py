@@ -12,6 +12,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
 
 NAME = "NodeUnschedulable"
@@ -50,4 +51,8 @@ def _reasons(pod: Pod) -> tuple[str, ...]:
     return (UNREADABLE,) if tolerates_all(pod.tolerations, (_CORDON,)) else (UNREADABLE, CORDONED)
 
 
-PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, open_nodes),))
+PLUGIN = Plugin(
+    name=NAME,
+    filters=(Filter(filter_nodes, open_nodes),),
+    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS}),
+)

@@ -20,6 +20,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Attachable, InlineVolume
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
@@ -109,4 +110,22 @@ def _fitting(view: View, driver: str, disks: Sequence[Disk], limited: NodeSet) -
 PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, reads=(PodField.VOLUME_CLAIMS, PodField.DISKS, PodField.INLINE_VOLUMES)),),
+    events=frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            # An attached volume counts as new to a pod until another pod on the node uses it.
+            ClusterEvent.ASSIGNED_POD_ADDED,
+            ClusterEvent.ASSIGNED_POD_GONE,
+            ClusterEvent.CLAIM_ADDED,
+            ClusterEvent.CLAIM_CHANGED,
+            ClusterEvent.VOLUME_ADDED,
+            ClusterEvent.VOLUME_CHANGED,
+            ClusterEvent.CLASS_ADDED,  # its provisioner may be another one
+            ClusterEvent.CSI_NODE_ADDED,
+            ClusterEvent.CSI_NODE_CHANGED,
+            ClusterEvent.CSI_DRIVER_CHANGED,
+            ClusterEvent.ATTACHMENT_GONE,
+        }
+    ),
+    counts_volumes=True,
 )

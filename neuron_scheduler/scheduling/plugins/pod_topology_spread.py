@@ -22,6 +22,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import SpreadConstraint
 from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Preference, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
@@ -192,4 +193,16 @@ PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, reads=(PodField.SPREAD,)),),
     preference=Preference("DefaultTopologySpread", prefer_by_default),
+    events=frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            ClusterEvent.NODE_LABELS,
+            ClusterEvent.NODE_TAINTS,
+            ClusterEvent.NODE_DELETED,  # its pods no longer count, even if they have not ended
+            ClusterEvent.ASSIGNED_POD_ADDED,
+            ClusterEvent.ASSIGNED_POD_LABELS,
+            ClusterEvent.ASSIGNED_POD_GONE,
+        }
+    ),
+    counts_pods=True,
 )

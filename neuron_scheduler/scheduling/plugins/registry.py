@@ -30,6 +30,7 @@ from neuron_scheduler.scheduling.plugins import (
     volume_restrictions,
     volume_zone,
 )
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin, Preference, PreFilter
 
 _Step = TypeVar("_Step", Filter, PreFilter)
@@ -100,3 +101,9 @@ def _in_order(ordered: Sequence[Plugin], steps: Iterable[tuple[Plugin, _Step]]) 
 PLUGINS: Final = plugins()
 PREFERENCES: Final = tuple(preferences())
 """Names of all preferences, the most important first."""
+CONCERNED_BY: Final = {
+    event: frozenset(plugin.name for plugin in PLUGINS if event in plugin.events) for event in ClusterEvent
+}
+"""Names of the plugins whose refusals an event may change."""
+COUNTING_PODS: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_pods)
+COUNTING_VOLUMES: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.counts_volumes)

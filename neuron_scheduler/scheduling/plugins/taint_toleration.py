@@ -14,6 +14,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Preference, Refusal
 
 NAME = "TaintToleration"
@@ -64,4 +65,9 @@ def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return next(by_count[count] for count in sorted(by_count) if by_count[count])
 
 
-PLUGIN = Plugin(name=NAME, filters=(Filter(filter_nodes, tolerated_nodes),), preference=Preference(NAME, prefer))
+PLUGIN = Plugin(
+    name=NAME,
+    filters=(Filter(filter_nodes, tolerated_nodes),),
+    preference=Preference(NAME, prefer),
+    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS}),
+)

@@ -13,6 +13,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Operator, Requirement
 from neuron_scheduler.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
@@ -138,4 +139,20 @@ PLUGIN = Plugin(
     name=NAME,
     pre_filter=PreFilter(pre_filter, reads=(PodField.VOLUME_CLAIMS,)),
     filters=(Filter(filter_nodes, reads=(PodField.VOLUME_CLAIMS,)),),
+    events=frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            ClusterEvent.NODE_LABELS,
+            ClusterEvent.CLAIM_ADDED,
+            ClusterEvent.CLAIM_CHANGED,
+            ClusterEvent.VOLUME_ADDED,
+            ClusterEvent.VOLUME_CHANGED,
+            ClusterEvent.CLASS_ADDED,
+            ClusterEvent.CLASS_CHANGED,
+            ClusterEvent.CSI_NODE_ADDED,
+            ClusterEvent.CSI_NODE_CHANGED,
+            ClusterEvent.CSI_DRIVER_CHANGED,
+            ClusterEvent.CAPACITY_CHANGED,
+        }
+    ),
 )

@@ -14,6 +14,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import InlineVolume
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
@@ -84,4 +85,13 @@ PLUGIN = Plugin(
     name=NAME,
     pre_filter=PreFilter(pre_filter, reads=_VOLUMES),
     filters=(Filter(filter_nodes, reads=_VOLUMES),),
+    events=frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            ClusterEvent.NODE_DELETED,  # its pods no longer count, even if they have not ended
+            ClusterEvent.ASSIGNED_POD_GONE,
+            ClusterEvent.CLAIM_ADDED,
+        }
+    ),
+    counts_volumes=True,
 )

@@ -11,6 +11,7 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
@@ -91,4 +92,15 @@ PLUGIN = Plugin(
     name=NAME,
     pre_filter=PreFilter(pre_filter, reads=(PodField.VOLUME_CLAIMS,)),
     filters=(Filter(filter_nodes, reads=(PodField.VOLUME_CLAIMS,)),),
+    events=frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            ClusterEvent.NODE_LABELS,
+            ClusterEvent.CLAIM_ADDED,
+            ClusterEvent.CLAIM_CHANGED,
+            ClusterEvent.VOLUME_ADDED,
+            ClusterEvent.VOLUME_CHANGED,
+            ClusterEvent.CLASS_ADDED,
+        }
+    ),
 )

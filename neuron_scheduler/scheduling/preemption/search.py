@@ -28,8 +28,8 @@ from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.filters import accepted, counted, nomination_priorities, refusals_of, walk
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.scheduling.plugins import inter_pod_affinity, pod_topology_spread
 from neuron_scheduler.scheduling.plugins.contract import Refusal
+from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.disruption_allowance import Allowance
 from neuron_scheduler.scheduling.preemption.victims import (
     Cost,
@@ -53,9 +53,6 @@ MOST_ROUNDS = 4
 
 _AT_ONCE = 16
 """Nodes after which a look at their pods' budgets lets others run."""
-
-_ABOUT_OTHER_NODES = frozenset({pod_topology_spread.NAME, inter_pod_affinity.NAME})
-"""Their answer depends on the pods of other nodes, which stay: they are heard node by node only."""
 
 
 @attrs.frozen
@@ -293,8 +290,9 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
     with cluster.without_nomination(pod.uid):
         helpful = _resolvable(cluster, pod, profile)
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
+        # Plugins that count pods are asked node by node only: the pods of other nodes stay.
         nodes, refusals = walk(
-            cluster.view.with_overlay(WithoutLowerPriority(below)), pod, profile, among, overlooking=_ABOUT_OTHER_NODES
+            cluster.view.with_overlay(WithoutLowerPriority(below)), pod, profile, among, overlooking=COUNTING_PODS
         )
         comparison.reasons = counted(refusals)
         comparison.plugins.update(refusal.plugin for refusal in refusals)

@@ -13,16 +13,8 @@ import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.queue.cluster_events import (
-    MAY_HELP,
-    MOST_ASKED,
-    ClusterEvent,
-    Interest,
-    PodChange,
-    interest_of,
-    may_help,
-    pod_changes,
-)
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
 from neuron_scheduler.scheduling.queue.hints import (
     NO_HINT_INPUT,
     Change,
@@ -30,6 +22,14 @@ from neuron_scheduler.scheduling.queue.hints import (
     acceptable,
     hint_input_of,
     may_accept,
+)
+from neuron_scheduler.scheduling.queue.interest import (
+    MOST_ASKED,
+    Interest,
+    PodChange,
+    interest_of,
+    may_help,
+    pod_changes,
 )
 
 _MOST_CHECKS = 20_000
@@ -128,7 +128,7 @@ class PendingEvents:
         for event in sorted(self._pods):
             yield from self._helped(event, groups, row)
         for event in sorted(self._claims):
-            for group in [group for group in groups if group.plugins & MAY_HELP[event]]:
+            for group in [group for group in groups if group.plugins & CONCERNED_BY[event]]:
                 yield WakeUp(event, group, claims=self._claims[event])
 
     def _helped(self, event: ClusterEvent, groups: Collection[Group], row: Rows) -> list[WakeUp]:

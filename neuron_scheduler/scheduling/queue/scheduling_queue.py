@@ -21,8 +21,8 @@ import attrs
 
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.backoff_queue import BackoffQueue
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.in_flight_events import InFlightEvents
 from neuron_scheduler.scheduling.queue.pending_events import PendingEvents, Rows, group_of, unknown_row

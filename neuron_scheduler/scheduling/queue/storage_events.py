@@ -20,7 +20,7 @@ from neuron_scheduler.model.volumes import (
     VolumeAttachment,
 )
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 
 
 @attrs.frozen

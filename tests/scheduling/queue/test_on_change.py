@@ -7,7 +7,7 @@ from random import Random
 import attrs
 import pytest
 
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from tests.support.builders import pod

@@ -3,7 +3,7 @@
 import attrs
 
 from neuron_scheduler.model.node import Node
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod

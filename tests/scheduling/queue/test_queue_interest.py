@@ -1,7 +1,7 @@
 """Pods that were refused by where other pods are: which of those wake them."""
 
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement, SpreadConstraint
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
 from tests.support.queueing import FIT, counts, drain, refuse_all

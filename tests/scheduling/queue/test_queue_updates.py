@@ -5,7 +5,7 @@ import pytest
 
 from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.selectors import Toleration
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
 from tests.support.queueing import FIT, GONE, counts, drain, popped, queue_of, refuse_all

@@ -12,7 +12,8 @@ from neuron_scheduler.model.volumes import (
     VolumeAttachment,
 )
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
-from neuron_scheduler.scheduling.queue.cluster_events import MAY_HELP, ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, added, deleted, taken_back, updated
@@ -155,4 +156,4 @@ def test_kube_schedulers_registrations() -> None:
         E.NODE_LABELS: {"VolumeBinding", "VolumeZone"},
     }
     for event, plugins in wanted.items():
-        assert plugins <= MAY_HELP[event]
+        assert plugins <= CONCERNED_BY[event]

@@ -11,7 +11,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
-from neuron_scheduler.scheduling.queue.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod

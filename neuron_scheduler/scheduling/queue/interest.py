@@ -1,117 +1,22 @@
 """
-What can happen in a cluster that may change a refusal, and whose.
+Which waiting pods an event may help: by the plugins that refused them, and by the pods that it happened to.
 
-Upstream: `EventsToRegister` of each plugin, `pkg/scheduler/framework/events.go`. A node's heartbeat is no event:
-the codec leaves nothing of it, so old and new are equal.
+Upstream: the hints of the plugins that look at other pods (`isSchedulableAfterPodChange`).
 """
 
-import enum
 from collections.abc import Callable, Collection, Iterator, Set as AbstractSet
 
 import attrs
 
-from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
-from neuron_scheduler.scheduling.plugins import (
-    inter_pod_affinity,
-    neuron_topology,
-    node_affinity,
-    node_declared_features,
-    node_name,
-    node_ports,
-    node_resources_fit,
-    node_unschedulable,
-    node_volume_limits,
-    pod_topology_spread,
-    taint_toleration,
-    volume_binding,
-    volume_restrictions,
-    volume_zone,
-)
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY, COUNTING_PODS, COUNTING_VOLUMES
 
 MOST_ASKED = 256
 """Different pods in one burst of events; beyond, asking which of them matter costs more than it saves."""
 
-
-class ClusterEvent(enum.StrEnum):
-    """Something that may let a waiting pod fit; the value is the label in `scheduler_queue_incoming_pods_total`."""
-
-    NODE_ADDED = "NodeAdd"
-    NODE_LABELS = "NodeLabelChange"
-    NODE_TAINTS = "NodeTaintChange"
-    NODE_ALLOCATABLE = "NodeAllocatableChange"
-    NODE_HEALTH = "NodeConditionChange"
-    NODE_FEATURES = "NodeDeclaredFeatureChange"
-    NODE_DELETED = "NodeDelete"
-    ASSIGNED_POD_ADDED = "AssignedPodAdd"
-    ASSIGNED_POD_LABELS = "AssignedPodLabelChange"
-    ASSIGNED_POD_GONE = "AssignedPodDelete"
-    NAMESPACE_LABELS = "NamespaceLabelChange"
-    CLAIM_ADDED = "PersistentVolumeClaimAdd"
-    CLAIM_CHANGED = "PersistentVolumeClaimUpdate"
-    VOLUME_ADDED = "PersistentVolumeAdd"
-    VOLUME_CHANGED = "PersistentVolumeUpdate"
-    CLASS_ADDED = "storage.k8s.io/StorageClassAdd"
-    CLASS_CHANGED = "storage.k8s.io/StorageClassUpdate"
-    CSI_NODE_ADDED = "storage.k8s.io/CSINodeAdd"
-    CSI_NODE_CHANGED = "storage.k8s.io/CSINodeUpdate"
-    CSI_DRIVER_CHANGED = "storage.k8s.io/CSIDriverUpdate"
-    CAPACITY_CHANGED = "storage.k8s.io/CSIStorageCapacityUpdate"
-    ATTACHMENT_GONE = "storage.k8s.io/VolumeAttachmentDelete"
-
-
-_NODE_PLUGINS = frozenset(
-    plugin.NAME
-    for plugin in (
-        node_unschedulable,
-        node_name,
-        taint_toleration,
-        node_affinity,
-        node_declared_features,
-        node_ports,
-        node_resources_fit,
-        neuron_topology,
-    )
-)
-
-_COUNTING_PODS = frozenset({pod_topology_spread.NAME, inter_pod_affinity.NAME})
-"""Plugins that look at the pods of other nodes too: any pod that comes, goes or changes its labels may matter."""
-
-_COUNTING_VOLUMES = frozenset({volume_restrictions.NAME, node_volume_limits.NAME})
-"""Plugins that look at what the pods of a node have mounted."""
-
-_ASKING_WHICH_POD = _COUNTING_PODS | _COUNTING_VOLUMES
-
-_VOLUMES = frozenset({volume_binding.NAME, volume_zone.NAME})
-
-MAY_HELP: dict[ClusterEvent, frozenset[str]] = {
-    ClusterEvent.NODE_ADDED: _NODE_PLUGINS | _ASKING_WHICH_POD | _VOLUMES,
-    ClusterEvent.NODE_LABELS: frozenset({node_affinity.NAME, neuron_topology.NAME}) | _COUNTING_PODS | _VOLUMES,
-    ClusterEvent.NODE_TAINTS: frozenset({node_unschedulable.NAME, taint_toleration.NAME, pod_topology_spread.NAME}),
-    ClusterEvent.NODE_FEATURES: frozenset({node_declared_features.NAME}),
-    ClusterEvent.NODE_DELETED: _COUNTING_PODS | {volume_restrictions.NAME},  # its pods count no more, ended or not
-    # A volume that was attached counts as new to a pod until another pod on its node uses it.
-    ClusterEvent.ASSIGNED_POD_ADDED: _COUNTING_PODS | {node_volume_limits.NAME},
-    ClusterEvent.ASSIGNED_POD_LABELS: _COUNTING_PODS,
-    ClusterEvent.NAMESPACE_LABELS: frozenset({inter_pod_affinity.NAME}),
-    ClusterEvent.NODE_ALLOCATABLE: frozenset({node_resources_fit.NAME, neuron_topology.NAME}),
-    ClusterEvent.NODE_HEALTH: frozenset({neuron_topology.NAME}),
-    ClusterEvent.ASSIGNED_POD_GONE: (
-        frozenset({node_ports.NAME, node_resources_fit.NAME, neuron_topology.NAME}) | _ASKING_WHICH_POD
-    ),
-    ClusterEvent.CLAIM_ADDED: _VOLUMES | _COUNTING_VOLUMES,
-    ClusterEvent.CLAIM_CHANGED: _VOLUMES | {node_volume_limits.NAME},
-    ClusterEvent.VOLUME_ADDED: _VOLUMES | {node_volume_limits.NAME},
-    ClusterEvent.VOLUME_CHANGED: _VOLUMES | {node_volume_limits.NAME},
-    ClusterEvent.CLASS_ADDED: _VOLUMES | {node_volume_limits.NAME},  # its provisioner may be another one
-    ClusterEvent.CLASS_CHANGED: frozenset({volume_binding.NAME}),
-    ClusterEvent.CSI_NODE_ADDED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),
-    ClusterEvent.CSI_NODE_CHANGED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),
-    ClusterEvent.CSI_DRIVER_CHANGED: frozenset({volume_binding.NAME, node_volume_limits.NAME}),
-    ClusterEvent.CAPACITY_CHANGED: frozenset({volume_binding.NAME}),
-    ClusterEvent.ATTACHMENT_GONE: frozenset({node_volume_limits.NAME}),
-}
+_ASKING_WHICH_POD = COUNTING_PODS | COUNTING_VOLUMES
 
 
 @attrs.frozen(cache_hash=True)
@@ -205,7 +110,7 @@ def pod_changes(event: ClusterEvent, pods: Collection[Pod]) -> Iterator[PodChang
 
 def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
     """Return which pods matter to one that these plugins refused; None if none of them counts pods."""
-    if not plugins & _COUNTING_PODS:
+    if not plugins & COUNTING_PODS:
         return None
     constraints = pod.constraints
     return Interest(
@@ -234,13 +139,13 @@ def may_help(
     """
     if not plugins:
         return True
-    helped = plugins & MAY_HELP[event]
+    helped = plugins & CONCERNED_BY[event]
     local_ones = helped - _ASKING_WHICH_POD
     if len(happened_to) > MOST_ASKED and helped != local_ones:
         return True
-    if helped & _COUNTING_VOLUMES and any(pod is None or pod.has_volumes for pod in happened_to):
+    if helped & COUNTING_VOLUMES and any(pod is None or pod.has_volumes for pod in happened_to):
         return True
-    if helped & _COUNTING_PODS and any(
+    if helped & COUNTING_PODS and any(
         pod is None or interest is None or interest.concerns(pod, event) for pod in happened_to
     ):
         return True
@@ -252,17 +157,3 @@ def _may_mean(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[str
     if term.selector is None or not term.selector.matches(dict(labels)):
         return False
     return term.namespace_selector is not None or namespace in term.namespaces
-
-
-def node_events(old: Node, new: Node) -> Iterator[ClusterEvent]:
-    """Yield what happened between two states of a node, as far as it could help a pod."""
-    if old.labels != new.labels:
-        yield ClusterEvent.NODE_LABELS
-    if old.taints != new.taints or (old.unschedulable and not new.unschedulable) or old.refusal != new.refusal:
-        yield ClusterEvent.NODE_TAINTS
-    if old.allocatable != new.allocatable or old.capacity != new.capacity:
-        yield ClusterEvent.NODE_ALLOCATABLE
-    if old.neuron_unhealthy and not new.neuron_unhealthy:
-        yield ClusterEvent.NODE_HEALTH
-    if old.declared_features != new.declared_features:
-        yield ClusterEvent.NODE_FEATURES
