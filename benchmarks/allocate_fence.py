@@ -26,7 +26,7 @@ from benchmarks.decision import fleet
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.preemption_executor import PostFilter
-from neuron_scheduler.controllers.scheduling_loop import Scheduler
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, InDoubt
 from neuron_scheduler.model.neuron_request import neuron_container_names, neuron_request
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
@@ -125,7 +125,7 @@ class Site:
     waits: list[float] = attrs.field(factory=list)
     most_waiting: int = 0
     ended: float = 0.0
-    scheduler: Scheduler = attrs.field(init=False)
+    scheduler: SchedulingLoop = attrs.field(init=False)
     handler: PodHandler = attrs.field(init=False)
     _wanted: int = attrs.field(default=0, init=False)
     _all_run: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -135,7 +135,7 @@ class Site:
 
     def __attrs_post_init__(self) -> None:
         world: Any = self
-        self.scheduler = Scheduler(
+        self.scheduler = SchedulingLoop(
             cluster=self.cluster,
             queue=self.queue,
             profiles={NAME: default_profile(NAME)},

@@ -156,7 +156,7 @@ class App:
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
         services.start_soon(parts.rejections.run)
-        await parts.scheduler.warm_up()
+        await parts.scheduling_loop.warm_up()
         if parts.election is not None and not at_once:
             await parts.election.acquire()
             self._beat()
@@ -168,7 +168,7 @@ class App:
             pods=parts.cluster.pod_count,
             pending=sum(map(parts.queue.count, _WAITING)),
         )
-        await parts.scheduler.run()
+        await parts.scheduling_loop.run()
 
     def _beat(self) -> None:
         """Let the Lease be renewed, and notice that it is ours: it may come while the pods are still being listed."""
@@ -196,24 +196,24 @@ class App:
         """Say what is wrong with a leader that does not schedule."""
         if self._leads_since is None or self._stopping:
             return None  # it does not lead yet; or it is about to end, within the grace period
-        looked_at = self.parts.scheduler.looked_at
+        looked_at = self.parts.scheduling_loop.looked_at
         if looked_at is None:
             late = anyio.current_time() - self._leads_since
             return f"pods were not listed within {late:.0f} s of taking the Lease" if late > LONGEST_TAKEOVER else None
-        late = self.parts.scheduler.clock() - looked_at
+        late = self.parts.scheduling_loop.clock() - looked_at
         return f"the scheduling loop has been at one step for {late:.0f} s" if late > LONGEST_STEP else None
 
     async def _stop_on_request(self, requests: AsyncIterator[signal.Signals], work: anyio.CancelScope) -> None:
         """On the first signal wait for Bindings; on the second, or after the grace period, stop waiting."""
-        scheduler, binder = self.parts.scheduler, self.parts.binder
+        loop, binder = self.parts.scheduling_loop, self.parts.binder
         async for request in requests:
             log.info("Stopping", signal=request.name, bindings=binder.in_flight, hurry=self._stopping)
             if self._stopping:
                 self._draining.cancel()
-            if self._stopping or scheduler.looked_at is None:
+            if self._stopping or loop.looked_at is None:
                 work.cancel()
             else:
-                scheduler.stop()
+                loop.stop()
                 work.deadline = anyio.current_time() + self.config.shutdown_grace_period
             self._stopping = True
 
@@ -290,7 +290,7 @@ class App:
             conflicting_cores=fleet_metrics.contested_cores(cluster),
             binds_in_flight=binder.in_flight,
             waiting_for_volumes=self.parts.volumes.waiting,
-            waiting_for_allocate=self.parts.scheduler.fence.waiting,
+            waiting_for_allocate=self.parts.scheduling_loop.fence.waiting,
             binds_unknown=binder.unknown,
             pods_waiting={cause: waits[cause] for cause in Cause},
             free_devices=devices.free,

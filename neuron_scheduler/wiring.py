@@ -22,7 +22,7 @@ from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
-from neuron_scheduler.controllers.scheduling_loop import Scheduler
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.controllers.stale_fence import StaleFence
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.http import auth
@@ -65,7 +65,7 @@ class Parts:
 
     cluster: Cluster
     queue: SchedulingQueue
-    scheduler: Scheduler
+    scheduling_loop: SchedulingLoop
     binder: Binder
     volumes: VolumeBinder
     recorder: EventRecorder
@@ -131,10 +131,10 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         metrics=metrics,
         budgets=budgets.all,
         clock=time.monotonic,
-        give_up=lambda uid: scheduler.fence.give_up(uid),  # noqa: PLW0108 - there is no loop yet
+        give_up=lambda uid: loop.fence.give_up(uid),  # noqa: PLW0108 - there is no loop yet
         errors=errors,
     )
-    scheduler = Scheduler(
+    loop = SchedulingLoop(
         cluster=cluster,
         queue=queue,
         profiles=profiles,
@@ -161,18 +161,18 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         may_ask=may_bind,
         errors=errors,
     )
-    pod_handler = _pod_handler(scheduler, reporter, volumes, rejections)
+    pod_handler = _pod_handler(loop, reporter, volumes, rejections)
     pods = _informer(client, metrics, PODS, pod_handler)
     return Parts(
         cluster=cluster,
         queue=queue,
-        scheduler=scheduler,
+        scheduling_loop=loop,
         binder=binder,
         volumes=volumes,
         recorder=recorder,
         conditions=conditions,
-        nodes=_informer(client, metrics, NODES, _node_handler(scheduler, preemption_executor, volumes, rejections)),
-        others=tuple(_informer(client, metrics, *other) for other in _others(scheduler, volumes, budgets)),
+        nodes=_informer(client, metrics, NODES, _node_handler(loop, preemption_executor, volumes, rejections)),
+        others=tuple(_informer(client, metrics, *other) for other in _others(loop, volumes, budgets)),
         pods=pods,
         pod_handler=pod_handler,
         rejections=rejections,
@@ -191,51 +191,51 @@ def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: 
 
 
 def _node_handler(
-    scheduler: Scheduler, preemption_executor: PreemptionExecutor, volumes: VolumeBinder, rejections: Rejections
+    loop: SchedulingLoop, preemption_executor: PreemptionExecutor, volumes: VolumeBinder, rejections: Rejections
 ) -> NodeHandler:
     def gone(name: str) -> None:
         volumes.noticed(name)
-        scheduler.fence.node_gone(name)
+        loop.fence.node_gone(name)
         rejections.forget(name)
 
     return NodeHandler(
-        cluster=scheduler.cluster,
-        queue=scheduler.queue,
-        metrics=scheduler.metrics,
+        cluster=loop.cluster,
+        queue=loop.queue,
+        metrics=loop.metrics,
         gone=gone,
         nomination_lost=preemption_executor.nomination_lost,
-        changed=scheduler.fence.node_changed,
+        changed=loop.fence.node_changed,
     )
 
 
 def _pod_handler(
-    scheduler: Scheduler, reporter: PodReporter, volumes: VolumeBinder, rejections: Rejections
+    loop: SchedulingLoop, reporter: PodReporter, volumes: VolumeBinder, rejections: Rejections
 ) -> PodHandler:
     def gone(uid: str) -> None:
         reporter.forget(uid)
         volumes.noticed(uid)
 
     return PodHandler(
-        cluster=scheduler.cluster,
-        queue=scheduler.queue,
-        metrics=scheduler.metrics,
-        scheduler_names=scheduler.profiles.keys(),
-        clock=scheduler.clock,
+        cluster=loop.cluster,
+        queue=loop.queue,
+        metrics=loop.metrics,
+        scheduler_names=loop.profiles.keys(),
+        clock=loop.clock,
         gone=gone,
-        came=scheduler.preemption_executor.recheck,
+        came=loop.preemption_executor.recheck,
         left=rejections.left,
         started=rejections.started,
         double_booked=reporter.double_booked,
         unknown=reporter.allocation_unknown,
-        noticed=scheduler.fence.noticed,
+        noticed=loop.fence.noticed,
     )
 
 
 def _others(
-    scheduler: Scheduler, volumes: VolumeBinder, budgets: DisruptionBudgetHandler
+    loop: SchedulingLoop, volumes: VolumeBinder, budgets: DisruptionBudgetHandler
 ) -> Iterator[tuple[Resource[Any], Handler[Any]]]:
     """Yield all resources that are watched beside nodes and pods, each with its handler."""
-    cluster, queue, metrics = scheduler.cluster, scheduler.queue, scheduler.metrics
+    cluster, queue, metrics = loop.cluster, loop.queue, loop.metrics
     storage = StorageHandler(cluster=cluster, queue=queue, metrics=metrics, noticed=volumes.noticed)
     yield BUDGETS, budgets
     yield NAMESPACES, NamespaceHandler(namespaces=cluster.namespaces, queue=queue, metrics=metrics)

@@ -67,7 +67,7 @@ class Process:
     async def scheduling(self) -> None:
         """Wait until it looks at its queue."""
         with anyio.fail_after(PATIENCE):
-            while self.app.parts.scheduler.looked_at is None:
+            while self.app.parts.scheduling_loop.looked_at is None:
                 await anyio.lowlevel.checkpoint()
 
     async def lease(self) -> Record:
@@ -105,7 +105,7 @@ async def test_a_stop_gives_the_lease_back() -> None:
     async with process() as found, anyio.create_task_group() as tasks:
         tasks.start_soon(found.run)
         await found.scheduling()
-        assert (await found.lease()).holder == found.app.parts.scheduler.identity
+        assert (await found.lease()).holder == found.app.parts.scheduling_loop.identity
         found.signal()
         assert await found.end() == ""
 
@@ -148,7 +148,7 @@ async def test_a_second_signal_does_not_wait_for_bindings() -> None:
         found.signal()
         assert await found.end() == ""
 
-        assert (await found.lease()).holder == found.app.parts.scheduler.identity
+        assert (await found.lease()).holder == found.app.parts.scheduling_loop.identity
         binding.release()
 
 
@@ -169,7 +169,7 @@ async def test_pods_are_listed_again_after_a_takeover() -> None:
         tasks.start_soon(found.run)
         with anyio.fail_after(PATIENCE):
             await found.app.parts.pods.synced.wait()
-        assert found.app.parts.scheduler.looked_at is None
+        assert found.app.parts.scheduling_loop.looked_at is None
         released = attrs.evolve(await found.lease(), holder="")
         await LeaseClient(client=found.app.client).update(released, within=PATIENCE)
         await found.scheduling()
@@ -255,7 +255,7 @@ async def test_a_leader_is_live_while_its_loop_goes_on(free_tcp_port: int, late:
     async with process(port=free_tcp_port) as found, anyio.create_task_group() as tasks:
         tasks.start_soon(found.run)
         await found.scheduling()
-        scheduler = found.app.parts.scheduler
+        scheduler = found.app.parts.scheduling_loop
         paused = anyio.Event()
 
         def may_bind() -> bool:
@@ -322,5 +322,5 @@ async def test_an_end_that_nobody_asked_for_is_an_error() -> None:
     async with process() as found, anyio.create_task_group() as tasks:
         tasks.start_soon(found.run)
         await found.scheduling()
-        found.app.parts.scheduler.stop()
+        found.app.parts.scheduling_loop.stop()
         assert await found.end() == "StalledError: a part of the scheduler ended, and nobody had asked it to"

@@ -76,7 +76,7 @@ class World:
         """Let pods come, and wait until all have been bound and told."""
         self.lines = {name: pod_manifest(name, neuron=1) for name in names}
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.parts.scheduler.run)
+            tasks.start_soon(self.parts.scheduling_loop.run)
             tasks.start_soon(self.parts.recorder.run)
             for found in self.lines.values():
                 self.tell(self.parts.pods, "ADDED", found)
@@ -205,7 +205,7 @@ async def test_an_attempt_takes_few_calls() -> None:
     """From the queue to what is assumed and handed over, for a pod like others before it."""
     world, counted = World(), list[int]()
     await world.bind(names(PODS))
-    scheduler = world.parts.scheduler
+    scheduler = world.parts.scheduling_loop
 
     def attempt() -> None:
         queued = scheduler.queue.pop(scheduler.clock())

@@ -90,7 +90,7 @@ _REHEARSED = 1024  # pods, most of which resemble each other
 
 
 @attrs.define(eq=False, kw_only=True)
-class Scheduler:
+class SchedulingLoop:
     """
     Schedules the queue's pods while it runs.
 

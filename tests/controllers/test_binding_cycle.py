@@ -13,7 +13,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.controllers.preemption_executor import PostFilter
-from neuron_scheduler.controllers.scheduling_loop import Scheduler
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
@@ -59,11 +59,11 @@ class World:
     released: int = 0
     cluster: Cluster = attrs.field(factory=lambda: cluster_of([node("n", "trn1.32xlarge", pods=1000)]))
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
-    scheduler: Scheduler = attrs.field(init=False)
+    scheduler: SchedulingLoop = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         world: Any = self
-        self.scheduler = Scheduler(
+        self.scheduler = SchedulingLoop(
             cluster=self.cluster,
             queue=self.queue,
             profiles={"my-scheduler": default_profile("my-scheduler")},

@@ -165,7 +165,7 @@ async def test_the_loop_takes_it_when_it_is_ready() -> None:
     near = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     world.lines = {"h": pod_manifest("h", neuron=1, affinity=near), "a": pod_manifest("a", neuron=1)}
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(world.parts.scheduler.run)
+        tasks.start_soon(world.parts.scheduling_loop.run)
         tasks.start_soon(world.parts.recorder.run)
         for found in world.lines.values():
             world.tell(world.parts.pods, "ADDED", found)

@@ -20,7 +20,7 @@ from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
-from neuron_scheduler.controllers.scheduling_loop import Scheduler
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.kube.objects.base import Decoded
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
@@ -56,7 +56,7 @@ class World:
     nodes: dict[str, Node] = attrs.field(factory=dict)
     storage: dict[str, Storage] = attrs.field(factory=dict)
     queue: SchedulingQueue = attrs.field(init=False)
-    scheduler: Scheduler = attrs.field(init=False)
+    scheduler: SchedulingLoop = attrs.field(init=False)
     sights: dict[str, ObjectStore[Any]] = attrs.field(init=False)
     uids: int = 0
 
@@ -67,7 +67,7 @@ class World:
             cluster=self.cluster, evictor=self, reporter=self, budgets=lambda: (), clock=self.clock,
             give_up=self.give_up, **shared,
         )  # fmt: skip
-        self.scheduler = Scheduler(
+        self.scheduler = SchedulingLoop(
             cluster=self.cluster, profiles={"my-scheduler": PROFILE}, binder=self, volumes=self,
             preemption_executor=executor, reporter=self, clock=self.clock, wall_clock=lambda: 1,
             may_bind=lambda: True, bind_concurrency=2, **shared,
