@@ -1,6 +1,6 @@
 """
-The conversation with the API server: the only package that knows that there is one.
+The only package that talks to the API server.
 
-Bytes come in through `informer` and leave as values of `model`; a decision leaves as one Binding. Refuses to know what
-the values are used for: it imports neither `cluster` nor `scheduling`.
+Objects come in through `watch` and are passed on as values of `model`; `writes` sends what was decided. Refuses to know
+what the values are used for: it imports neither `cluster` nor `scheduling`.
 """

@@ -1,9 +1,9 @@
 """
-What this process calls, and whether it may: the one list that `manifests/rbac.yaml` is held against.
+The rights that this process needs, and whether it has them; `manifests/rbac.yaml` is tested against the list.
 
-A missing right would show only when it is first needed, for a Binding perhaps hours after the start. So the API
-server is asked once, before anything else, with SelfSubjectAccessReviews, which every authenticated user may
-create.
+A missing right would show only when it is first needed, for a Binding perhaps hours after the start. So the API server
+is asked once, before anything else, with SelfSubjectAccessReviews, which every authenticated user may create. Refuses
+to judge other users: that is for `user_review`.
 """
 
 from typing import Final, Protocol
@@ -81,7 +81,7 @@ class _Review(msgspec.Struct):
 
 
 class Api(Protocol):
-    """What is asked of the client."""
+    """The requests of the client that are used."""
 
     async def request(self, method: str, path: str, *, body: bytes | None = ...) -> Response:
         """Send one request."""
@@ -89,8 +89,8 @@ class Api(Protocol):
 
 async def require(client: Api, rights: tuple[Right, ...]) -> None:
     """
-    Return once the API server has answered that this process has all the rights; waits for a server that is not
-    there.
+    Return once the API server has answered that this process has all the rights; wait for a server that cannot be
+    reached.
 
     Raises:
         ConfigurationError: some are missing, or the server does not know who we are.
@@ -99,7 +99,7 @@ async def require(client: Api, rights: tuple[Right, ...]) -> None:
         missing = [str(right) for right in rights if not await _allowed(client, right)]
         if not missing:
             return
-        await anyio.sleep(_PAUSE)  # an API server that has just started knows of no rights for a moment
+        await anyio.sleep(_PAUSE)  # for a moment after its start an API server knows no rights
     raise ConfigurationError(
         f"the API server does not allow this process to {', '.join(missing)}; apply manifests/rbac.yaml"
         " (for --authorize-metrics also manifests/components/secure-metrics) and run under its ServiceAccount"
@@ -128,7 +128,7 @@ async def _allowed(client: Api, right: Right) -> bool:
                     "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
                 ) from error
             if error.status < 500 and error.status != 429:
-                log.warning("Rights cannot be asked for; going on without", exc=error)
+                log.warning("Permissions cannot be checked; continuing without the check", exc=error)
                 return True
             log.warning("API server is not ready; trying again", exc=error)
         except UnreachableError as error:

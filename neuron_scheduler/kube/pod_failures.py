@@ -1,9 +1,10 @@
 """
-Ask how a pod has ended that the watch has shown for the last time.
+Ask how a pod ended after the watch has shown it as deleted.
 
-The watch leaves ended pods out: one that fails arrives as deleted, as it was *before*. The version of that event is
-known, and the API server is asked for the pod as it was then, so the answer is right even if a controller has deleted
-the pod in the meantime. A pod that was really deleted is not there at that version. Refuses to judge the failure.
+The watch leaves ended pods out: a pod that fails arrives as deleted, in the state *before* its failure. The version of
+that event is known, and the API server is asked for the pod at that version, so the answer is right even if a
+controller has deleted the pod meanwhile. A pod that was really deleted does not exist at that version. Refuses to judge
+the failure.
 """
 
 from typing import Final
@@ -58,7 +59,7 @@ class PodFailures:
 
     async def read(self, pod: Pod, version: str) -> Failure | None:
         """
-        Return how the pod had failed at a version of the watch; None if it had not, or was not there.
+        Return how the pod had failed at a version of the watch; None if it had not failed or did not exist.
 
         Raises:
             ApiError, UnreachableError: as the client; the version may be compacted after some minutes (410).
@@ -72,12 +73,12 @@ class PodFailures:
             "GET", f"/api/v1/namespaces/{pod.namespace}/pods", params=params, timeout=TIMEOUT
         )
         try:
-            found = _PODS.decode(answer.body)
+            pods = _PODS.decode(answer.body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # ValueError: not UTF-8
             raise UnreachableError(f"the answer cannot be read: {error}") from error
-        if found.kind != "PodList":
+        if pods.kind != "PodList":
             raise UnreachableError("the answer is not from an API server")
-        for item in found.items:
+        for item in pods.items:
             if item.metadata.uid == pod.uid and item.status.phase == "Failed":
                 return Failure(item.status.reason or "", item.status.message or "")
         return None

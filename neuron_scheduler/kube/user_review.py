@@ -1,7 +1,8 @@
 """
-Ask the API server who holds a token, and what that user may do: TokenReview and SubjectAccessReview.
+Ask the API server whose token it is, and what that user may do: TokenReview and SubjectAccessReview.
 
-Refuses to remember an answer and to decide what follows from it: that is for `endpoints.access`.
+Refuses to remember an answer and to decide what follows from it: that is for `endpoints.access`. What this process
+itself may do is for `access_review`.
 """
 
 from typing import Final, TypeVar
@@ -14,7 +15,7 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import wire
 
-TIMEOUT: Final = 3.0  # seconds for each question; a client waits for two
+TIMEOUT: Final = 3.0  # seconds for each request; a client of /metrics waits for two
 
 T = TypeVar("T")
 
@@ -55,17 +56,17 @@ _ACCESS_REVIEW: Final = msgspec.json.Decoder(_AccessReview)
 
 @attrs.frozen
 class UserReviews:
-    """Both questions; each raises ApiError or UnreachableError where there is no answer to it."""
+    """Both requests; each raises ApiError or UnreachableError if there is no answer."""
 
     client: Client
 
     async def user_of(self, token: str) -> User | None:
-        """Return who holds a bearer token; None if the API server does not accept it."""
+        """Return the user of a bearer token; None if the API server does not accept it."""
         status = (await self._post(_TOKENS, "TokenReview", {"token": token}, _TOKEN_REVIEW)).status
         return status.user if status.authenticated and status.user.username else None
 
     async def may_get(self, user: User, path: str) -> bool:
-        """Tell whether a user may GET a path that is not a resource, `/metrics` for one."""
+        """Return whether a user may GET a path that is not a resource, such as `/metrics`."""
         spec = {
             "user": user.username,
             "uid": user.uid,

@@ -1,11 +1,11 @@
 """
 Commit a decision with one POST of a Binding, and find out for certain what became of it.
 
-The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. An answer
-that did not come (timeout, reset, 5xx), or that is not the API server's (a proxy's page), says nothing: a stopped API
-server has committed a Binding whose client had given up. So the identical Binding is sent again until the answer is
-definite, and what is still open when we must stop is counted, because a Lease may then only expire. Refuses to wait
-between two tries, and to decide how many run at once: that is the caller's.
+The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. If no answer
+comes (timeout, reset, 5xx), or one that is not the API server's (a proxy's page), the outcome is unknown: a stopped API
+server has committed a Binding after its client had given up. So the identical Binding is sent again until the answer is
+definite. Bindings that have no outcome when we must stop are counted, because the Lease must then expire. Refuses to
+wait between two tries, and to decide how many run at once: that is for the caller.
 """
 
 import random as randomness
@@ -46,10 +46,10 @@ class Bound:
 @attrs.frozen
 class Refused:
     """
-    The server refused, and no earlier try can still succeed.
+    The server refused, and no earlier try can succeed any more.
 
     Attributes:
-        retryable: another attempt may be made later; otherwise the pod is someone else's, going, or not allowed.
+        retryable: another attempt may be made later; otherwise the pod is bound elsewhere, terminating, or not allowed.
         until_changed: only a change of the pod can help.
     """
 
@@ -66,7 +66,7 @@ class Gone:
 
 @attrs.frozen
 class Fenced:
-    """Nothing was sent that can still succeed: this replica may not bind, or the decision is out of date."""
+    """No request can still succeed: this replica may not bind, or the decision is out of date."""
 
 
 BindOutcome = Bound | Refused | Gone | Fenced
@@ -78,9 +78,9 @@ class Binding:
     One decision on its way.
 
     Attributes:
-        unknown: whether a try was sent that may have succeeded, or may still do so.
+        unknown: whether a try was sent that may have succeeded, or may still succeed.
         tries: how often it has been tried.
-        problem: what the last try met instead of a definite answer.
+        problem: why the last try has no definite answer.
     """
 
     pod: Pod
@@ -102,8 +102,8 @@ class InDoubt:
     pause: float
 
 
-async def _as_it_is(message: str) -> str:
-    """Explain nothing."""
+async def _unchanged(message: str) -> str:
+    """Return the message unchanged."""
     return message
 
 
@@ -113,7 +113,7 @@ class Binder:
     Binds pods.
 
     Attributes:
-        may_send: whether this replica may write now; asked with the connection in hand, right before the first byte.
+        may_send: whether this replica may write now; called when the connection is open, right before the first byte.
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
         explained: called when the server says that we do not hold the Lease; returns the message for the pod's owner.
         errors: reports unexpected exceptions.
@@ -122,7 +122,7 @@ class Binder:
     client: Client
     may_send: Callable[[], bool]
     timeout: float
-    explained: Callable[[str], Awaitable[str]] = _as_it_is
+    explained: Callable[[str], Awaitable[str]] = _unchanged
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     random: Callable[[], float] = randomness.random
     first_pause: float = 0.2
@@ -136,7 +136,7 @@ class Binder:
 
     @property
     def unknown(self) -> int:
-        """Bindings in doubt: they may have succeeded, or may still do so."""
+        """Bindings in doubt: they may have succeeded, or may still succeed."""
         return sum(binding.unknown for binding in self._open)
 
     @property
@@ -148,8 +148,8 @@ class Binder:
         """
         Try once to bind the pod.
 
-        Raises no exception once something may have been sent. Cancelling it is safe for the caller and leaves an
-        unknown outcome if a try was under way (`unknown`).
+        Raises no exception after something may have been sent. The caller may cancel it; if a try was under way, its
+        outcome is then unknown (`unknown`).
         """
         problem = unusable(annotations, already=pod.annotations_size)
         if problem:
@@ -166,12 +166,12 @@ class Binder:
         return await self.again(binding)
 
     async def again(self, binding: Binding) -> BindOutcome | InDoubt:
-        """Send the identical Binding once more; raises and is cancelled as `bind`."""
+        """Send the identical Binding once more; for exceptions and cancellation see `bind`."""
         binding.tries += 1
         try:
             outcome = await self._try(binding)
-        except Exception as error:  # noqa: BLE001 - whatever it is, something may have been sent
-            outcome = self._surprised(binding, error)
+        except Exception as error:  # noqa: BLE001 - something may have been sent
+            outcome = self._unexpected(binding, error)
         if not isinstance(outcome, InDoubt):
             binding.unknown = False
             self._open.discard(binding)
@@ -187,7 +187,7 @@ class Binder:
 
         try:
             if not self.may_send():
-                raise FencedError("this replica may not bind")  # noqa: TRY301 - as at the last moment
+                raise FencedError("this replica may not bind")  # noqa: TRY301 - as in the request itself
             answer = await self.client.request(
                 "POST",
                 f"{binding.path}/binding",
@@ -208,16 +208,16 @@ class Binder:
             return Bound()
         return self._in_doubt(binding, UnreachableError(f"{answer.status}, and not from an API server"))
 
-    def _surprised(self, binding: Binding, error: Exception) -> Refused | InDoubt:
+    def _unexpected(self, binding: Binding, error: Exception) -> Refused | InDoubt:
         """Handle an unexpected exception: a Binding that was sent stays in doubt."""
         problem = self.errors.report(error, task="binding", pod=binding.pod.key)
         return self._in_doubt(binding, error) if binding.unknown else Refused(0, problem, retryable=True)
 
     async def _refused(self, binding: Binding, error: ApiError) -> BindOutcome | InDoubt:
         """
-        Judge an error. A refusal by the API server is definite for the try it answers; an earlier unanswered try is
-        settled only by what makes its success impossible (the pod is gone, bound or going), not by a refusal of our
-        rights or of the moment.
+        Return what an error means. A refusal by the API server is definite for the try that it answers. An earlier try
+        without an answer is settled only by a state in which it cannot succeed (the pod is gone, bound or terminating),
+        and not by a refusal for missing rights or for a temporary reason.
         """
         if error.gone("pods", binding.pod.name, binding.pod.uid):
             return Gone()
@@ -227,23 +227,23 @@ class Binder:
             return await self._read_back(binding, error)
         if binding.unknown or not error.refused:
             return self._in_doubt(binding, error)
-        momentary = error.status == 401 or (error.status == 403 and NOT_READY in error.message)
+        temporary = error.status == 401 or (error.status == 403 and NOT_READY in error.message)
         message = await self.explained(error.message) if NOT_THE_HOLDER in error.message else error.message
-        return Refused(error.status, message, retryable=momentary)
+        return Refused(error.status, message, retryable=temporary)
 
     async def _read_back(self, binding: Binding, conflict: ApiError) -> BindOutcome | InDoubt:
         """
-        Find out by a consistent GET whether the conflict is with our own success.
+        Find out with a consistent GET whether the conflict is with our own Binding.
 
-        If it does not tell, the Binding is sent again. It may still succeed: the API server also says 409 where etcd
-        did not answer in time. So the outcome is unknown meanwhile, too: a stop may come before the answer.
+        If that stays open, the Binding is sent again. It may still succeed: the API server also returns 409 if etcd
+        does not answer in time. So the outcome is unknown during the GET too: a stop may come before its answer.
         """
         binding.unknown = True
         outcome: BindOutcome | None = None
         try:
             with anyio.fail_after(READ_TIMEOUT):  # the client would wait longer after a 429
                 answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
-            outcome = _judge(_READ_BACK.decode(answer.body), binding, conflict)
+            outcome = _outcome_in(_READ_BACK.decode(answer.body), binding, conflict)
         except ApiError as error:
             outcome = Gone() if error.gone("pods", binding.pod.name, binding.pod.uid) else None
         except (UnreachableError, TimeoutError, msgspec.MsgspecError, ValueError, RecursionError):
@@ -252,23 +252,23 @@ class Binder:
 
     def _in_doubt(self, binding: Binding, error: Exception) -> InDoubt:
         binding.problem = str(error)
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        return InDoubt(binding, binding.backoff.next(at_least=min(asked or 0.0, LONGEST_PAUSE)))
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        return InDoubt(binding, binding.backoff.next(at_least=min(retry_after or 0.0, LONGEST_PAUSE)))
 
 
-def _judge(found: wire.PlacedPod, binding: Binding, conflict: ApiError) -> BindOutcome | None:
-    """Return what the pod as it stands says about our Binding, None if it may still come or be repeated."""
-    if (found.kind, found.metadata.name) != ("Pod", binding.pod.name) or not found.metadata.uid:
+def _outcome_in(pod: wire.PlacedPod, binding: Binding, conflict: ApiError) -> BindOutcome | None:
+    """Return the outcome of a Binding that its pod shows; None if the Binding may still succeed or be repeated."""
+    if (pod.kind, pod.metadata.name) != ("Pod", binding.pod.name) or not pod.metadata.uid:
         return None  # not an API server's answer
-    if found.metadata.uid != binding.pod.uid:
+    if pod.metadata.uid != binding.pod.uid:
         return Gone()
-    if found.spec.node_name == binding.node_name and _carries(found.metadata.annotations or {}, binding.annotations):
+    if pod.spec.node_name == binding.node_name and _carries(pod.metadata.annotations or {}, binding.annotations):
         return Bound()
-    if found.spec.node_name or found.metadata.deletion_timestamp or found.spec.scheduling_gates:
+    if pod.spec.node_name or pod.metadata.deletion_timestamp or pod.spec.scheduling_gates:
         return Refused(409, conflict.message, retryable=False)
     return None
 
 
-def _carries(found: Mapping[str, str], sent: Mapping[str, str]) -> bool:
-    """Tell whether the pod has the annotations as sent, but for the one that the device plugin turns to `true`."""
-    return all(found.get(key) == value for key, value in sent.items() if key != NEURON_ALLOCATED)
+def _carries(stored: Mapping[str, str], sent: Mapping[str, str]) -> bool:
+    """Return whether the pod has the annotations as sent, except the one that the device plugin sets to `true`."""
+    return all(stored.get(key) == value for key, value in sent.items() if key != NEURON_ALLOCATED)

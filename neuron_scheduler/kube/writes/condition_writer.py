@@ -1,15 +1,15 @@
 """
-Keep the PodScheduled condition of waiting pods true, with as few writes as possible.
+Keep the PodScheduled condition of waiting pods up to date, with as few writes as possible.
 
-Karpenter and Cluster Autoscaler read it; a thousand pending pods that write it at every attempt would drown etcd. So
-nothing is written when nothing changed, a message that differs only in numbers at most every 30 s, and of several
-messages for one pod only the newest. A pod whose condition cannot be written is tried again by time, and holds no
-writer.
+Karpenter and Cluster Autoscaler read it. If a thousand pending pods wrote it at every attempt, etcd would be
+overloaded. So nothing is written if nothing changed; a message that differs only in numbers is written at most every
+30 s, and of several messages for one pod only the newest. A condition that cannot be written is tried again later, and
+occupies no writer meanwhile.
 
-Refuses to write about a pod that is on its way to a node: the caller forgets it before it sends the Binding, and waits
-for nothing. A patch on its way then does no harm, because the pod's version is a precondition of it, and the Binding
-changes the version: the patch takes effect before the Binding, which sets the condition to True, or not at all. That
-also holds for a patch that a proxy or a stopped API server delivers late, for which no waiting would be long enough.
+Refuses to write about a pod that is about to be bound: the caller forgets it before it sends the Binding, and need not
+wait. A patch that was already sent does no harm: the pod's version is a precondition of it, and the Binding changes the
+version. So the patch takes effect before the Binding, which sets the condition to True, or not at all. That also holds
+for a patch that a proxy or a stopped API server delivers late, for which no waiting time would be long enough.
 """
 
 import random as randomness
@@ -36,7 +36,7 @@ NUMBERS_PAUSE: Final = 30.0  # seconds between messages that differ in numbers o
 WRITERS: Final = 8
 SHARE: Final = 4  # of the writers, for the pods of one namespace
 TIMEOUT: Final = 10.0
-TOLD_AFTER: Final = 4  # tries before a log line; the next ones after 8, 16, ...
+LOGGED_FROM: Final = 4  # tries before a log line; the next ones after 8, 16, ...
 
 _PLACED: Final = msgspec.json.Decoder(wire.PlacedPod)
 
@@ -46,14 +46,14 @@ log = logs.logger(__name__)
 @attrs.define(eq=False)
 class _Entry:
     """
-    One pod: the condition that is to be written, and the one that was written last and when.
+    One pod: the status that is to be written, and the one that was written last and when.
 
     Attributes:
         due: time of its turn, None if none is queued; a queued turn with another time is stale.
         version: the pod's version, if it was read back after `pod`; else empty.
         outdated: the pod has changed since the version that we know.
         too_large: etcd cannot store the pod with a condition until the pod changes.
-        backoff: while it cannot be written.
+        backoff: the pauses between failed tries.
     """
 
     pod: Pod
@@ -78,8 +78,8 @@ class _Turn:
     due: float
 
 
-def _nobody_counts(_write: str) -> None:
-    """Count nothing."""
+def _ignore(_write: str) -> None:
+    """Ignore it."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -98,7 +98,7 @@ class ConditionWriter:
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     random: Callable[[], float] = randomness.random
-    on_retry: Callable[[str], None] = _nobody_counts
+    on_retry: Callable[[str], None] = _ignore
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     writers: int = WRITERS
     written: int = attrs.field(default=0, init=False)
@@ -114,7 +114,7 @@ class ConditionWriter:
 
     def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
         """
-        Let the pod's condition say so, now or when it is due; never waits.
+        Write the pod's condition, now or when it is due; never waits.
 
         KEEP leaves `status.nominatedNodeName` as it is, or as it was last wanted.
         """
@@ -138,7 +138,7 @@ class ConditionWriter:
         self._schedule(entry, entry.written_at + NUMBERS_PAUSE if only_numbers and entry.written_at else 0.0)
 
     def clear_nomination(self, pod: Pod) -> None:
-        """Let the pod's status name no node, and leave its condition as it is, or as it was last wanted."""
+        """Remove the nominated node from the pod's status; its condition stays as it is, or as it was last wanted."""
         entry = self._entries.get(pod.uid)
         last = (entry.wanted or entry.written) if entry is not None else status_of(pod, KEEP)
         if last is not None:
@@ -157,7 +157,7 @@ class ConditionWriter:
     def _schedule(self, entry: _Entry, due: float) -> None:
         due = max(due, entry.not_before)
         if entry.sending or (entry.due is not None and entry.due <= due):
-            return  # the one that writes looks again when it is done, or an earlier turn is queued
+            return  # the writer looks again when it is done, or an earlier turn is queued
         entry.due = due
         self._turns.add(_Turn(entry, due), entry.pod.namespace, due)
 
@@ -168,18 +168,18 @@ class ConditionWriter:
             return
         entry.due, entry.sending = None, True
         try:
-            again = await self._send(entry, wanted)
+            retry_at = await self._send(entry, wanted)
         except Exception as error:  # noqa: BLE001 - one pod's
             self.errors.report(error, task="condition", pod=entry.pod.key)
-            again = self._pause(entry, error)
+            retry_at = self._pause(entry, error)
         finally:
             entry.sending = False
         if not self._is_current(entry):
             return
-        if entry.wanted is wanted and again is None:
+        if entry.wanted is wanted and retry_at is None:
             entry.wanted = None
-        elif entry.wanted is wanted and again is not None:
-            self._schedule(entry, again)
+        elif entry.wanted is wanted and retry_at is not None:
+            self._schedule(entry, retry_at)
         elif entry.wanted is not None:
             newer = entry.wanted
             self.set(entry.pod, reason=newer.reason, message=newer.message, nomination=newer.nomination)
@@ -200,28 +200,28 @@ class ConditionWriter:
             answer = await self.client.request(
                 "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH, timeout=TIMEOUT
             )
-            found = _decoded(answer.body)
+            stored = _decoded(answer.body)
         except ApiError as error:
             return self._refused(entry, error)
         except UnreachableError as error:
             return self._pause(entry, error)
         entry.written, entry.written_at = wanted, self.clock()
-        entry.tries, entry.not_before, entry.version = 0, 0.0, found.metadata.resource_version if found else ""
+        entry.tries, entry.not_before, entry.version = 0, 0.0, stored.metadata.resource_version if stored else ""
         entry.backoff.reset()
         self.written += 1
         return None
 
     async def _read_back(self, entry: _Entry, path: str) -> bool:
-        """Take the version of the pod as it stands; False if it is bound, another of the same name, or unreadable."""
+        """Read the pod's present version; False if it is bound, another pod of the same name, or unreadable."""
         try:
             with anyio.fail_after(TIMEOUT):  # the client would wait longer after a 429
-                found = _decoded((await self.client.request("GET", path, timeout=TIMEOUT)).body)
+                stored = _decoded((await self.client.request("GET", path, timeout=TIMEOUT)).body)
         except TimeoutError as error:
             raise UnreachableError("the pod could not be read back in time") from error
-        if found is None:
+        if stored is None:
             return False
-        entry.version, entry.outdated = found.metadata.resource_version, False
-        return found.metadata.uid == entry.pod.uid and not found.spec.node_name
+        entry.version, entry.outdated = stored.metadata.resource_version, False
+        return stored.metadata.uid == entry.pod.uid and not stored.spec.node_name
 
     def _refused(self, entry: _Entry, error: ApiError) -> float | None:
         pod = entry.pod
@@ -229,10 +229,10 @@ class ConditionWriter:
             return None
         if error.refused and error.status == 409:
             first, entry.outdated = not entry.tries, True
-            again = self._pause(entry, error)
+            retry_at = self._pause(entry, error)
             if first:
-                again = entry.not_before = self.clock()
-            return again
+                retry_at = entry.not_before = self.clock()
+            return retry_at
         if error.too_large or (error.refused and error.status != 401):
             entry.too_large = error.too_large
             log.warning("PodScheduled condition was refused", pod=pod.key, exc=error)
@@ -240,25 +240,25 @@ class ConditionWriter:
         return self._pause(entry, error)
 
     def _pause(self, entry: _Entry, error: Exception) -> float:
-        """Return when a pod that could not be written about is tried again."""
+        """Count a failed write, and return when it is tried again."""
         entry.tries += 1
         self.on_retry("condition")
-        if entry.tries >= TOLD_AFTER and not entry.tries & (entry.tries - 1):
+        if entry.tries >= LOGGED_FROM and not entry.tries & (entry.tries - 1):
             log.warning("PodScheduled condition cannot be written, trying again", pod=entry.pod.key,
                         tries=entry.tries, waiting=len(self), exc=error)  # fmt: skip
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        entry.not_before = self.clock() + entry.backoff.next(at_least=min(asked or 0.0, LONGEST_PAUSE))
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        entry.not_before = self.clock() + entry.backoff.next(at_least=min(retry_after or 0.0, LONGEST_PAUSE))
         return entry.not_before
 
 
 def _decoded(body: bytes) -> wire.PlacedPod | None:
-    """Return the pod that the API server answered with, None if it is nested too deeply; all else is no answer."""
+    """Return the pod in the API server's answer, None if it is nested too deeply; raise UnreachableError otherwise."""
     try:
-        found = _PLACED.decode(body)
+        pod = _PLACED.decode(body)
     except RecursionError:
         return None
     except (msgspec.MsgspecError, ValueError) as error:  # ValueError: not UTF-8
         raise UnreachableError(f"the answer cannot be read: {error}") from error
-    if found.kind != "Pod":
+    if pod.kind != "Pod":
         raise UnreachableError("the answer is not from an API server")
-    return found
+    return pod

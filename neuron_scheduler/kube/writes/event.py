@@ -61,7 +61,7 @@ def reference(pod: Pod) -> Reference:
 
 
 def cut(note: str) -> str:
-    """Return the note in at most 1024 bytes, with ` ...` at its end where something is missing."""
+    """Return the note in at most 1024 bytes, with ` ...` at its end if it was cut."""
     encoded = note.encode()
     if len(encoded) <= NOTE_BYTES:
         return note

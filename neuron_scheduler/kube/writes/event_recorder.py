@@ -1,9 +1,9 @@
 """
-Tell the owners of pods what happened, through `events.k8s.io/v1`.
+Report to the owners of pods what happened, through `events.k8s.io/v1`.
 
-Upstream: `client-go/tools/events`. An event is advice, so recording never waits and never fails: what cannot be queued
-or written is dropped and counted. Events that say the same again within six minutes become a series of one object. One
-that cannot be written now is tried again by time, and holds no writer.
+Upstream: `client-go/tools/events`. Events are best effort, so recording never waits and never fails: an event that
+cannot be queued or written is dropped and counted. Equal events within six minutes become a series of one object. An
+event that cannot be written now is tried again later, and occupies no writer meanwhile.
 """
 
 import math
@@ -43,7 +43,7 @@ Key = tuple[str, ...]
 
 @attrs.define(eq=False)
 class _Series:
-    """One event object: how often it happened, and how much of that has been written."""
+    """One Event object: how often it happened, and how many of these are written."""
 
     event: Event
     count: int = 1
@@ -53,8 +53,8 @@ class _Series:
     tries: int = 0
 
 
-def _nobody_counts(*_: str) -> None:
-    """Count nothing."""
+def _ignore(*_: str) -> None:
+    """Ignore it."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -77,8 +77,8 @@ class EventRecorder:
     hostname: str = attrs.field(factory=socket.gethostname)
     wall_clock: Callable[[], int] = time.time_ns
     clock: Callable[[], float] = time.monotonic
-    on_dropped: Callable[[], None] = _nobody_counts
-    on_retry: Callable[[str], None] = _nobody_counts
+    on_dropped: Callable[[], None] = _ignore
+    on_retry: Callable[[str], None] = _ignore
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     capacity: int = CAPACITY
     writers: int = WRITERS
@@ -110,7 +110,7 @@ class EventRecorder:
         note: str,
         related: Pod | None = None,
     ) -> None:
-        """Queue an event about a pod, or count it into its series; never waits."""
+        """Queue an event about a pod, or count it in its series; never waits."""
         now = self.wall_clock()
         key = (pod.uid, pod.resource_version, related.uid if related else "", reason, action, type)
         series = self._series.pop(key, None)
@@ -142,14 +142,14 @@ class EventRecorder:
             self._ended.set()
 
     async def drain(self, seconds: float) -> None:
-        """Take no more events, wait that long for the queued ones to be written, then end `run`."""
+        """Accept no more events, wait so many seconds until the queued ones are written, then end `run`."""
         self._work_queue.close()
         with anyio.move_on_after(seconds):
             await self._ended.wait()
         if self._scope is not None:
             self._scope.cancel()
 
-    def _event(self, pod: Pod, related: Pod | None, now: int, **told: str) -> Event:
+    def _event(self, pod: Pod, related: Pod | None, now: int, **fields: str) -> Event:
         self._last_name = max(now, self._last_name + 1)
         controller = pod.scheduler_name if pod.scheduler_name in self._instances else self.controllers[0]
         return Event(
@@ -161,7 +161,7 @@ class EventRecorder:
             regarding=reference(pod),
             related=None if related is None else reference(related),
             series=None,
-            **told,
+            **fields,
         )
 
     def _forget_old(self, now: float) -> None:
@@ -176,8 +176,8 @@ class EventRecorder:
             await self._write(series)
 
     async def _write(self, series: _Series) -> None:
-        """Write the new part of a series; after a failure it is put back, and given up after some tries."""
-        while series.written < series.count:  # more may be counted while it is on its way
+        """Write what is new in a series; after a failure it is queued again, and dropped after some tries."""
+        while series.written < series.count:  # more may be counted during a request
             pause = await self._try(series)
             if pause is None:
                 series.tries = 0
@@ -223,7 +223,7 @@ class EventRecorder:
             except ApiError as error:
                 if not error.gone("events", meta.name):
                     raise
-                series.written = 0  # it has expired: write it again
+                series.written = 0  # the Event has expired: write it again
         if not series.written:
             event = series.event if repeated is None else msgspec.structs.replace(series.event, series=repeated)
             try:
@@ -232,7 +232,7 @@ class EventRecorder:
             except ApiError as error:
                 if not (error.refused and error.reason == "AlreadyExists"):
                     raise
-                count = 1  # an earlier try was written without an answer; what has been counted since is still new
+                count = 1  # an earlier try succeeded without an answer; what was counted since is not written yet
         series.written = count
 
 

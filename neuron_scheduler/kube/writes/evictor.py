@@ -1,10 +1,11 @@
 """
-Ask a pod to leave for another of higher priority: say so in its status, then delete it.
+Evict a pod for another one of higher priority: write the reason to its status, then delete it.
 
-Upstream: `framework/preemption/executor.go`, `pkg/scheduler/util/utils.go`. A DELETE and not the eviction subresource,
-so that budgets are best effort, and with the pod's own grace period. The uid is a precondition of both: a pod that was
-made anew under the same name is another one. Only requests are limited in number: a pause between two tries of one
-victim delays no other. Refuses to choose the pod, and to wait for its end.
+Upstream: `framework/preemption/executor.go`, `pkg/scheduler/util/utils.go`. It is a DELETE and not the eviction
+subresource, because budgets are best effort here; the pod has its own grace period. The uid is a precondition of both
+requests: a pod that was recreated under the same name is another pod. The number of concurrent requests is limited, not
+that of victims: a pause between two tries of one victim delays no other. Refuses to choose the pod, and to wait for its
+end.
 """
 
 import random as randomness
@@ -34,7 +35,7 @@ log = logs.logger(__name__)
 
 
 class Api(Protocol):
-    """What the evictor asks of the client."""
+    """The requests of the client that are used."""
 
     async def request(
         self,
@@ -50,8 +51,8 @@ class Api(Protocol):
         """Send one request."""
 
 
-def _nobody_counts(_write: str) -> None:
-    """Count nothing."""
+def _ignore(_write: str) -> None:
+    """Ignore it."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -60,7 +61,7 @@ class Evictor:
     Deletes pods.
 
     Attributes:
-        may_send: whether this replica may write now; asked right before the first byte of a request.
+        may_send: whether this replica may write now; called right before the first byte of a request.
         timeout: seconds for one try; with the renew deadline it must stay below the lease duration.
         wall_clock: Unix time in seconds, for lastTransitionTime.
         on_retry: called with `eviction` for every request that is sent again.
@@ -72,23 +73,23 @@ class Evictor:
     random: Callable[[], float] = randomness.random
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
-    on_retry: Callable[[str], None] = _nobody_counts
+    on_retry: Callable[[str], None] = _ignore
     _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(REQUESTS_AT_ONCE), init=False)
 
     async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
-        """Return True once the pod is terminating, or gone already; False if that cannot be had now."""
+        """Return True once the pod is terminating or gone; False if it could not be deleted."""
         path = f"/api/v1/namespaces/{victim.namespace}/pods/{victim.name}"
         body = disruption_patch(victim, scheduler_name=scheduler_name, now=self.wall_clock())
-        there = await self._send("PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH)
-        if there is not True:
-            return there is None
+        exists = await self._send("PATCH", f"{path}/status", body=body, content_type=STRATEGIC_MERGE_PATCH)
+        if exists is not True:
+            return exists is None
         options = msgspec.json.encode(
             {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": victim.uid}}
         )
         return await self._send("DELETE", path, body=options, content_type=JSON) is not False
 
     async def _send(self, method: str, path: str, *, body: bytes, content_type: str) -> bool | None:
-        """Return whether it was done, after a few tries; None if the pod is gone."""
+        """Return whether the request succeeded, after a few tries; None if the pod is gone."""
         pause = FIRST_PAUSE
         for attempt in range(1, TRIES + 1):
             try:
@@ -96,19 +97,19 @@ class Evictor:
             except FencedError:
                 return False
             except (ApiError, UnreachableError) as error:
-                if isinstance(error, ApiError) and _another(error, path.removesuffix("/status")):
+                if isinstance(error, ApiError) and _is_gone(error, path.removesuffix("/status")):
                     return None
                 if isinstance(error, ApiError) and error.too_large:
-                    log.warning("Pod is too large for the condition DisruptionTarget; it is deleted without", path=path)
+                    log.warning("Pod is too large for the condition DisruptionTarget; deleting it without", path=path)
                     return True
                 if attempt == TRIES or (isinstance(error, ApiError) and error.refused and error.status != 409):
                     log.error("Pod could not be preempted", exc=error, method=method, path=path)
                     return False
-                asked = error.retry_after if isinstance(error, ApiError) else None
+                retry_after = error.retry_after if isinstance(error, ApiError) else None
             else:
                 return True
             self.on_retry("eviction")
-            await self.sleep(max(min(asked or 0.0, LONGEST_PAUSE), pause * (1 + JITTER * self.random())))
+            await self.sleep(max(min(retry_after or 0.0, LONGEST_PAUSE), pause * (1 + JITTER * self.random())))
             pause *= FACTOR
         return False
 
@@ -127,8 +128,8 @@ class Evictor:
             raise UnreachableError(f"{answer.status}, and not from an API server")
 
 
-def _another(error: ApiError, path: str) -> bool:
-    """Tell whether the pod is gone, or another one of the same name is there: the uid is a precondition."""
+def _is_gone(error: ApiError, path: str) -> bool:
+    """Return whether the pod is gone, or another one has its name: the uid is a precondition."""
     if error.gone("pods", path.rpartition("/")[2]):
         return True
     message = error.message.lower()
@@ -138,7 +139,7 @@ def _another(error: ApiError, path: str) -> bool:
 
 
 def disruption_patch(victim: Pod, *, scheduler_name: str, now: float) -> bytes:
-    """Return the strategic merge patch of `pods/status` that says why the pod is about to end."""
+    """Return the strategic merge patch of `pods/status` with the reason why the pod is deleted."""
     condition: dict[str, Any] = {
         "type": "DisruptionTarget",
         "status": "True",

@@ -1,8 +1,8 @@
 """
 Read and write the Lease by which replicas exclude each other.
 
-Records and their times, and four calls under deadlines of the caller. Who may hold the Lease, and for how long, is for
-`leader`.
+Four calls, each with a deadline of the caller, and the record that they read and write. Refuses to decide who may hold
+the Lease, and for how long: that is for `leader_elector`.
 """
 
 import datetime as dt
@@ -46,8 +46,8 @@ class Record:
 
     Attributes:
         holder: empty if nobody holds it.
-        duration: seconds after its last change that it stays held.
-        acquired, renewed: UTC; None where absent or unreadable, which no decision depends on.
+        duration: for how many seconds after its last change it is held.
+        acquired, renewed: UTC; None if absent or unreadable. No decision depends on them.
         resource_version: of the object read; a write of this record fails if the object has changed since.
     """
 
@@ -106,12 +106,12 @@ class LeaseClient:
             while line := await lines.next():
                 change = _DECODER.decode_change(line) or await look_closely(_DECODER, line)
                 if change is not None and change[0] != BOOKMARK:
-                    kind, found = change
-                    if seen(None if kind == "DELETED" else _record(found)):
+                    kind, decoded = change
+                    if seen(None if kind == "DELETED" else _record(decoded)):
                         return
 
     async def _write(self, method: str, path: str, record: Record, within: float) -> Record:
-        """Return the Lease as the server has it now: a proxy that answers with an older one has written nothing."""
+        """Return the Lease in the answer; an older one is not ours, so a proxy has answered and nothing was written."""
         body = encode(record, namespace=self.namespace, name=self.name)
         answer = await self.client.request(method, path, body=body, timeout=within, pool=Pool.LEASE)
         written = self._read(answer.body)
@@ -120,10 +120,10 @@ class LeaseClient:
         return written
 
     def _read(self, body: bytes) -> Record:
-        found = _DECODER.decode(body)
-        record = _record(found)
-        if found.key != self.key:
-            raise UnreachableError(f"the answer is about Lease {found.key}, not {self.key}; is it a proxy's?")
+        decoded = _DECODER.decode(body)
+        record = _record(decoded)
+        if decoded.key != self.key:
+            raise UnreachableError(f"the answer is about Lease {decoded.key}, not {self.key}; is it a proxy's?")
         return record
 
 
@@ -148,9 +148,11 @@ def encode(record: Record, *, namespace: str, name: str) -> bytes:
 
 def _as_record(lease: _Lease) -> Record:
     """
-    Return the record; without a version it is not an API server's.
+    Return the record.
 
-    A proxy's answer must not be taken for a free Lease: a write without a version replaces any holder's.
+    Raises:
+        ValueError: there is no resourceVersion. A proxy's answer must not pass for a free Lease, because a write
+            without a version replaces the Lease of any holder.
     """
     meta, spec = lease.metadata, lease.spec or _Spec()
     if not meta.resource_version:
@@ -168,10 +170,11 @@ def _as_record(lease: _Lease) -> Record:
 _DECODER: Final = Decoder(kind="Lease", shape=_Lease, read=_as_record)
 
 
-def _record(found: Decoded[Record]) -> Record:
-    if not isinstance(found.value, Record):
-        raise UnreachableError(f"the Lease cannot be read: {found.value.reason if found.value else 'it is gone'}")
-    return found.value
+def _record(decoded: Decoded[Record]) -> Record:
+    value = decoded.value
+    if not isinstance(value, Record):
+        raise UnreachableError(f"the Lease cannot be read: {value.reason if value else 'it is gone'}")
+    return value
 
 
 def format_micro_time(moment: dt.datetime) -> str:
@@ -180,7 +183,7 @@ def format_micro_time(moment: dt.datetime) -> str:
 
 
 def parse_micro_time(text: str | None) -> dt.datetime | None:
-    """Return the time of any RFC 3339 text, with or without a fraction; None if it is none."""
+    """Return the time of any RFC 3339 text, with or without a fraction; None for other texts."""
     if not text:
         return None
     try:

@@ -1,7 +1,7 @@
 """
 What the PodScheduled condition of a waiting pod says: its reasons, the key by which messages are compared, its patch.
 
-Refuses to know when it is written: that is for `conditions`.
+Refuses to know when it is written: that is for `condition_writer`.
 """
 
 import re
@@ -18,7 +18,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 
 _COUNTS: Final = re.compile(r"\d+|(?<=[a-z])s\b")
-_NAMES: Final = " Unknown ids: "  # the pods named behind it come and go (`scheduling.shortage`)
+_NAMES: Final = " Unknown ids: "  # the pods that are named after it change often (`scheduling.cycle.neuron_shortage`)
 _ENDS: Final = re.compile(r"[,.:;]\s*")
 
 
@@ -26,8 +26,8 @@ def shape(message: str) -> tuple[str, ...]:
     """
     Return a key that is equal for messages that differ only in their numbers or in the pods that they name.
 
-    A number takes the plural with it ("1 node", "2 nodes"), and reasons are sorted as strings, count first, so that
-    another count may put them in another order.
+    The plural goes with the number ("1 node", "2 nodes"). The order of the reasons does not count: they are sorted as
+    strings that begin with their count.
     """
     return tuple(sorted(_ENDS.split(_COUNTS.sub("", message.partition(_NAMES)[0]))))
 

@@ -1,9 +1,9 @@
 """
-Two writes that volumes need before a pod can be bound: a volume is kept for a claim, a node is selected for a claim.
+The two writes that volumes need before a pod can be bound: keep a volume for a claim, and select a node for a claim.
 
-Each reads the object, looks whether what was decided upon still stands, and replaces it under the version just read, so
-that nobody else's change is lost. A repeat finds the work done. Few are sent at once: they share the connections of
-Bindings. Refuses to wait for what controllers make of it.
+Each of them reads the object, checks that the decision still holds, and replaces the object under the version just
+read, so that no change of another writer is lost. A repeated write finds that the work is done. Few are sent at once,
+since they share the connections of Bindings. Refuses to wait until the controllers have bound the volume.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _ANSWER: Final = msgspec.json.Decoder(wire.Versioned)
 
 @attrs.frozen
 class Written:
-    """The object is as decided, since this version at the latest."""
+    """The object is as decided, in this version or an earlier one."""
 
     resource_version: str
 
@@ -56,7 +56,7 @@ class VolumeWriter:
     Writes volumes and claims.
 
     Attributes:
-        may_send: whether this replica may write now; asked right before the first byte of a write.
+        may_send: whether this replica may write now; called right before the first byte of a write.
         timeout: seconds for one write; with the renew deadline it must stay below the lease duration.
     """
 
@@ -66,16 +66,16 @@ class VolumeWriter:
     _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(WRITES_AT_ONCE), init=False)
 
     async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
-        """Let a volume be kept for a claim, which its controller then binds to it."""
+        """Keep a volume for a claim; the volume controller then binds the two."""
 
         def change(body: bytes) -> dict[str, Any] | Written | Failed:
-            found = VOLUMES.decode(body).value
-            if not isinstance(found, PersistentVolume) or found.uid != volume.uid or not found.may_serve(claim):
+            stored = VOLUMES.decode(body).value
+            if not isinstance(stored, PersistentVolume) or stored.uid != volume.uid or not stored.may_serve(claim):
                 return Failed(f"persistentvolume {volume.name!r} no longer serves claim {claim.key!r}")
-            if found.claim is not None and found.claim.uid:
-                return Written(found.resource_version)
+            if stored.claim is not None and stored.claim.uid:
+                return Written(stored.resource_version)
             item: dict[str, Any] = msgspec.json.decode(body)
-            if found.claim is None:
+            if stored.claim is None:
                 annotations = item["metadata"].get("annotations") or {}
                 item["metadata"]["annotations"] = {**annotations, BOUND_BY_CONTROLLER: "yes"}
             item["spec"]["claimRef"] = {
@@ -94,16 +94,16 @@ class VolumeWriter:
         """Ask the claim's provisioner for a volume on a node."""
 
         def change(body: bytes) -> dict[str, Any] | Written | Failed:
-            found = CLAIMS.decode(body).value
+            stored = CLAIMS.decode(body).value
             if (
-                not isinstance(found, PersistentVolumeClaim)
-                or found.uid != claim.uid
-                or found.selected_node not in (None, node_name)
-                or (found.volume_name and found.selected_node is None)
+                not isinstance(stored, PersistentVolumeClaim)
+                or stored.uid != claim.uid
+                or stored.selected_node not in (None, node_name)
+                or (stored.volume_name and stored.selected_node is None)
             ):
                 return Failed(f"persistentvolumeclaim {claim.key!r} has changed since its node was selected")
-            if found.selected_node == node_name:
-                return Written(found.resource_version)
+            if stored.selected_node == node_name:
+                return Written(stored.resource_version)
             item: dict[str, Any] = msgspec.json.decode(body)
             annotations = item["metadata"].get("annotations") or {}
             item["metadata"]["annotations"] = {**annotations, SELECTED_NODE: node_name}
@@ -140,7 +140,7 @@ class VolumeWriter:
 
 
 def _written(body: bytes, kind: str) -> Written | Failed:
-    """Return the version in the API server's answer; after any other, a repeat finds out what happened."""
+    """Return the version in the API server's answer; after any other answer, a repeated write finds the outcome."""
     version = _ANSWER.decode(body).metadata.resource_version
     if not (version and confirms(body, kind)):
         return Failed("the answer to the write is not from an API server")
