@@ -7,7 +7,7 @@ and equal amounts, become one object each, in a bounded number of bytes.
 
 from collections.abc import Mapping
 
-from neuron_scheduler.kube.objects.remembered import remembered
+from neuron_scheduler.kube.objects.memo import remembered
 from neuron_scheduler.model.pod import NO_LABELS
 from neuron_scheduler.model.quantity import milli, whole
 from neuron_scheduler.model.resources import CPU, NOTHING, Resources

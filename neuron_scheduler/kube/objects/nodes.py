@@ -10,9 +10,9 @@ from typing import Final
 
 from neuron_scheduler.kube.objects import node_wire as wire
 from neuron_scheduler.kube.objects.base import Malformed, Resource
-from neuron_scheduler.kube.objects.constraints import effect
 from neuron_scheduler.kube.objects.interning import amounts, interned, labels, shared
-from neuron_scheduler.kube.objects.remembered import remembered
+from neuron_scheduler.kube.objects.memo import remembered
+from neuron_scheduler.kube.objects.pod_constraints import effect
 from neuron_scheduler.model.node import NEURON_HEALTH, Image, Node
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.selectors import Taint

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.objects.base import Resource
-from neuron_scheduler.kube.objects.constraints import constraints, host_ports, images, is_individual, tolerations
 from neuron_scheduler.kube.objects.interning import amounts, interned, labels, shared
+from neuron_scheduler.kube.objects.memo import remembered
+from neuron_scheduler.kube.objects.pod_constraints import constraints, host_ports, images, is_individual, tolerations
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
-from neuron_scheduler.kube.objects.remembered import remembered
 from neuron_scheduler.kube.objects.wire import Condition, OwnerReference, Quantities
 from neuron_scheduler.model.annotations import ALLOCATION_KEYS, NEURON_ALLOCATED
 from neuron_scheduler.model.neuron_request import (

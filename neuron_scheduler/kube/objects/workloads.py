@@ -10,8 +10,8 @@ from typing import Final
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
-from neuron_scheduler.kube.objects.constraints import label_selector
 from neuron_scheduler.kube.objects.interning import interned
+from neuron_scheduler.kube.objects.pod_constraints import label_selector
 from neuron_scheduler.model.workload import Workload
 
 

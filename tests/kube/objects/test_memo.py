@@ -3,7 +3,7 @@
 import attrs
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.kube.objects.remembered import OBJECT, remembered, weight_of
+from neuron_scheduler.kube.objects.memo import OBJECT, remembered, weight_of
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ from typing import Final
 from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.objects.csi_migration import in_tree_disk
 from neuron_scheduler.kube.objects.interning import interned, labels
-from neuron_scheduler.kube.objects.remembered import remembered
+from neuron_scheduler.kube.objects.memo import remembered
 from neuron_scheduler.kube.objects.wire import NodeTerm, Selector
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, NO_LABELS, Constraints, HostPort
 from neuron_scheduler.model.selectors import (

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.objects.constraints import constraints, image_name, images, label_selector, tolerations
+from neuron_scheduler.kube.objects.pod_constraints import constraints, image_name, images, label_selector, tolerations
 from neuron_scheduler.kube.objects.wire import Selector
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints
 from neuron_scheduler.model.selectors import (
