@@ -23,7 +23,7 @@ from neuron_scheduler.cluster.index import indexes
 from neuron_scheduler.cluster.tables import pods as pods_table
 from neuron_scheduler.kube.http.client import Client, Response
 from neuron_scheduler.kube.http.pools import Pool
-from neuron_scheduler.kube.objects import pods as pods_module
+from neuron_scheduler.kube.objects import pod_spec, pods as pods_module
 from neuron_scheduler.kube.watch import informer, watch_line
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -124,7 +124,7 @@ async def test_a_watch_event_is_decoded_once() -> None:
         mock.patch.object(watch_line, "_EVENT", counting(watch_line._EVENT)),
         mock.patch.object(pods_module.PODS, "_change", counting(pods_module.PODS._change)),
         mock.patch.object(pods_module.PODS, "_object", counting(pods_module.PODS._object)),
-        mock.patch.object(pods_module, "_DECISIVE", counting(pods_module._DECISIVE)),
+        mock.patch.object(pod_spec, "_KEY", counting(pod_spec._KEY)),
     ):
         world.parts.pods._take(line)
 

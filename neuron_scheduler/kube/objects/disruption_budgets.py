@@ -8,7 +8,7 @@ import msgspec
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.interning import interned
-from neuron_scheduler.kube.objects.pod_constraints import label_selector
+from neuron_scheduler.kube.objects.selectors import label_selector
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.selectors import LabelSelector
 

@@ -3,7 +3,7 @@ Find the parts of JSON text without recursion and without decoding it, for objec
 
 msgspec gives up about a thousand levels deep, also where it only skips; `managedFields` of a pod may be ten times as
 deep. Every function is a generator that pauses after a few thousand tokens, so that megabytes do not hold the event
-loop: `finish` runs one to its end, `at_leisure` lets others run in between. Refuses to check the syntax of what
+loop: `finish` runs one to its end, `finish_with_pauses` lets others run in between. Refuses to check the syntax of what
 it passes over: it only distinguishes strings and brackets.
 """
 
@@ -65,7 +65,7 @@ def finish(steps: Steps[T]) -> T:
             return found
 
 
-async def at_leisure(steps: Steps[T]) -> T:
+async def finish_with_pauses(steps: Steps[T]) -> T:
     """Return the result, and let others run in between."""
     while True:
         try:

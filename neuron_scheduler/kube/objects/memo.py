@@ -18,7 +18,7 @@ LONGEST: Final = 16 << 10
 OBJECT: Final = 64  # bytes that any object takes, about
 
 
-def remembered(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
+def memoized(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
     """
     Return the decorator for a pure function of one argument.
 

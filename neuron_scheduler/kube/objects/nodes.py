@@ -11,11 +11,10 @@ from typing import Final
 from neuron_scheduler.kube.objects import node_wire as wire
 from neuron_scheduler.kube.objects.base import Malformed, Resource
 from neuron_scheduler.kube.objects.interning import amounts, interned, labels, shared
-from neuron_scheduler.kube.objects.memo import remembered
-from neuron_scheduler.kube.objects.pod_constraints import effect
+from neuron_scheduler.kube.objects.memo import memoized
+from neuron_scheduler.kube.objects.selectors import taint
 from neuron_scheduler.model.node import NEURON_HEALTH, Image, Node
 from neuron_scheduler.model.resources import NEURON_NAMES
-from neuron_scheduler.model.selectors import Taint
 
 
 def _read(node: wire.Node) -> Node:
@@ -27,7 +26,7 @@ def _read(node: wire.Node) -> Node:
         name=interned(meta.name),
         created=0.0 if created is None else created.timestamp(),
         labels=labels(meta.labels),
-        taints=tuple(_taint((taint.key, taint.value or "", taint.effect)) for taint in spec.taints or ()),
+        taints=tuple(taint((t.key, t.value or "", t.effect)) for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
         allocatable=shared(tuple(amounts(status.allocatable).items())),
         capacity=shared(tuple(amounts(neuron).items())),
@@ -41,26 +40,17 @@ def _images(images: Iterable[wire.Image]) -> tuple[Image, ...]:
     return _same_images(tuple(dict.fromkeys(_image((tuple(i.names or ()), i.size_bytes or 0)) for i in images)))
 
 
-@remembered(most=16 << 20)
+@memoized(most=16 << 20)
 def _image(names_and_size: tuple[tuple[str, ...], int]) -> Image:
     """Return one shared object for images with the same names and size: nodes have thousands in common."""
     names, size = names_and_size
     return Image(names, max(0, size))
 
 
-@remembered(most=16 << 20, longest=256 << 10)
+@memoized(most=16 << 20, longest=256 << 10)
 def _same_images(images: tuple[Image, ...]) -> tuple[Image, ...]:
     """Return the one object for this list: nodes of a fleet that run the same are alike."""
     return images
-
-
-@remembered()
-def _taint(parts: tuple[str, str, str]) -> Taint:
-    key, value, name = parts
-    known = effect(name)
-    if known is None:
-        raise ValueError(f"taint {key} has the unknown effect {name!r}")
-    return Taint(key=key, effect=known, value=value)
 
 
 def _stand_in(malformed: Malformed) -> Node | Malformed:

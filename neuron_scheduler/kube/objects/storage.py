@@ -10,7 +10,7 @@ from neuron_scheduler.kube.objects import storage_wire as wire
 from neuron_scheduler.kube.objects.base import Resource, key_of
 from neuron_scheduler.kube.objects.csi_migration import csi_terms, in_tree_disk
 from neuron_scheduler.kube.objects.interning import interned, labels
-from neuron_scheduler.kube.objects.pod_constraints import label_selector, node_term
+from neuron_scheduler.kube.objects.selectors import label_selector, node_term
 from neuron_scheduler.kube.objects.wire import NodeTerms
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS, BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE
 from neuron_scheduler.model.quantity import whole

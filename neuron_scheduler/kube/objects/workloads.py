@@ -11,7 +11,7 @@ from typing import Final
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.interning import interned
-from neuron_scheduler.kube.objects.pod_constraints import label_selector
+from neuron_scheduler.kube.objects.selectors import label_selector
 from neuron_scheduler.model.workload import Workload
 
 

@@ -21,7 +21,7 @@ from neuron_scheduler.kube.http.client import LONGEST_PAUSE, READ_TRIES
 from neuron_scheduler.kube.http.stream import LONGEST, Stream
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Encoded, Resource
-from neuron_scheduler.kube.objects.json_scanner import ScanError, at_leisure, members, strings
+from neuron_scheduler.kube.objects.json_scanner import ScanError, finish_with_pauses, members, strings
 
 T = TypeVar("T")
 
@@ -143,7 +143,7 @@ class Pager(Generic[T]):
         objects = []
         for number, item in enumerate(items, start=1):
             read = self.resource.try_decode(item)
-            objects.append(await at_leisure(self.resource.decode_in_steps(item)) if read is None else read)
+            objects.append(await finish_with_pauses(self.resource.decode_in_steps(item)) if read is None else read)
             if number % step == 0:
                 await checkpoint()
         return Page(objects, version, token)
@@ -155,13 +155,13 @@ class Pager(Generic[T]):
         start = body.find(b'"items"')
         if not version or start < 0:
             raise error
-        read = await at_leisure(self.resource.malformed(body[start:], error))
+        read = await finish_with_pauses(self.resource.malformed(body[start:], error))
         return Page([read], version, token)
 
     async def _items(self, body: bytes) -> tuple[Sequence[Encoded], str]:
         """Return the objects of a list that cannot be decoded at one go, and its kind."""
         try:
-            found = {member.name: member for member in await at_leisure(members(body, b'"items"'))}
+            found = {member.name: member for member in await finish_with_pauses(members(body, b'"items"'))}
         except ScanError as error:
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {error}") from error
         items, kind = found.get(b'"items"'), found.get(b'"kind"')
@@ -172,7 +172,7 @@ class Pager(Generic[T]):
 
     async def _place(self, body: bytes) -> tuple[str, str]:
         """Return the version and the continue token of a list that may be cut off."""
-        found = await at_leisure(strings(body, b'"metadata"'))
+        found = await finish_with_pauses(strings(body, b'"metadata"'))
         return found.get(b'"resourceVersion"', ""), found.get(b'"continue"', "")
 
 

@@ -13,7 +13,7 @@ from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableErr
 from neuron_scheduler.kube.http.status import status_error
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Decoder
-from neuron_scheduler.kube.objects.json_scanner import ScanError, at_leisure, members
+from neuron_scheduler.kube.objects.json_scanner import ScanError, finish_with_pauses, members
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ async def look_closely(decoder: Decoder[T], line: bytes) -> tuple[str, Decoded[T
         return None  # some proxies keep a connection alive with it
     kind, obj = await _split(line)
     if kind in _ABOUT_OBJECTS:
-        return kind, _named(await at_leisure(decoder.decode_in_steps(obj)))
+        return kind, _named(await finish_with_pauses(decoder.decode_in_steps(obj)))
     try:
         if kind == BOOKMARK:
             return kind, Decoded("", "", _BOOKMARK.decode(obj).metadata.resource_version, None)
@@ -72,7 +72,7 @@ async def look_closely(decoder: Decoder[T], line: bytes) -> tuple[str, Decoded[T
 async def look_at_beginning(decoder: Decoder[T], error: OversizedLineError) -> tuple[str, Decoded[T]]:
     """Return what happened to the object of a line of which only the beginning was kept: it is set aside."""
     envelope, _, obj = error.beginning.partition(b'"object"')
-    decoded = _named(await at_leisure(decoder.malformed(obj, error)))
+    decoded = _named(await finish_with_pauses(decoder.malformed(obj, error)))
     return "DELETED" if b'"DELETED"' in envelope else "MODIFIED", decoded
 
 
@@ -89,7 +89,7 @@ async def _split(line: bytes) -> tuple[str, bytes | msgspec.Raw]:
         event = _EVENT.decode(line)
     except Exception:  # noqa: BLE001 - RecursionError, or what is no JSON at all
         try:
-            parts = {member.name: line[member.start : member.end] for member in await at_leisure(members(line))}
+            parts = {member.name: line[member.start : member.end] for member in await finish_with_pauses(members(line))}
             return msgspec.json.decode(parts[b'"type"'], type=str), parts[b'"object"']
         except (ScanError, KeyError, ValueError) as error:
             raise DeadEndError(f"line of the watch cannot be read: {error!r}") from error

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.kube.objects.json_scanner import ScanError, at_leisure, finish, members, strings, without
+from neuron_scheduler.kube.objects.json_scanner import ScanError, finish, finish_with_pauses, members, strings, without
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -77,4 +77,4 @@ async def test_megabytes_are_scanned_in_steps() -> None:
         pauses += 1
 
     assert pauses >= len(text) // 200_000
-    assert len(await at_leisure(members(text))) == 1
+    assert len(await finish_with_pauses(members(text))) == 1

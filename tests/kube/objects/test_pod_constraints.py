@@ -6,11 +6,9 @@ import msgspec
 import pytest
 
 from neuron_scheduler.kube.objects import pod_wire as wire
-from neuron_scheduler.kube.objects.pod_constraints import constraints, image_name, images, label_selector, tolerations
-from neuron_scheduler.kube.objects.wire import Selector
+from neuron_scheduler.kube.objects.pod_constraints import constraints, image_name, images
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints
 from neuron_scheduler.model.selectors import (
-    Effect,
     LabelSelector,
     NodeSelectorTerm,
     Operator,
@@ -18,7 +16,6 @@ from neuron_scheduler.model.selectors import (
     PreferredTerm,
     Requirement,
     SpreadConstraint,
-    Toleration,
 )
 from neuron_scheduler.model.volumes import InlineVolume
 
@@ -249,12 +246,6 @@ def test_a_name_longer_than_any_image_has_is_cut() -> None:
     assert len(image_name("x" * 1_000_000)) < 2000
 
 
-def test_a_selector_of_more_requirements_than_anybody_needs() -> None:
-    """Reading it would hold the event loop."""
-    with pytest.raises(ValueError, match="more than 5000 requirements"):
-        label_selector(Selector(match_labels={f"k{number}": "v" for number in range(6000)}))
-
-
 def test_images() -> None:
     """Init containers first, then containers; image volumes apart."""
     spec = msgspec.convert(
@@ -298,20 +289,3 @@ def test_volumes() -> None:
     )
     assert found.inline_volumes == ("disk",)
     assert found.resource_claims == ("neuron",)
-
-
-TOLERATIONS: dict[str, tuple[dict[str, Any], Toleration]] = {
-    "an absent operator is Equal": ({"key": "k", "value": "v"}, Toleration("k", value="v")),
-    "Exists": ({"operator": "Exists", "effect": "NoSchedule"}, Toleration(exists=True, effect=Effect.NO_SCHEDULE)),
-    "an empty effect is every effect": ({"key": "k", "effect": ""}, Toleration("k")),
-    "Lt": ({"key": "k", "operator": "Lt", "value": "3"}, Toleration("k", value="3", unreadable=True)),
-    "an unknown effect": ({"key": "k", "effect": "Maybe"}, Toleration("k", unreadable=True)),
-}
-
-
-@pytest.mark.parametrize("sentence", TOLERATIONS)
-def test_tolerations(sentence: str) -> None:
-    """What a toleration says is read, and what no release understands tolerates nothing."""
-    toleration, want = TOLERATIONS[sentence]
-
-    assert (want,) == tolerations([msgspec.convert(toleration, wire.Toleration)])

@@ -1,0 +1,184 @@
+"""
+What follows from a pod's spec: requests, tolerations, ports, constraints.
+
+The pods of a workload have it in common, and so have all states of one pod, so it is read once for equal specs: this is
+most of the work of reading a pod. Volumes, and labels by which replicas differ, are left to `pods`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import msgspec
+from msgspec.structs import replace
+
+from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects.interning import amounts, interned, shared
+from neuron_scheduler.kube.objects.memo import memoized
+from neuron_scheduler.kube.objects.pod_constraints import constraints, host_ports, images
+from neuron_scheduler.kube.objects.selectors import tolerations
+from neuron_scheduler.kube.objects.wire import Quantities
+from neuron_scheduler.model.neuron_request import (
+    MixedNeuronRequestError,
+    NeuronRequest,
+    neuron_container_names,
+    neuron_request,
+)
+from neuron_scheduler.model.pod import Constraints, HostPort
+from neuron_scheduler.model.resources import (
+    NEURON_NAMES,
+    NOTHING,
+    Container,
+    Resources,
+    effective_requests,
+    is_extended,
+    maximum,
+)
+from neuron_scheduler.model.selectors import Toleration
+
+RESIZE_PENDING: Final = "PodResizePending"
+
+_KEY: Final = msgspec.msgpack.Decoder(tuple[wire.PodSpec, wire.PodStatus | None])
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+@attrs.frozen
+class FieldsOfSpec:
+    """What follows from a pod's spec and is the same in all pods of its workload; the fields are those of `Pod`."""
+
+    scheduler_name: str
+    priority: int
+    requests: Resources
+    neuron: NeuronRequest | None
+    neuron_containers: tuple[str, ...]
+    images: tuple[str, ...]
+    refusal: str
+    tolerations: tuple[Toleration, ...]
+    host_ports: tuple[HostPort, ...]
+    constraints: Constraints
+    gates: tuple[str, ...]
+    never_preempts: bool
+
+
+def spec_key(spec: wire.PodSpec, status: wire.PodStatus) -> bytes:
+    """Return the bytes from which `fields_of_spec` follows: equal for pods of one workload and all states of a pod."""
+    if not spec.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
+        return _encode((replace(spec, node_name=None, volumes=None), None))
+    given = wire.PodStatus(
+        conditions=[condition for condition in status.conditions or () if condition.type == RESIZE_PENDING],
+        container_statuses=status.container_statuses,
+        init_container_statuses=status.init_container_statuses,
+        resources=status.resources,
+        allocated_resources=status.allocated_resources,
+    )
+    return _encode((replace(spec, node_name="bound", volumes=None), given))
+
+
+@memoized(most=8 << 20)
+def fields_of_spec(key_and_namespace: tuple[bytes, str]) -> FieldsOfSpec:
+    """
+    Return what a spec means in a namespace, read once for equal specs: this is most of the work of reading a pod.
+
+    Raises:
+        ValueError: an amount is no quantity, or negative; or as `constraints`.
+    """
+    key, namespace = key_and_namespace
+    spec, given = _KEY.decode(key)
+    status = given or wire.PodStatus()
+    containers, init_containers = _containers(spec, status)
+    requests = effective_requests(
+        containers,
+        init_containers=init_containers,
+        pod_level=_pod_level(spec, status),
+        overhead=amounts(spec.overhead),
+    )
+    neuron, names, refusal = _neuron(requests, containers, init_containers)
+    return FieldsOfSpec(
+        scheduler_name=interned(spec.scheduler_name or "default-scheduler"),
+        priority=spec.priority or 0,
+        requests=shared(tuple(requests.items())),
+        neuron=neuron,
+        neuron_containers=names,
+        images=images(spec)[0],
+        refusal=refusal,
+        tolerations=tolerations(spec.tolerations),
+        host_ports=host_ports(spec),
+        constraints=constraints(spec, pod="", namespace=namespace),
+        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        never_preempts=spec.preemption_policy == "Never",
+    )
+
+
+def _neuron(
+    requests: Resources, containers: Sequence[Container], init_containers: Sequence[Container]
+) -> tuple[NeuronRequest | None, tuple[str, ...], str]:
+    """Return the request for Neuron, the names of its containers, and why the pod is refused instead."""
+    if not any(name in requests for name in NEURON_NAMES):
+        return None, (), ""
+    try:
+        request = neuron_request(containers, init_containers)
+    except MixedNeuronRequestError as error:
+        return None, (), str(error)
+    return request, neuron_container_names(containers, init_containers), ""
+
+
+def _containers(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[list[Container], list[Container]]:
+    """Return app and init containers; of a bound pod a resize in progress counts with the larger amount."""
+    given: dict[str, wire.ContainerStatus] = {}
+    if spec.node_name:
+        statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+        given = {container.name: container for container in statuses}
+    infeasible = _is_infeasible(status)
+    return (
+        [_container(c, given.get(c.name), infeasible=infeasible) for c in spec.containers or ()],
+        [
+            # An ordinary init container cannot be resized.
+            _container(c, given.get(c.name) if c.restart_policy == "Always" else None, infeasible=infeasible)
+            for c in spec.init_containers or ()
+        ],
+    )
+
+
+def _container(container: wire.Container, given: wire.ContainerStatus | None, *, infeasible: bool) -> Container:
+    requests = _requests(container.resources)
+    if given is not None and given.resources is not None:
+        actual = _given(given.resources, given.allocated_resources)
+        # Neuron cannot be resized either, and what a status leaves out does not become free.
+        neuron = {name: amount for name, amount in requests.items() if name in NEURON_NAMES}
+        requests = maximum(neuron if infeasible else requests, actual)
+    return Container(name=interned(container.name), requests=requests, sidecar=container.restart_policy == "Always")
+
+
+def _pod_level(spec: wire.PodSpec, status: wire.PodStatus) -> Resources:
+    """Return the requests of the pod as a whole; while it is resized, those amounts of them that count."""
+    wanted = amounts(spec.resources.requests) if spec.resources else NOTHING
+    if not wanted or not spec.node_name or status.resources is None:
+        return wanted
+    actual = _given(status.resources, status.allocated_resources)
+    effective = actual if _is_infeasible(status) else maximum(wanted, actual)
+    return {name: effective.get(name, 0) for name in wanted}
+
+
+def _given(actuated: wire.Resources, allocated: Quantities | None) -> Resources:
+    """Return what a kubelet reports as given (`determineEffectiveRequests` in component-helpers' `resource`)."""
+    return maximum(amounts(actuated.requests), amounts(allocated))
+
+
+def _is_infeasible(status: wire.PodStatus) -> bool:
+    return any(c.type == RESIZE_PENDING and c.reason == "Infeasible" for c in status.conditions or ())
+
+
+def _requests(resources: wire.Resources | None) -> Resources:
+    """Return a container's requests, with the limits of extended resources where only those are given."""
+    if resources is None:
+        return NOTHING
+    requests = resources.requests
+    if resources.limits:
+        only_limits = {
+            name: amount
+            for name, amount in resources.limits.items()
+            if is_extended(name) and (not requests or name not in requests)
+        }
+        if only_limits:
+            requests = {**only_limits, **(requests or {})}
+    return amounts(requests)
