@@ -31,6 +31,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZON
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Container
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
@@ -176,7 +177,7 @@ class Contestant:
 
     def place(self, pending: Pod, decision: Decision) -> None:
         """Assume a pod where it was decided to go."""
-        cores = decision.placement.cores if decision.placement else 0
+        cores = decision.placement.cores if decision.placement else NO_CORES
         self.cluster.assume(attrs.evolve(pending, node_name=decision.node_name), cores)
 
 

@@ -18,6 +18,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, PODS
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place, whole_free_devices
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.plugins.contract import Prefer, Preference
@@ -82,7 +83,7 @@ class FragmentationGradientDescent:
     """
 
     requests: Mapping[NeuronRequest, float]
-    _known: dict[tuple[Machine, int], float] = attrs.field(factory=dict, init=False)
+    _known: dict[tuple[Machine, CoreMask], float] = attrs.field(factory=dict, init=False)
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
         """Return the nodes with the least growth."""
@@ -103,7 +104,7 @@ class FragmentationGradientDescent:
         after = self.fragmentation(node_info.machine, node_info.free_cores & ~placement.cores)
         return round(after - self.fragmentation(node_info.machine, node_info.free_cores), 9)
 
-    def fragmentation(self, machine: Machine, free: int) -> float:
+    def fragmentation(self, machine: Machine, free: CoreMask) -> float:
         """Return how many of the free cores the next pod can be expected not to be able to use."""
         found = self._known.get((machine, free))
         if found is None:

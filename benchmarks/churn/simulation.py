@@ -14,6 +14,7 @@ import attrs
 from benchmarks.churn.workload import Arrival, Workload
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import placed
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -126,7 +127,7 @@ class Simulation:
     def _place(self, queued: QueuedPod, decision: Decision) -> None:
         arrival = self._by_uid[queued.pod.uid]
         assumed = placed(queued.pod, decision.node_name, {})
-        self.cluster.assume(assumed, decision.placement.cores if decision.placement else 0)
+        self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
         self.queue.remove(assumed.uid)
         self.used += arrival.size

@@ -36,6 +36,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Storage
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 
 CHANGED = "its allocation changed after it was bound; the first is kept"
 
@@ -173,7 +174,7 @@ class Cluster:
             self._table.put_pod(without_pod(self._table.node_info_of(name), uid), uid)
         return name
 
-    def assume(self, pod: Pod, cores: int = 0) -> None:
+    def assume(self, pod: Pod, cores: CoreMask = NO_CORES) -> None:
         """
         Take a pod as bound to `pod.node_name` from now on, before the API server says so.
 

@@ -6,13 +6,13 @@ marks which rows it changes: where these are few, only they are looked at. Refus
 """
 
 from collections.abc import Callable, Hashable
-from functools import lru_cache
 from typing import Any, Protocol
 
 import attrs
 
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.model.memo import memoised
 
 
 class Overlay(Hashable, Protocol):
@@ -40,5 +40,5 @@ class _Overlaid:
         return self.definition(self.overlay(node_info))
 
 
-overlaid = lru_cache(maxsize=4096)(_Overlaid)
+overlaid = memoised(maxsize=4096)(_Overlaid)
 """The one definition for a lens and a definition: an index is then looked up by identity."""

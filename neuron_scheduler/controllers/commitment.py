@@ -11,6 +11,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
@@ -52,7 +53,7 @@ def obstacle(cluster: Cluster, queue: SchedulingQueue, commitment: Commitment) -
     if node_info is None:
         return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
     placement = commitment.decision.placement
-    cores = 0 if placement is None else placement.cores
+    cores = NO_CORES if placement is None else placement.cores
     if matters_for_scheduling(commitment.pod, pod) or not still_takes(node_info, pod, cores):
         return Fenced()
     return None

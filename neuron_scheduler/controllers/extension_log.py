@@ -19,6 +19,7 @@ from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE_ALIAS
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain
@@ -137,17 +138,17 @@ class _Usage:
     """The silicon of a node and the mask of its cores that nobody holds."""
 
     machine: Machine
-    free: int
+    free: CoreMask
 
-    def less(self, cores: int) -> Self:
+    def less(self, cores: CoreMask) -> Self:
         """Return the usage without those who hold these cores."""
         return attrs.evolve(self, free=self.free | cores)
 
     def of(self, unit: Unit) -> str:
         """Return which devices or cores are held, at least in part, as Go writes a slice of booleans."""
         width = self.machine.cores_per_device if unit is Unit.DEVICE else 1
-        mask = (1 << width) - 1
-        held = ((self.free >> i * width & mask) != mask for i in range(self.machine.size(unit)))
+        mask, free = (1 << width) - 1, int(self.free)
+        held = ((free >> i * width & mask) != mask for i in range(self.machine.size(unit)))
         return _go_slice("true" if each else "false" for each in held)
 
     def counterparts(self, placement: Placement, unit: Unit) -> Iterator[str]:

@@ -28,6 +28,7 @@ from neuron_scheduler.kube.pod_failures import Failure
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -113,18 +114,18 @@ class Mark:
     """
 
     level: int = 0
-    cores: int = 0
+    cores: CoreMask = NO_CORES
     raised: float = -math.inf
     until: float = -math.inf
 
-    def rejected(self, cores: int, now: float) -> "Mark":
+    def rejected(self, cores: CoreMask, now: float) -> "Mark":
         """Return the mark after a rejection of a pod with these cores."""
         again = now - self.raised >= BURST
         level = max(1, min(self.level + again, MOST))
-        held = self.cores if self.until > now else 0
+        held = self.cores if self.until > now else NO_CORES
         return Mark(level, held | cores, now if again else self.raised, now + lasting(level))
 
-    def started(self, cores: int, now: float) -> "Mark":
+    def started(self, cores: CoreMask, now: float) -> "Mark":
         """Return the mark after a pod with these cores has started well."""
         level = self.level // 2
         until = min(self.until, now + lasting(level)) if level else self.until
@@ -203,7 +204,7 @@ class Rejections:
         """Take that a pod has started: its kubelet has admitted it."""
         mark = self._marks.get(pod_info.pod.node_name)
         if mark is not None and pod_info.cores != 0:
-            self._put(pod_info.pod.node_name, mark.started(pod_info.cores or 0, self.clock()))
+            self._put(pod_info.pod.node_name, mark.started(pod_info.cores or NO_CORES, self.clock()))
             self._changed.set()
 
     def forget(self, name: str) -> None:
@@ -247,7 +248,7 @@ class Rejections:
         self.metrics.rejected(found.reason)
         if found.of_node and self.cluster.node(pod.node_name) is not None:
             known = self._marks.get(pod.node_name, Mark())
-            mark = known.rejected((pod_info.cores or 0) if found.of_devices else 0, now)
+            mark = known.rejected((pod_info.cores or NO_CORES) if found.of_devices else NO_CORES, now)
             self._put(pod.node_name, mark)
             self._changed.set()
             seconds = mark.until - now

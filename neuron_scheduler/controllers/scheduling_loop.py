@@ -27,6 +27,7 @@ from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.nomination import NominationChange
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.neuron.annotations import annotations_for
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import (
@@ -249,7 +250,7 @@ class SchedulingLoop:
         allocation = self._allocation(pod, decision)
         nominated = self.cluster.nomination(pod.uid)
         assumed = placed(pod, decision.node_name, allocation)
-        self.cluster.assume(assumed, decision.placement.cores if decision.placement else 0)
+        self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
         self.preemption_executor.recheck(decision.node_name)
         if nominated is not None:  # it may have taken other space than that which was kept for it

@@ -9,7 +9,6 @@ such pods.
 
 import json
 import re
-from functools import lru_cache
 
 import attrs
 
@@ -23,10 +22,12 @@ from neuron_scheduler.model.annotations import (
     OUR_ALLOCATION,
     PLUGIN_ID_KEYS,
 )
+from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import Placement, core_mask
 
 DOCUMENTED = {Unit.DEVICE: NEURON_DEVS, Unit.CORE: NEURON_CORES}
@@ -51,7 +52,7 @@ class Allocation:
         problem: why it is unknown, in words for the pod's owner; empty if it is known.
     """
 
-    cores: int | None
+    cores: CoreMask | None
     problem: str = ""
 
 
@@ -71,7 +72,7 @@ def read(pod: Pod, machine: Machine | None) -> Allocation:
     if request is None:
         if any(pod.requests.get(name) for name in NEURON_NAMES):
             return Allocation(None, pod.refusal or "its request for Neuron could not be read")
-        return Allocation(0)
+        return Allocation(NO_CORES)
     try:
         return Allocation(_held(pod, request=request, machine=machine))
     except _UnreadableError as error:
@@ -103,7 +104,7 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
     }
 
 
-@lru_cache(maxsize=4096)
+@memoised(maxsize=4096)
 def _told(
     machine: Machine, request: NeuronRequest, placement: Placement, containers: tuple[str, ...]
 ) -> tuple[str, str] | None:
@@ -111,7 +112,7 @@ def _told(
     every = (*placement.containers, *placement.inits)
     shape, wanted = tuple(map(len, (placement.ids, *every))), (request.total, *request.counts, *request.init_counts)
     held = core_mask(machine, ids=placement.ids, unit=request.unit)
-    if shape != wanted or held != placement.cores or held > machine.all_cores:
+    if shape != wanted or held != placement.cores or held & ~machine.all_cores:
         return None
     listed = [i for ids in placement.containers for i in ids]
     csv = ",".join(str(i) for i in (listed if len(listed) == request.total else placement.ids))
@@ -119,7 +120,7 @@ def _told(
     return csv, _encode({_OWN_KEYS[request.unit]: by_container, "ids": placement.ids}).removeprefix("{")
 
 
-@lru_cache(maxsize=4096)
+@memoised(maxsize=4096)
 def looked_up(request: NeuronRequest, machine: Machine) -> frozenset[tuple[Unit, int]]:
     """
     Return the amounts for which the device plugin looks through the pods of its node to find this one.
@@ -147,7 +148,7 @@ def alloc_time_of(pod: Pod) -> int | None:
     return time if time < _LATEST else None
 
 
-def _held(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> int:
+def _held(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> CoreMask:
     """Return the core bits that the pod holds for certain."""
     if machine is None:
         raise _UnreadableError("its node is gone or offers no Neuron")
@@ -206,7 +207,7 @@ def _listed(pod: Pod, key: str) -> tuple[int, ...] | None:
     return tuple(int(number) for number in text.split(","))
 
 
-def _legal(ids: tuple[int, ...], *, request: NeuronRequest, machine: Machine) -> int:
+def _legal(ids: tuple[int, ...], *, request: NeuronRequest, machine: Machine) -> CoreMask:
     """Return the core bits of ids that the machine has, each named once, as many as asked for."""
     if len(ids) != request.total:
         raise _UnreadableError(f"its annotations name {len(ids)} ids, but it asks for {request.total}")

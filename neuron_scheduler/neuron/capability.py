@@ -6,13 +6,14 @@ one, so the length of what is cut says little where machines of different kinds 
 each size is worth: that is the caller's (`Weights`).
 """
 
-import functools
 from collections.abc import Mapping
 from typing import Final
 
+from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.neuron.catalog import Machine, machine_of_kind
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.packing import ones
 from neuron_scheduler.neuron.topology import place
 
@@ -26,7 +27,7 @@ DEVICE: Final = 1 << 32
 """One device in the numbers that `losses` returns: integers, so that a sum does not depend on its order."""
 
 
-@functools.lru_cache(maxsize=4096)
+@memoised(maxsize=4096)
 def size_of(request: NeuronRequest) -> NeuronRequest:
     """Return the request for the largest of its containers alone: what needs a block in one piece."""
     largest = max((*request.counts, *request.init_counts))
@@ -41,7 +42,7 @@ def cost(kind: int, level: int, request: NeuronRequest, weights: Weights) -> int
     return sum(weight * lost.get(size, 0) for whose, size, weight in weights if whose in (ANY_KIND, kind))
 
 
-@functools.lru_cache(maxsize=1 << 14)
+@memoised(maxsize=1 << 14)
 def losses(
     kind: int, level: int, request: NeuronRequest, sizes: frozenset[NeuronRequest]
 ) -> Mapping[NeuronRequest, int]:
@@ -62,9 +63,11 @@ def losses(
     if level < 2:
         return {}
     machine = machine_of_kind(kind)
-    block = ones(level * machine.cores_per_device)
+    block = CoreMask(ones(level * machine.cores_per_device))
     placement = place(machine, block, request)
-    rest = 0 if placement is None else block & ~placement.cores  # several blocks are cut: take it that nothing is left
+    rest = (
+        NO_CORES if placement is None else block & ~placement.cores
+    )  # several blocks are cut: take it that nothing is left
     own = size_of(request)
     others = [size for size in sizes if size.total > 1 and size != own]
     lost = [(size, _blocks(machine, block, size) - _blocks(machine, rest, size)) for size in others]
@@ -75,8 +78,8 @@ def _cores(machine: Machine, size: NeuronRequest) -> int:
     return size.total * (machine.cores_per_device if size.unit is Unit.DEVICE else 1)
 
 
-@functools.lru_cache(maxsize=1 << 14)
-def _blocks(machine: Machine, free: int, size: NeuronRequest) -> int:
+@memoised(maxsize=1 << 14)
+def _blocks(machine: Machine, free: CoreMask, size: NeuronRequest) -> int:
     """Return how many pods of a size find a place one after the other."""
     count = 0
     while (placement := place(machine, free, size)) is not None:

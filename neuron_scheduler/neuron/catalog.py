@@ -7,14 +7,15 @@ node whose counts leave the mapping of cores to devices open is served in one un
 """
 
 import enum
-import functools
 from typing import Final
 
 import attrs
 
+from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS
+from neuron_scheduler.neuron.core_mask import CoreMask
 
 MOST_CORES = 4096
 """More than this is taken for a mistake: the largest machine known has 128."""
@@ -45,13 +46,12 @@ class Machine:
     """
     The silicon of one node.
 
-    Core `c` belongs to device `c // cores_per_device`. Free and held silicon is one integer, bit `c` for core `c`.
-
     Attributes:
         instance_type: without `ml.`; empty if the node has no such label.
         devices: how many devices. On a machine that serves cores only, whose devices are unknown: how many cores.
         cores_per_device: 1 where only one of the two units is served, so that a bit is an id of that unit.
         units: what requests may be counted in.
+        all_cores: every core of it.
         kind: a number above 0 of `KIND_BITS` bits, the same for machines that differ in the name alone.
     """
 
@@ -60,7 +60,12 @@ class Machine:
     devices: int
     cores_per_device: int
     units: frozenset[Unit] = frozenset(Unit)
+    all_cores: CoreMask = attrs.field(init=False, eq=False, repr=False)
     kind: int = attrs.field(init=False, eq=False, repr=False)
+
+    @all_cores.default
+    def _all_cores(self) -> CoreMask:
+        return CoreMask((1 << self.core_count) - 1)
 
     @kind.default
     def _kind(self) -> int:
@@ -71,11 +76,6 @@ class Machine:
     def core_count(self) -> int:
         """Number of core bits."""
         return self.devices * self.cores_per_device
-
-    @property
-    def all_cores(self) -> int:
-        """Mask of all core bits."""
-        return (1 << self.core_count) - 1
 
     def size(self, unit: Unit) -> int:
         """Return the number of ids in a unit."""
@@ -207,7 +207,7 @@ def _devices(node: Node) -> int:
     return _amount(node, NEURON_DEVICE) or _amount(node, NEURON_DEVICE_ALIAS)
 
 
-@functools.lru_cache(maxsize=4096)
+@memoised(maxsize=4096)
 def _machine(instance_type: str, devices: int, cores: int) -> Machine | None:
     if (not devices and not cores) or max(devices, cores) > MOST_CORES:
         return None

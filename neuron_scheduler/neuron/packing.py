@@ -9,10 +9,11 @@ worse; only runs of different lengths need a search, which is bounded.
 Knows nothing of pods, and does not ask whether a count is legal.
 """
 
-import functools
 from collections.abc import Sequence
 
 import attrs
+
+from neuron_scheduler.model.memo import memoised
 
 MOST_STEPS = 2_000
 """Steps of the search for several runs; beyond, the answer is "does not fit", which is the safe side."""
@@ -25,7 +26,7 @@ def ones(count: int) -> int:
     return (1 << count) - 1
 
 
-@functools.lru_cache(maxsize=1 << 14)
+@memoised(maxsize=1 << 14)
 def runs(mask: int) -> tuple[tuple[int, int], ...]:
     """Return (start, length) of each maximal run of set bits, ascending."""
     found = []

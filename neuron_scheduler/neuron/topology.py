@@ -8,14 +8,15 @@ memoised: equal (machine, free cores, request) is answered once. What kubelet's 
 healthy is not asked here.
 """
 
-import functools
 from collections.abc import Iterable
 from itertools import chain
 
 import attrs
 
+from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.neuron.catalog import Machine, Shape
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.packing import FreeIds, ones, runs
 from neuron_scheduler.neuron.phases import arrange
 
@@ -55,12 +56,12 @@ class Placement:
 
     ids: tuple[int, ...]
     containers: tuple[tuple[int, ...], ...]
-    cores: int
+    cores: CoreMask
     level: int
     inits: tuple[tuple[int, ...], ...] = ()
 
 
-@functools.lru_cache(maxsize=MOST_REMEMBERED)
+@memoised(maxsize=MOST_REMEMBERED)
 def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     """
     Return why the machine never serves the request, however empty it is; None if it may.
@@ -84,8 +85,8 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     return None
 
 
-@functools.lru_cache(maxsize=MOST_REMEMBERED)
-def place(machine: Machine, free: int, request: NeuronRequest) -> Placement | None:
+@memoised(maxsize=MOST_REMEMBERED)
+def place(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement | None:
     """
     Return the best set for a request within the free cores (a mask), or None if there is none.
 
@@ -109,8 +110,8 @@ def _sets(starts: Iterable[int], counts: Iterable[int]) -> tuple[tuple[int, ...]
     return tuple(tuple(range(start, start + count)) for start, count in zip(starts, counts, strict=True))
 
 
-@functools.lru_cache(maxsize=1024)
-def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[int, ...] | None:
+@memoised(maxsize=1024)
+def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[CoreMask, ...] | None:
     """
     Return every set (a mask of cores) that a request could get on an empty machine, ascending.
 
@@ -119,7 +120,7 @@ def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[int, ...] | No
     """
     if illegal_count(machine, request) is not None or request.total > machine.size(request.unit):
         return ()
-    found = {0}
+    found = {NO_CORES}
     for count in sorted(request.widest, reverse=True):
         parts = _parts(machine, request.unit, count)
         if len(found) * len(parts) > _MOST_COMBINED:
@@ -127,10 +128,10 @@ def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[int, ...] | No
         found = {taken | part for taken in found for part in parts if not taken & part}
         if len(found) > MOST_LISTED:
             return None
-    return tuple(sorted(cores for cores in found if place(machine, cores, request) is not None))
+    return tuple(sorted((cores for cores in found if place(machine, cores, request) is not None), key=int))
 
 
-@functools.lru_cache(maxsize=256)
+@memoised(maxsize=256)
 def served(machine: Machine, unit: Unit) -> tuple[int, ...]:
     """Return the counts that one container can have on an empty machine, ascending."""
     return tuple(
@@ -140,7 +141,7 @@ def served(machine: Machine, unit: Unit) -> tuple[int, ...]:
     )
 
 
-def _parts(machine: Machine, unit: Unit, count: int) -> list[int]:
+def _parts(machine: Machine, unit: Unit, count: int) -> list[CoreMask]:
     """Return the core masks of a single container's legal sets."""
     ground = _free_ids(machine, machine.all_cores, unit)
     if count > ground.cell or ground.cell == 1:
@@ -148,25 +149,25 @@ def _parts(machine: Machine, unit: Unit, count: int) -> list[int]:
     else:
         starts = [at for first, length in ground.bins(ground.free) for at in range(first, first + length - count + 1)]
     width = machine.cores_per_device if unit is Unit.DEVICE else 1
-    return [ones(count * width) << start * width for start in starts]
+    return [CoreMask(ones(count * width) << start * width) for start in starts]
 
 
-def core_mask(machine: Machine, *, ids: tuple[int, ...], unit: Unit) -> int:
+def core_mask(machine: Machine, *, ids: tuple[int, ...], unit: Unit) -> CoreMask:
     """Return the core bits that ids of a unit stand for."""
     width = machine.cores_per_device if unit is Unit.DEVICE else 1
     mask = 0
     for i in ids:
         mask |= ones(width) << i * width
-    return mask
+    return CoreMask(mask)
 
 
-def whole_free_devices(machine: Machine, free: int) -> int:
+def whole_free_devices(machine: Machine, free: CoreMask) -> int:
     """Return how many devices have all their cores free; 0 where devices are not served."""
     return _whole(machine, free).bit_count() if Unit.DEVICE in machine.units else 0
 
 
-@functools.lru_cache(maxsize=MOST_REMEMBERED)
-def largest_free_block(machine: Machine, free: int, unit: Unit) -> int:
+@memoised(maxsize=MOST_REMEMBERED)
+def largest_free_block(machine: Machine, free: CoreMask, unit: Unit) -> int:
     """Return the largest count that one container could get now, in the unit asked for."""
     if unit not in machine.units:
         return 0
@@ -178,7 +179,7 @@ def largest_free_block(machine: Machine, free: int, unit: Unit) -> int:
     return min(1, longest) if machine.shape is Shape.FLAT else longest
 
 
-@functools.lru_cache(maxsize=4096)
+@memoised(maxsize=4096)
 def _geometry(machine: Machine, unit: Unit) -> tuple[int, int, tuple[int, ...]]:
     """Return ids per device, ids per cell, and the sizes of aligned blocks (see `packing`)."""
     width = machine.cores_per_device if unit is Unit.CORE else 1
@@ -191,11 +192,11 @@ def _geometry(machine: Machine, unit: Unit) -> tuple[int, int, tuple[int, ...]]:
             return width, machine.devices * width, ()
 
 
-def _free_ids(machine: Machine, free: int, unit: Unit) -> FreeIds:
+def _free_ids(machine: Machine, free: CoreMask, unit: Unit) -> FreeIds:
     width, cell, blocks = _geometry(machine, unit)
     whole, levels = _levels(machine, _whole(machine, free))
     return FreeIds(
-        free=whole if unit is Unit.DEVICE else free & machine.all_cores,
+        free=whole if unit is Unit.DEVICE else int(free & machine.all_cores),
         size=machine.size(unit),
         width=width,
         cell=cell,
@@ -204,7 +205,7 @@ def _free_ids(machine: Machine, free: int, unit: Unit) -> FreeIds:
     )
 
 
-def _whole(machine: Machine, free: int) -> int:
+def _whole(machine: Machine, free: CoreMask) -> CoreMask:
     """Return the first core bit of each device whose cores are all free."""
     whole = free & _first_cores(machine)
     for offset in range(1, machine.cores_per_device):
@@ -212,16 +213,17 @@ def _whole(machine: Machine, free: int) -> int:
     return whole
 
 
-@functools.lru_cache(maxsize=4096)
-def _first_cores(machine: Machine) -> int:
-    return sum(1 << core for core in range(0, machine.core_count, machine.cores_per_device))
+@memoised(maxsize=4096)
+def _first_cores(machine: Machine) -> CoreMask:
+    return CoreMask(sum(1 << core for core in range(0, machine.core_count, machine.cores_per_device)))
 
 
-@functools.lru_cache(maxsize=MOST_REMEMBERED)
-def _levels(machine: Machine, starts: int) -> tuple[int, tuple[int, ...]]:
+@memoised(maxsize=MOST_REMEMBERED)
+def _levels(machine: Machine, starts: CoreMask) -> tuple[int, tuple[int, ...]]:
     """Return the mask of whole devices, and for each device the size of the free block it belongs to (0: not whole)."""
     per_device = machine.cores_per_device
-    whole = sum((starts >> device * per_device & 1) << device for device in range(machine.devices))
+    bits = int(starts)
+    whole = sum((bits >> device * per_device & 1) << device for device in range(machine.devices))
     levels = [0] * machine.devices
     blocks = _geometry(machine, Unit.DEVICE)[2]
     if not blocks:

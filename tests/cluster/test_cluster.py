@@ -15,9 +15,10 @@ from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME, NEURON_ALLOCAT
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from tests.support.builders import node, pod
 
-ALL = 0xFFFFFFFF  # 32 cores of a trn1.32xlarge
+ALL = CoreMask(0xFFFFFFFF)  # 32 cores of a trn1.32xlarge
 
 
 def cluster_of(*nodes: Node, pods: tuple[Pod, ...] = ()) -> Cluster:
@@ -47,7 +48,7 @@ def order(cluster: Cluster) -> list[str]:
     return names
 
 
-def free(cluster: Cluster, name: str = "n") -> int:
+def free(cluster: Cluster, name: str = "n") -> CoreMask:
     """Return a node's free cores."""
     node_info = cluster.node(name)
     assert node_info is not None
@@ -95,7 +96,7 @@ def test_a_node_made_anew_is_the_youngest() -> None:
     cluster = cluster_of(trn1("a", created=1), node("b", created=2), pods=(pod("p", devices=4, ids=range(4), on="a"),))
     cluster.put_node(trn1("a", created=3, uid="second"))
     assert order(cluster) == ["b", "a"]
-    assert free(cluster, "a") == ALL & ~0xFF
+    assert free(cluster, "a") == ALL & ~CoreMask(0xFF)
 
 
 def test_an_age_that_is_told_otherwise_is_followed() -> None:
@@ -141,7 +142,7 @@ def test_a_pod_before_its_node() -> None:
     assert list(early.view.rows()) == list(late.view.rows())
     pod_info = early.pod_info("uid-p")
     assert pod_info is not None
-    assert (pod_info.cores, pod_info.problem) == (0xFF00, "")
+    assert (pod_info.cores, pod_info.problem) == (CoreMask(0xFF00), "")
 
 
 def test_pods_outlive_their_node() -> None:
@@ -153,7 +154,7 @@ def test_pods_outlive_their_node() -> None:
     assert (cluster.view.node_count, cluster.pod_count, cluster.node("n")) == (0, 2, None)
     assert cluster.remove_pod("uid-q") == "n"
     cluster.put_node(trn1(uid="second"))
-    assert free(cluster) == ALL & ~0xFF
+    assert free(cluster) == ALL & ~CoreMask(0xFF)
 
 
 def test_another_logical_core_configuration_is_read_anew() -> None:
@@ -170,12 +171,12 @@ def test_the_first_allocation_read_is_kept() -> None:
     cluster = cluster_of(trn1(), pods=(pod("p", devices=1, ids=(3,), on="n"),))
     for later in (pod("p", devices=1, ids=(5,), on="n"), pod("p", devices=1, on="n")):
         pod_info = cluster.put_pod(later)
-        assert (pod_info.cores, pod_info.problem) == (0xC0, CHANGED)
-        assert free(cluster) == ALL & ~0xC0
+        assert (pod_info.cores, pod_info.problem) == (CoreMask(0xC0), CHANGED)
+        assert free(cluster) == ALL & ~CoreMask(0xC0)
     cluster.put_node(trn1(cores_per_device=4))  # read anew, and still the first
-    assert free(cluster) == (1 << 64) - 1 & ~0xF000
+    assert free(cluster) == CoreMask((1 << 64) - 1 & ~0xF000)
     back = cluster.put_pod(pod("p", devices=1, ids=(3,), on="n"))
-    assert (back.cores, back.problem) == (0xF000, "")
+    assert (back.cores, back.problem) == (CoreMask(0xF000), "")
 
 
 def test_an_allocation_that_appears_later_is_taken() -> None:
@@ -184,7 +185,7 @@ def test_an_allocation_that_appears_later_is_taken() -> None:
     assert cluster.put_pod(pod("p", devices=1, ids=(5,), on="n")).cores == 0xC00
     node_info = cluster.node("n")
     assert node_info is not None
-    assert (node_info.neuron_usage.unknown_devices, node_info.free_cores) == (0, ALL & ~0xC00)
+    assert (node_info.neuron_usage.unknown_devices, node_info.free_cores) == (0, ALL & ~CoreMask(0xC00))
 
 
 def test_a_pod_that_cannot_be_read_keeps_its_last_good_state() -> None:
@@ -195,9 +196,9 @@ def test_a_pod_that_cannot_be_read_keeps_its_last_good_state() -> None:
     cluster.put_unreadable_pod(unknown)
     node_info = cluster.node("n")
     assert node_info is not None
-    assert (node_info.free_cores, node_info.neuron_usage.unknown_devices) == (ALL & ~0xC0, 16)
+    assert (node_info.free_cores, node_info.neuron_usage.unknown_devices) == (ALL & ~CoreMask(0xC0), 16)
     cluster.put_pod(pod("q", devices=2, ids=(0, 1), on="n"))
-    assert free(cluster) == ALL & ~0xCF
+    assert free(cluster) == ALL & ~CoreMask(0xCF)
 
 
 def test_a_malformed_node_frees_nothing() -> None:
@@ -207,7 +208,7 @@ def test_a_malformed_node_frees_nothing() -> None:
     cluster.put_node(Node(uid="uid-n", name="n", refusal="cannot be read"))
     pod_info = cluster.pod_info("uid-p")
     assert pod_info is not None
-    assert (pod_info.cores, free(cluster)) == (None, 0)
+    assert (pod_info.cores, free(cluster)) == (None, NO_CORES)
     cluster.put_node(trn1())
     assert list(cluster.view.rows()) == before
 
@@ -217,7 +218,7 @@ def test_a_terminating_pod_holds_what_it_has() -> None:
     holder = pod("p", devices=4, ids=range(4), on="n")
     cluster = cluster_of(trn1(), pods=(holder,))
     cluster.put_pod(attrs.evolve(holder, terminating=True))
-    assert free(cluster) == ALL & ~0xFF
+    assert free(cluster) == ALL & ~CoreMask(0xFF)
     assert cluster.remove_pod("uid-p") == "n"
     assert free(cluster) == ALL
     assert cluster.remove_pod("uid-p") is None
@@ -230,9 +231,9 @@ def test_an_assumption_holds_at_once_and_is_taken_back() -> None:
     """Between the decision and the server's word the pod counts as bound."""
     cluster = cluster_of(trn1())
     placed = pod("p", devices=1, cpu=500, ids=(0,), on="n")
-    cluster.assume(placed, 0b11)
+    cluster.assume(placed, CoreMask(0b11))
     assert (cluster.is_assumed("uid-p"), cluster.assumed_count, cluster.node_of("uid-p")) == (True, 1, "n")
-    assert free(cluster) == ALL & ~0b11
+    assert free(cluster) == ALL & ~CoreMask(0b11)
     cluster.forget("uid-p")
     assert (cluster.assumed_count, cluster.pod_count, free(cluster)) == (0, 0, ALL)
 
@@ -241,16 +242,16 @@ def test_a_confirmed_pod_is_not_forgotten() -> None:
     """A late error of the bind changes nothing once the watch has shown the pod on its node."""
     cluster = cluster_of(trn1())
     placed = pod("p", devices=1, ids=(0,), on="n")
-    cluster.assume(placed, 0b11)
+    cluster.assume(placed, CoreMask(0b11))
     cluster.put_pod(placed)
     cluster.forget("uid-p")
-    assert (cluster.is_assumed("uid-p"), free(cluster)) == (False, ALL & ~0b11)
+    assert (cluster.is_assumed("uid-p"), free(cluster)) == (False, ALL & ~CoreMask(0b11))
 
 
 def test_a_confirmed_pod_tells_when_its_ids_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its Binding said so first; what it holds is not read again for that, nor when the plugin has handed it out."""
     cluster = cluster_of(trn1())
-    cluster.assume(pod("p", devices=1, ids=(0,), on="n"), 0b11)
+    cluster.assume(pod("p", devices=1, ids=(0,), on="n"), CoreMask(0b11))
     monkeypatch.setattr("neuron_scheduler.cluster.cluster.pod_info_of", lambda *_: 1 / 0)
     for allocated in ("false", "true"):
         cluster.put_pod(
@@ -274,7 +275,7 @@ def test_a_confirmed_pod_tells_when_its_ids_were_given(monkeypatch: pytest.Monke
 def test_the_watch_is_right_about_an_assumed_pod(seen: Pod, where: str, cores: int | None) -> None:
     """What the server says replaces what was assumed; otherwise a restart would know better than we do."""
     cluster = cluster_of(trn1("n"), trn1("m"))
-    cluster.assume(pod("p", devices=1, ids=(0,), on="n"), 0b11)
+    cluster.assume(pod("p", devices=1, ids=(0,), on="n"), CoreMask(0b11))
     pod_info = cluster.put_pod(seen)
     assert (cluster.node_of("uid-p"), pod_info.cores, cluster.assumed_count) == (where, cores, 0)
     rebuilt = cluster_of(trn1("n"), trn1("m"), pods=(seen,))
@@ -292,7 +293,7 @@ def test_no_core_is_given_out_twice() -> None:
         (pod("q", devices=1, ids=(16,), on="n"), 0b11 << 32),
     ):
         with pytest.raises(ValueError, match=f"cannot assume {placed.key} on '{placed.node_name}'"):
-            cluster.assume(placed, cores)
+            cluster.assume(placed, CoreMask(cores))
     assert list(cluster.view.rows()) == before
     assert (cluster.pod_count, cluster.assumed_count) == (1, 0)
 
@@ -360,11 +361,11 @@ def test_an_assumption_that_fails_half_way_can_be_forgotten(where: str, monkeypa
     with monkeypatch.context() as broken:
         broken.setattr(f"neuron_scheduler.{where}", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            cluster.assume(pod("p", devices=1, on="n"), 3)
+            cluster.assume(pod("p", devices=1, on="n"), CoreMask(3))
     cluster.forget("uid-p")
     after = cluster.node("n")
     assert free is not None
     assert after is not None
     assert (cluster.pod_count, cluster.assumed_count, after.free_cores) == (0, 0, free.free_cores)
-    cluster.assume(pod("p", devices=1, on="n"), 3)
+    cluster.assume(pod("p", devices=1, on="n"), CoreMask(3))
     assert cluster.is_assumed("uid-p")

@@ -23,6 +23,7 @@ from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import Effect, LabelSelector, PodAffinityTerm, Taint
 from neuron_scheduler.neuron.annotations import annotations_for, read
 from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import place
 from tests.support.builders import node, pod
 from tests.support.cluster_invariants import DEFINITIONS, check_equal_to_rebuilt, check_indexes
@@ -207,7 +208,7 @@ class ClusterMachine(RuleBasedStateMachine):
         if pending.uid in self.pods or not self.nodes:
             return
         node_info = self._row(chosen(self.nodes, pick))
-        placed, cores = attrs.evolve(pending, node_name=node_info.node.name), 0
+        placed, cores = attrs.evolve(pending, node_name=node_info.node.name), NO_CORES
         if pending.neuron is not None:
             machine = node_info.machine
             placement = None if machine is None else place(machine, node_info.free_cores, pending.neuron)
@@ -232,9 +233,9 @@ class ClusterMachine(RuleBasedStateMachine):
         if not self.nodes:
             return
         node_info = self._row(chosen(self.nodes, pick))
-        if not node_info.free_cores >> core & 1:
+        if not node_info.free_cores & CoreMask(1 << core):
             try:
-                self.cluster.assume(pod("never", cores=1, on=node_info.node.name), 1 << core)
+                self.cluster.assume(pod("never", cores=1, on=node_info.node.name), CoreMask(1 << core))
             except ValueError:
                 return
             raise AssertionError("a held core was given out")
@@ -300,7 +301,7 @@ class ClusterMachine(RuleBasedStateMachine):
         """The mask of free cores is the machine's less the pods', read one by one."""
         for name in self.nodes:
             node_info = self._row(name)
-            everything = node_info.machine.all_cores if node_info.machine else 0
+            everything = node_info.machine.all_cores if node_info.machine else NO_CORES
             assert node_info.free_cores == everything & ~self._held(name)
 
     @invariant()
@@ -336,15 +337,15 @@ class ClusterMachine(RuleBasedStateMachine):
         self.assumed.discard(seen.uid)
         self.pods[seen.uid] = kept
 
-    def _cores(self, bound: Pod) -> int | None:
+    def _cores(self, bound: Pod) -> CoreMask | None:
         on = self.nodes.get(bound.node_name)
         return read(bound, machine_of(on) if on else None).cores
 
-    def _held(self, name: str) -> int:
-        held = 0
+    def _held(self, name: str) -> CoreMask:
+        held = NO_CORES
         for uid, bound in self.pods.items():
             if bound.node_name == name and uid not in self.unreadable:
-                held |= self._cores(bound) or 0
+                held |= self._cores(bound) or NO_CORES
         return held
 
     def _row(self, name: str) -> NodeInfo:

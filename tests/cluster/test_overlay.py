@@ -13,6 +13,7 @@ from neuron_scheduler.cluster.index.nodeset import Slot, by_slot
 from neuron_scheduler.cluster.overlay import Overlay, _Overlaid
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.filters import WithNominated, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
@@ -77,7 +78,7 @@ def change(dice: Random, cluster: Cluster, number: int) -> None:
         case 1:
             cluster.remove_pod(uid)
         case 2:
-            cluster.nominate(name, Nomination(some, cores=dice.getrandbits(8) if some.neuron else 0))
+            cluster.nominate(name, Nomination(some, cores=CoreMask(dice.getrandbits(8) if some.neuron else 0)))
         case _:
             cluster.clear_nomination(uid)
 
@@ -110,7 +111,9 @@ def some_nominations(nodes: int, nominations: int, priority: int = 9) -> Cluster
     """Return a fleet of which some nodes are promised to pods of a priority."""
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(nodes)])
     for number in range(nominations):
-        cluster.nominate(f"n{number}", Nomination(pod(f"first{number}", devices=4, priority=priority), cores=0xFF))
+        cluster.nominate(
+            f"n{number}", Nomination(pod(f"first{number}", devices=4, priority=priority), cores=CoreMask(0xFF))
+        )
     return cluster
 
 

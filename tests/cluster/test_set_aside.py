@@ -8,6 +8,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.cluster.tables import nodes
+from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.support.builders import node, pod
 
 NAMES = "abcde"
@@ -40,7 +41,7 @@ def happens(dice: Random, cluster: Cluster, levels: dict[str, int], types: dict[
             types.pop(name, None)
         case 2:
             level = dice.randint(0, 2)
-            cluster.set_aside(name, SetAside(level, cores=1) if level or dice.random() < 0.5 else None)
+            cluster.set_aside(name, SetAside(level, cores=CoreMask(1)) if level or dice.random() < 0.5 else None)
             if name in types:
                 levels[name] = level
         case 3:

@@ -17,6 +17,7 @@ from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
@@ -444,7 +445,7 @@ async def test_a_pod_that_crashes_after_it_was_put_back_harms_nobody() -> None:
 async def test_where_all_nodes_are_set_aside_pods_are_bound_all_the_same() -> None:
     """Also those of a sort that was not decided before, for which the cluster is prepared first."""
     world = World()
-    world.cluster.set_aside("n", SetAside(1, 0))
+    world.cluster.set_aside("n", SetAside(1, CoreMask(0)))
     async with running(world):
         world.add("p", devices=4)
         await until(lambda: ("p", "n") in world.told)

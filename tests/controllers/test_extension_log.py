@@ -12,6 +12,7 @@ from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.extension_log import MOST_NAMED
 from neuron_scheduler.kube.writes.binder import Bound
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.telemetry import logs
@@ -105,7 +106,7 @@ def test_a_large_fleet_is_counted(devices: int) -> None:
 def test_the_chosen_node_of_a_large_fleet_is_named() -> None:
     """It is the first of the few, wherever it stands among those that fit."""
     cluster = fleet(MOST_NAMED + 2)
-    cluster.assume(attrs.evolve(pod("other", devices=4), node_name="n101"), 0xFF)
+    cluster.assume(attrs.evolve(pod("other", devices=4), node_name="n101"), CoreMask(0xFF))
     lines = filtered(cluster, pod("p", devices=4))
     assert lines[:2] == ["POD p fits in Node:n101", "Filtered nodes: [n101 n002 n005 and 31 more]"]
 
@@ -114,7 +115,7 @@ def test_space_that_is_promised_to_a_pod_is_its_own() -> None:
     """A node with space for one pod fits that pod, and no other of its priority."""
     cluster = cluster_of([node("a", "trn1.32xlarge")])
     mine, other = pod("mine", devices=16), pod("other", devices=16)
-    cluster.nominate("a", Nomination(mine, (1 << 32) - 1))
+    cluster.nominate("a", Nomination(mine, CoreMask((1 << 32) - 1)))
     assert filtered(cluster, mine)[0] == "POD mine fits in Node:a"
     assert filtered(cluster, other)[0] == "Filtered nodes: []"
 

@@ -13,6 +13,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, decide
@@ -74,7 +75,7 @@ def test_promised_devices_are_withheld() -> None:
     """Space that is promised to a pod that others left for is not free for a pod of priority 0."""
     cluster = cluster_of([node("a", TRN1), node("b", TRN1)])
     coming = pod("n", devices=8, priority=5)
-    cluster.nominate("a", Nomination(coming, cores=(1 << 16) - 1))
+    cluster.nominate("a", Nomination(coming, cores=CoreMask((1 << 16) - 1)))
     found = fleet_metrics.devices(cluster)
     assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (24, 0, 16)
     assert withheld(cluster) == {"promised": 8}

@@ -7,6 +7,7 @@ from neuron_scheduler.controllers.pod_reporter import OBSERVED_AT_ONCE, PodRepor
 from neuron_scheduler.kube.writes.pod_condition import shape
 from neuron_scheduler.model.nomination import KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.neuron.topology import Placement
 from tests.support.builders import pod
 
@@ -158,7 +159,7 @@ def test_a_bound_pod_is_told_its_ids(
     told: Told, reporter: PodReporter, asking: dict[str, int], ids: tuple[int, ...] | None, given: str
 ) -> None:
     """Upstream's sentence to the letter, which tools match, and after it the ids in runs."""
-    placement = None if ids is None else Placement(ids, (ids,), 0, 1)
+    placement = None if ids is None else Placement(ids, (ids,), NO_CORES, 1)
     reporter.scheduled(pod("p", **asking), "trn1-a", placement)  # type: ignore[arg-type]  # by name
     assert told.events == [("p: Scheduled", f"Successfully assigned default/p to trn1-a{given}")]
 

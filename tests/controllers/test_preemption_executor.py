@@ -11,6 +11,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.hints import Change
@@ -184,7 +185,7 @@ async def test_who_loses_the_space_looks_anew() -> None:
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         await nominated(world, preemption_executor)
         world.cluster.remove_pod("uid-a")
-        world.cluster.assume(pod("higher", on="n", devices=8, priority=10), 0xFFFF)
+        world.cluster.assume(pod("higher", on="n", devices=8, priority=10), CoreMask(0xFFFF))
         woken = list[bool]()
         world.queue.on_change = lambda: woken.append(True)
         preemption_executor.recheck("n")
@@ -264,9 +265,9 @@ async def test_a_promise_is_adopted() -> None:
         promise = world.cluster.nomination("uid-big")
         assert promise is not None
         assert promise[1].cores == 0xFFFFFFFF
-        world.cluster.nominate("n", Nomination(BIG, cores=1))
+        world.cluster.nominate("n", Nomination(BIG, cores=CoreMask(1)))
         preemption_executor.adopt(queued, PROFILE)
-        assert world.cluster.nomination("uid-big") == ("n", Nomination(BIG, cores=1))
+        assert world.cluster.nomination("uid-big") == ("n", Nomination(BIG, cores=CoreMask(1)))
         world.cluster.clear_nomination("uid-big")
         queued.attempts = 2
         preemption_executor.adopt(queued, PROFILE)

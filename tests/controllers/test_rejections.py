@@ -29,6 +29,7 @@ from neuron_scheduler.controllers.rejections import (
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.pod_failures import Failure
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
 from tests.support.thoroughness import examples
@@ -36,6 +37,7 @@ from tests.telemetry.test_metrics import samples
 
 NO_DEVICE = Failure("UnexpectedAdmissionError", "Pod was rejected: Allocate failed")
 NO_CPU = Failure("OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")
+ROW = CoreMask(0xFF)  # the cores of four devices
 UNREAD = "neuron_scheduler_rejections_unread_total"
 
 
@@ -107,7 +109,7 @@ async def running() -> AsyncIterator[World]:
         tasks.cancel_scope.cancel()
 
 
-def pod_info(name: str = "p", *, on: str = "a", cores: int | None = 0xFF, **fields: Any) -> PodInfo:
+def pod_info(name: str = "p", *, on: str = "a", cores: CoreMask | None = ROW, **fields: Any) -> PodInfo:
     """Return a pod of four devices with what it was to get, as it was before it had started."""
     asked: Mapping[str, Any] = {"devices": 4} | fields
     return PodInfo(pod(name, on=on, **asked), cores=cores)
@@ -118,7 +120,7 @@ async def test_a_rejection_sets_node_and_ids_aside_for_a_minute(caplog: pytest.L
     async with running() as world:
         await world.leave(pod_info(ids=range(4)))
         assert world.asked == [("p", "41")]
-        assert world.aside() == SetAside(1, 0xFF)
+        assert world.aside() == SetAside(1, CoreMask(0xFF))
         assert world.aside("b") is None
         assert world.rejections.set_aside == 1
         assert world.counted() == {"UnexpectedAdmissionError": 1}
@@ -184,8 +186,8 @@ async def test_who_is_asked_about() -> None:
     async with running() as world:
         await world.leave(
             pod_info("theirs", cores=None, scheduler_name="default-scheduler"),
-            pod_info("plain", cores=0, devices=0, scheduler_name="default-scheduler"),
-            pod_info("ours", cores=0, devices=0, scheduler_name="my-scheduler"),
+            pod_info("plain", cores=NO_CORES, devices=0, scheduler_name="default-scheduler"),
+            pod_info("ours", cores=NO_CORES, devices=0, scheduler_name="my-scheduler"),
         )
         assert world.asked == [("theirs", "41"), ("ours", "41")]
         assert world.aside() == SetAside(1), "of one whose ids are unknown there are none to set aside"
@@ -208,43 +210,43 @@ async def test_each_further_rejection_doubles_the_time() -> None:
 async def test_rejections_in_a_burst_count_once() -> None:
     """Pods that were sent there together say the same; their ids add up, and the time begins with the last."""
     async with running() as world:
-        await world.leave(pod_info("p"), pod_info("q", cores=0xFF00))
+        await world.leave(pod_info("p"), pod_info("q", cores=CoreMask(0xFF00)))
         world.now += BURST - 1
-        await world.leave(pod_info("r", cores=0xFF0000))
-        assert world.aside() == SetAside(1, 0xFFFFFF)
+        await world.leave(pod_info("r", cores=CoreMask(0xFF0000)))
+        assert world.aside() == SetAside(1, CoreMask(0xFFFFFF))
         world.now += FIRST - 1
         assert world.aside() is not None
         await world.leave(pod_info("s"))
-        assert world.aside() == SetAside(2, 0xFFFFFF)
+        assert world.aside() == SetAside(2, CoreMask(0xFFFFFF))
 
 
 async def test_it_is_forgotten() -> None:
     """A quarter of an hour after its time the next rejection is the first again, and old ids are not set aside."""
     async with running() as world:
-        await world.leave(pod_info(cores=0xFF00))
+        await world.leave(pod_info(cores=CoreMask(0xFF00)))
         world.now += FIRST + LONGEST
         assert world.aside() is None
         await world.leave(pod_info())
-        assert world.aside() == SetAside(1, 0xFF)
+        assert world.aside() == SetAside(1, CoreMask(0xFF))
 
 
 async def test_pods_that_start_well_halve_it() -> None:
     """The node is soon as good as others; ids that nobody tried stay aside until their time."""
     async with running() as world:
-        await world.leave(pod_info(cores=0xFFFF))
+        await world.leave(pod_info(cores=CoreMask(0xFFFF)))
         world.now += BURST
-        await world.leave(pod_info(cores=0xFFFF))
-        assert world.aside() == SetAside(2, 0xFFFF)
-        world.rejections.started(pod_info("plain", cores=0, devices=0))
-        assert world.aside() == SetAside(2, 0xFFFF), "a pod without Neuron says nothing"
+        await world.leave(pod_info(cores=CoreMask(0xFFFF)))
+        assert world.aside() == SetAside(2, CoreMask(0xFFFF))
+        world.rejections.started(pod_info("plain", cores=NO_CORES, devices=0))
+        assert world.aside() == SetAside(2, CoreMask(0xFFFF)), "a pod without Neuron says nothing"
         world.rejections.started(pod_info("one"))
-        assert world.aside() == SetAside(1, 0xFF00)
-        world.rejections.started(pod_info("other", cores=0xFF0000))
-        assert world.aside() == SetAside(0, 0xFF00)
+        assert world.aside() == SetAside(1, CoreMask(0xFF00))
+        world.rejections.started(pod_info("other", cores=CoreMask(0xFF0000)))
+        assert world.aside() == SetAside(0, CoreMask(0xFF00))
         world.now += FIRST
         assert world.aside() is None
         await world.leave(pod_info())
-        assert world.aside() == SetAside(1, 0xFF)
+        assert world.aside() == SetAside(1, CoreMask(0xFF))
 
 
 async def test_a_node_that_goes_is_forgotten() -> None:
@@ -266,7 +268,7 @@ async def test_a_failure_to_ask_ends_nothing(error: Exception) -> None:
     async with running() as world:
         world.answers["p"] = error
         await world.leave(pod_info("p"), pod_info("q"))
-        assert world.aside() == SetAside(1, 0xFF)
+        assert world.aside() == SetAside(1, CoreMask(0xFF))
         assert samples(world.metrics)[UNREAD] == (not isinstance(error, RuntimeError))
 
 
@@ -301,10 +303,10 @@ def test_whatever_happens_it_is_bounded(seed: int) -> None:
         now += dice.choice([0.0, 1.0, BURST, FIRST, LONGEST])
         if mark.level and dice.random() < 0.3:
             before = mark.changes(now)
-            mark = mark.started(dice.getrandbits(8), now)
+            mark = mark.started(CoreMask(dice.getrandbits(8)), now)
             assert mark.changes(now) <= before, "a good start prolongs nothing"
         elif dice.random() < 0.7:
-            mark, last = mark.rejected(dice.getrandbits(8), now), now
+            mark, last = mark.rejected(CoreMask(dice.getrandbits(8)), now), now
             assert FIRST <= mark.until - now <= LONGEST
         assert 0 <= mark.level <= MOST
         assert mark.until <= last + LONGEST

@@ -18,6 +18,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.neuron.annotations import Allocation, alloc_time_of, annotations_for, looked_up, names_ids, read
 from neuron_scheduler.neuron.catalog import Machine, Shape
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement, place
 from tests.support.thoroughness import examples
 
@@ -91,7 +92,7 @@ def test_read(case: str) -> None:
     """Every dialect that is certain is read."""
     given_pod, machine, want = READ[case]
 
-    assert read(given_pod, machine) == Allocation(want)
+    assert read(given_pod, machine) == Allocation(CoreMask(want))
 
 
 UNKNOWN: dict[str, tuple[dict[str, str], str]] = {
@@ -191,7 +192,7 @@ def test_written_for_cores() -> None:
 def test_id_list_follows_the_containers() -> None:
     """Where ids cannot ascend, the list still gives each container its own consecutive ids in spec order."""
     neuron = request(Unit.DEVICE, 2, 1)
-    placement = place(INF2_48, 0b11 << 2 | 0b1111 << 8, neuron)
+    placement = place(INF2_48, CoreMask(0b11 << 2 | 0b1111 << 8), neuron)
     assert placement is not None
     annotations = annotations_for(pod=pod(neuron), machine=INF2_48, placement=placement, node_name="n1")
 
@@ -216,10 +217,10 @@ def test_init_container_does_not_shift_names() -> None:
 
 
 FOREIGN: dict[str, tuple[NeuronRequest | None, Placement]] = {
-    "no request": (None, Placement((0,), ((0,),), 0b1111, 1)),
-    "another count": (TWO, Placement((0,), ((0,),), 0b1111, 1)),
-    "another machine's cores": (TWO, Placement((0, 1), ((0, 1),), 0b1111, 1)),
-    "beyond the machine": (TWO, Placement((3, 4), ((3, 4),), 0xFF000, 1)),
+    "no request": (None, Placement((0,), ((0,),), CoreMask(0b1111), 1)),
+    "another count": (TWO, Placement((0,), ((0,),), CoreMask(0b1111), 1)),
+    "another machine's cores": (TWO, Placement((0, 1), ((0, 1),), CoreMask(0b1111), 1)),
+    "beyond the machine": (TWO, Placement((3, 4), ((3, 4),), CoreMask(0xFF000), 1)),
 }
 
 
@@ -242,7 +243,7 @@ def test_foreign_placement(case: str) -> None:
 def test_round_trip(machine: Machine, unit: Unit, counts: list[int], free: int) -> None:
     """What is written is read back as the same cores, from any of the dialects alone."""
     neuron = request(unit, *counts)
-    placement = place(machine, free, neuron) or place(machine, machine.all_cores, neuron)
+    placement = place(machine, CoreMask(free), neuron) or place(machine, machine.all_cores, neuron)
     if placement is None:
         return
     written = annotations_for(pod=pod(neuron), machine=machine, placement=placement, node_name="n1")

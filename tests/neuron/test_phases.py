@@ -18,6 +18,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import effective_requests
 from neuron_scheduler.neuron.annotations import annotations_for, read
 from neuron_scheduler.neuron.catalog import Machine, Shape
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import illegal_count, legal_sets, place
 from tests.support.neuron_oracle import Kind, Piece, Spec, accounted, containers, division, faults, ids_in, legal
 from tests.support.thoroughness import examples, states
@@ -49,7 +50,7 @@ def check(machine: Machine, free: int, unit: Unit, spec: Spec) -> bool:
     assert request is not None
     assert request.total == accounted(spec) == effective_requests(apps, init_containers=inits)[request.resource]
     case, free_ids = f"{machine}, free cores {free:#x}, {spec}", ids_in(machine, free, unit)
-    placement = place.__wrapped__(machine, free, request)
+    placement = place.__wrapped__(machine, CoreMask(free), request)
     if placement is None:
         known = division(machine, free_ids, unit, spec)
         assert known is None, f"{case}: refused, but there is {known}"
@@ -221,4 +222,4 @@ def test_the_listed_sets_are_all_there_are(seed: int) -> None:
         for ids in itertools.combinations(range(16), request.total)
         if division(TRN1, sum(1 << i for i in ids), Unit.DEVICE, spec) is not None
     }
-    assert {ids_in(TRN1, cores, Unit.DEVICE) for cores in listed} == every
+    assert {ids_in(TRN1, int(cores), Unit.DEVICE) for cores in listed} == every

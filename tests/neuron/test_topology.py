@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.neuron.catalog import Machine, Shape
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import (
     UNEVEN,
     Placement,
@@ -65,12 +66,17 @@ def bits(ids: Iterable[int]) -> int:
     return sum(1 << i for i in ids)
 
 
-def device_bits(machine: Machine, ids: Iterable[int]) -> int:
+def core_bits(ids: Iterable[int]) -> CoreMask:
+    """Return the core mask of cores."""
+    return CoreMask(bits(ids))
+
+
+def device_bits(machine: Machine, ids: Iterable[int]) -> CoreMask:
     """Return the core mask of whole devices."""
-    return sum(((1 << machine.cores_per_device) - 1) << i * machine.cores_per_device for i in ids)
+    return CoreMask(sum(((1 << machine.cores_per_device) - 1) << i * machine.cores_per_device for i in ids))
 
 
-def got(machine: Machine, free: int, request: NeuronRequest) -> Placement:
+def got(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement:
     """Return the placement, which must exist."""
     placement = place(machine, free, request)
     assert placement is not None
@@ -112,12 +118,12 @@ def legal_masks(machine: Machine, unit: Unit, count: int) -> list[int]:
     return [bits(ids) for ids in legal_sets(machine, unit, count)]
 
 
-def free_ids(machine: Machine, free: int, unit: Unit) -> int:
+def free_ids(machine: Machine, free: CoreMask, unit: Unit) -> int:
     """Return the mask of free ids in a unit, looking at each core."""
     if unit is Unit.CORE:
-        return free
+        return int(free)
     width = machine.cores_per_device
-    return bits(d for d in range(machine.devices) if all(free >> d * width + c & 1 for c in range(width)))
+    return bits(d for d in range(machine.devices) if all(int(free) >> d * width + c & 1 for c in range(width)))
 
 
 @functools.lru_cache(maxsize=1 << 17)
@@ -142,32 +148,32 @@ def levels(machine: Machine, whole: int) -> list[int]:
 _BLOCKS = [[bits(block) for block in TORUS_SETS[count]] for count in (4, 8, 16)]
 
 
-def cut(machine: Machine, free: int, core_bits: int) -> int:
+def cut(machine: Machine, free: CoreMask, cores: CoreMask) -> int:
     """Return the level of a set by looking at each of its cores."""
     by_device = levels(machine, free_ids(machine, free, Unit.DEVICE))
-    return max(by_device[c // machine.cores_per_device] for c in range(machine.core_count) if core_bits >> c & 1)
+    return max(by_device[c // machine.cores_per_device] for c in range(machine.core_count) if int(cores) >> c & 1)
 
 
-def spread_devices(machine: Machine, whole: int) -> int:
+def spread_devices(machine: Machine, whole: int) -> CoreMask:
     """Return core bits for a mask of devices."""
-    return sum(
-        _BYTES[machine.cores_per_device][whole >> 8 * i & 255] << 8 * i * machine.cores_per_device for i in (0, 1)
+    return CoreMask(
+        sum(_BYTES[machine.cores_per_device][whole >> 8 * i & 255] << 8 * i * machine.cores_per_device for i in (0, 1))
     )
 
 
 _BYTES = {w: [sum(((1 << w) - 1) << d * w for d in range(8) if byte >> d & 1) for byte in range(256)] for w in (2, 4)}
 
 
-def check_one(machine: Machine, free: int, request: NeuronRequest, whole: int) -> None:
+def check_one(machine: Machine, free: CoreMask, request: NeuronRequest, whole: int) -> None:
     """Compare one container's placement with all the legal sets; `whole` is the mask of free devices."""
-    ids_free = whole if request.unit is Unit.DEVICE else free
+    ids_free = whole if request.unit is Unit.DEVICE else int(free)
     masks = legal_masks(machine, request.unit, request.total)
     possible = [mask for mask in masks if mask & ids_free == mask]
     placement = place.__wrapped__(machine, free, request)
     if not possible:
-        assert placement is None, (machine, bin(free), request)
+        assert placement is None, (machine, bin(int(free)), request)
         return
-    assert placement is not None, (machine, bin(free), request)
+    assert placement is not None, (machine, bin(int(free)), request)
     ids = bits(placement.ids)
     assert ids in possible
     assert placement.containers == (placement.ids,)
@@ -213,7 +219,7 @@ def test_long_line(count: int) -> None:
 @pytest.mark.parametrize(("count", "step"), [(1, 31), (2, 1), (3, 31), (4, 31), (5, 31), (9, 1), (15, 31), (16, 31)])
 def test_cores_all_masks(count: int, step: int) -> None:
     """On the core states of inf1.6xlarge (all 65,536 for 2 and 9), cores are a run that breaks no block needlessly."""
-    for free in states(range(0, 1 << 16, step)):
+    for free in map(CoreMask, states(range(0, 1 << 16, step))):
         check_one(INF1_6, free, cores(count), free_ids(INF1_6, free, Unit.DEVICE))
 
 
@@ -243,7 +249,7 @@ SMALL_MACHINES = {
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[Machine, int, NeuronRequest]:
+def situations(draw: st.DrawFn) -> tuple[Machine, CoreMask, NeuronRequest]:
     """Draw a machine, its free cores (whole devices more often than not), and a pod of a few containers."""
     machine, unit = draw(st.sampled_from(list(SMALL_MACHINES)))
     counts_of = st.sampled_from(SMALL_MACHINES[machine, unit])
@@ -255,12 +261,12 @@ def situations(draw: st.DrawFn) -> tuple[Machine, int, NeuronRequest]:
         free |= part << device * machine.cores_per_device
     init = tuple(draw(st.lists(counts_of, max_size=2)))
     counts = tuple(draw(st.lists(counts_of, min_size=0 if init else 1, max_size=4)))
-    return machine, free, _request(unit, counts, init, draw(st.integers(0, len(counts))))
+    return machine, CoreMask(free), _request(unit, counts, init, draw(st.integers(0, len(counts))))
 
 
 @settings(max_examples=examples(500), deadline=None)
 @given(situations())
-def test_several_containers(situation: tuple[Machine, int, NeuronRequest]) -> None:
+def test_several_containers(situation: tuple[Machine, CoreMask, NeuronRequest]) -> None:
     """A placement exists exactly where brute force finds one, and it is free, legal and disjoint."""
     machine, free, request = situation
     placement = place(machine, free, request)
@@ -291,7 +297,7 @@ def test_several_containers(situation: tuple[Machine, int, NeuronRequest]) -> No
 
 @settings(max_examples=examples(150), deadline=None)
 @given(situations())
-def test_ascending(situation: tuple[Machine, int, NeuronRequest]) -> None:
+def test_ascending(situation: tuple[Machine, CoreMask, NeuronRequest]) -> None:
     """The containers' ids ascend in spec order wherever any such placement exists (without larger init containers)."""
     machine, free, request = situation
     request = NeuronRequest(request.unit, request.counts or (1,), sum(request.counts) or 1)
@@ -310,7 +316,7 @@ def test_ascending(situation: tuple[Machine, int, NeuronRequest]) -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(situations())
-def test_largest_free_block(situation: tuple[Machine, int, NeuronRequest]) -> None:
+def test_largest_free_block(situation: tuple[Machine, CoreMask, NeuronRequest]) -> None:
     """The largest free block is the largest legal set that is free, in either unit."""
     machine, free, request = situation
     whole = free_ids(machine, free, request.unit)
@@ -415,7 +421,7 @@ def test_unit_not_served() -> None:
     assert got(machine, machine.all_cores, devices(2)).ids == (0, 1)
 
 
-PREFERENCES: dict[str, tuple[Machine, int, NeuronRequest, tuple[int, ...], int]] = {
+PREFERENCES: dict[str, tuple[Machine, CoreMask, NeuronRequest, tuple[int, ...], int]] = {
     "one device goes to the most broken row": (
         TRN1,
         device_bits(TRN1, [1, 2, 6, 8, 9, 10, 11]),
@@ -438,11 +444,11 @@ PREFERENCES: dict[str, tuple[Machine, int, NeuronRequest, tuple[int, ...], int]]
         (7, 8),
         3,
     ),
-    "a core inside a partly used device": (TRN1, bits([0, 1, 2, 3, 5]), cores(1), (5,), 0),
-    "the fullest device that has room": (TRN2, bits([0, 1, 2, 5, 6, 9]), cores(2), (5, 6), 0),
-    "two cores at an even offset": (TRN2, bits([1, 2, 3]), cores(2), (2, 3), 0),
-    "cores on a torus stay inside a device": (TRN2, bits([2, 3, 4, 5, 6, 8, 9, 10, 11]), cores(3), (4, 5, 6), 0),
-    "a run of cores that breaks one device, not two": (INF1_6, bits(range(3, 12)), cores(5), (3, 4, 5, 6, 7), 2),
+    "a core inside a partly used device": (TRN1, core_bits([0, 1, 2, 3, 5]), cores(1), (5,), 0),
+    "the fullest device that has room": (TRN2, core_bits([0, 1, 2, 5, 6, 9]), cores(2), (5, 6), 0),
+    "two cores at an even offset": (TRN2, core_bits([1, 2, 3]), cores(2), (2, 3), 0),
+    "cores on a torus stay inside a device": (TRN2, core_bits([2, 3, 4, 5, 6, 8, 9, 10, 11]), cores(3), (4, 5, 6), 0),
+    "a run of cores that breaks one device, not two": (INF1_6, core_bits(range(3, 12)), cores(5), (3, 4, 5, 6, 7), 2),
     "a one-device machine is the smallest block": (TRN1_2, TRN1_2.all_cores, devices(1), (0,), 1),
 }
 
@@ -456,7 +462,7 @@ def test_preferences(case: str) -> None:
     assert (placement.ids, placement.level) == (ids, level)
 
 
-CONTAINERS: dict[str, tuple[Machine, int, NeuronRequest, tuple[tuple[int, ...], ...]]] = {
+CONTAINERS: dict[str, tuple[Machine, CoreMask, NeuronRequest, tuple[tuple[int, ...], ...]]] = {
     "side by side in one run": (INF2_48, INF2_48.all_cores, devices(2, 1), ((0, 1), (2,))),
     "in two runs where no single one is long enough, ascending": (
         INF2_48,
@@ -504,11 +510,11 @@ def test_containers(case: str) -> None:
 
 def test_many_containers_end() -> None:
     """Dozens of containers on a shattered machine are answered, by a search with a limit."""
-    fours = bits(c for c in range(64) if c % 5 != 4)
+    fours = core_bits(c for c in range(64) if c % 5 != 4)
 
     assert place(INF1_24, fours, cores(*(3, 2) * 12)) is None
     assert place(INF1_24, fours, cores(*(3, 1) * 13)) is not None
-    assert place(INF1_24, bits(range(0, 64, 2)), cores(*(1,) * 32)) is not None
+    assert place(INF1_24, core_bits(range(0, 64, 2)), cores(*(1,) * 32)) is not None
 
 
 # What went wrong elsewhere (Project-HAMi's Neuron support), each a case here
@@ -539,5 +545,5 @@ def test_hami_mixed_fleet() -> None:
 
 def test_bits_beyond_the_machine_are_not_free() -> None:
     """Bits that the machine does not have are never given."""
-    assert place(INF1_6, INF1_6.all_cores << 16, cores(1)) is None
-    assert place(INF1_6, INF1_6.all_cores << 16, devices(1)) is None
+    assert place(INF1_6, CoreMask(int(INF1_6.all_cores) << 16), cores(1)) is None
+    assert place(INF1_6, CoreMask(int(INF1_6.all_cores) << 16), devices(1)) is None

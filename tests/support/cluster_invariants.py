@@ -13,6 +13,7 @@ from neuron_scheduler.model.node import ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE, NEURON_NAMES, PODS
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.plugins import (
     neuron_topology,
     node_ports,
@@ -153,6 +154,6 @@ def _put_nodes(cluster: Cluster, nodes: Iterable[Node]) -> None:
         cluster.put_node(each)
 
 
-def holdings(node_info: NodeInfo) -> dict[str, tuple[Pod, int | None]]:
+def holdings(node_info: NodeInfo) -> dict[str, tuple[Pod, CoreMask | None]]:
     """Return what each pod of a row is and holds."""
     return {uid: (pod_info.pod, pod_info.cores) for uid, pod_info in node_info.pod_infos.items()}

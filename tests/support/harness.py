@@ -7,6 +7,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 
@@ -33,7 +34,7 @@ def schedule(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) ->
     found = decide(cluster, pod, count_unknown_only=count_unknown_only)
     if isinstance(found, FitError):
         return attrs.evolve(found, hint="", blocked="").text
-    cores = found.placement.cores if found.placement else 0
+    cores = found.placement.cores if found.placement else NO_CORES
     cluster.assume(attrs.evolve(pod, node_name=found.node_name), cores)
     return found.node_name, found.placement.ids if found.placement else ()
 

@@ -20,6 +20,7 @@ from neuron_scheduler.model.selectors import Effect, Operator, Taint
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.neuron.catalog import Machine, machine_of
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
 from neuron_scheduler.scheduling.plugins import dynamic_resources
 from tests.support import oracle_affinity, oracle_blocks
@@ -48,7 +49,7 @@ class Machinery:
     """One node's silicon as its pods leave it."""
 
     machine: Machine
-    free: int
+    free: CoreMask
     unknown_devices: int
     unknown_cores: int
     in_between: bool

@@ -14,6 +14,7 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import legal_sets, place
 from tests.support.builders import request as a_request
 
@@ -26,7 +27,7 @@ class Left(Protocol):
     @property
     def machine(self) -> Machine: ...  # noqa: D102 - what the names say
     @property
-    def free(self) -> int: ...  # noqa: D102
+    def free(self) -> CoreMask: ...  # noqa: D102
     @property
     def in_between(self) -> bool: ...  # noqa: D102
 
@@ -53,9 +54,9 @@ def cost(kind: Machine, level: int, request: NeuronRequest, holders: Holders) ->
         return total  # the smaller block is the better one, whatever it is part of
     if level < 2:
         return total  # part of a device or one alone: whoever needs several does not miss it
-    block = (1 << level * kind.cores_per_device) - 1
+    block = CoreMask((1 << level * kind.cores_per_device) - 1)
     placement = place(kind, block, request)
-    rest = block & ~placement.cores if placement is not None else 0
+    rest = block & ~placement.cores if placement is not None else NO_CORES
     for size in {alone(pod.neuron) for pod, _ in holders if pod.neuron is not None}:
         if size.total == 1 or size == alone(request):
             continue
@@ -93,11 +94,11 @@ def level_of(left: Left, request: NeuronRequest) -> int:
     return 2 * placement.level + (left.in_between and request.total == 1)
 
 
-def most(kind: Machine, free: int, size: NeuronRequest) -> int:
+def most(kind: Machine, free: CoreMask, size: NeuronRequest) -> int:
     """Return how many disjoint sets of a size are free: taking the one that ends first leaves the most room."""
-    count, taken = 0, 0
-    for cores in sorted(legal_sets(kind, size) or (), key=int.bit_length):
-        if cores & ~free == 0 and not cores & taken:
+    count, taken = 0, NO_CORES
+    for cores in sorted(legal_sets(kind, size) or (), key=lambda cores: cores.bit_length()):
+        if not cores & ~free and not cores & taken:
             count, taken = count + 1, taken | cores
     return count
 

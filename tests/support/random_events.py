@@ -22,6 +22,7 @@ from neuron_scheduler.model.volumes import (
     StorageClass,
     VolumeAttachment,
 )
+from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.support import random_objects
 from tests.support.builders import GI, pod
 from tests.support.simulated_server import World
@@ -241,7 +242,14 @@ def _lost_foremost(dice: Random, world: World) -> None:
 def _set_aside(dice: Random, world: World) -> None:
     """Let a node that rejects pods be set aside in whole or in part, or no more."""
     if world.nodes:
-        what = dice.choice([None, SetAside(1, 0), SetAside(2, dice.getrandbits(32)), SetAside(0, dice.getrandbits(32))])
+        what = dice.choice(
+            [
+                None,
+                SetAside(1, CoreMask(0)),
+                SetAside(2, CoreMask(dice.getrandbits(32))),
+                SetAside(0, CoreMask(dice.getrandbits(32))),
+            ]
+        )
         world.cluster.set_aside(dice.choice(sorted(world.nodes)), what)
 
 

@@ -6,12 +6,12 @@ with an id of zeros (`neuron.amazonaws.com/ultraserver-server-id-4`): to selecto
 the nodes have nothing in common, and are in no domain.
 """
 
-from functools import lru_cache
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import parse_int64
 
@@ -65,7 +65,7 @@ def _domain(key: str) -> Label | UltraServer:
     return UltraServer(key) if key.startswith(_ULTRASERVER_ID) else label(key)
 
 
-label = lru_cache(maxsize=1024)(Label)
-integer_label = lru_cache(maxsize=1024)(Number)
-domain = lru_cache(maxsize=1024)(_domain)
+label = memoised(maxsize=1024)(Label)
+integer_label = memoised(maxsize=1024)(Number)
+domain = memoised(maxsize=1024)(_domain)
 """The one definition for a key: an index is then looked up by identity; domains that are values share the label's."""

@@ -12,6 +12,7 @@ import attrs
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 
 
 @attrs.frozen
@@ -21,15 +22,15 @@ class NeuronUsage:
 
     Attributes:
         free: mask of the core bits nobody provably holds.
-        contested: mask of the core bits that more than one tenant claims.
+        double_booked: mask of the core bits that more than one tenant claims.
         in_between: some tenant holds more than one unit but not the whole machine.
         unknown_holders: tenants whose ids cannot be read.
         unknown_devices: the most whole devices that unknown holders may have broken into.
         unknown_cores: the most cores that unknown holders may hold.
     """
 
-    free: int = 0
-    double_booked: int = 0
+    free: CoreMask = NO_CORES
+    double_booked: CoreMask = NO_CORES
     in_between: bool = False
     unknown_holders: int = 0
     unknown_devices: int = 0
@@ -64,7 +65,8 @@ def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo]) -
     """Count the silicon from the tenants: two that claim one core both hold it until both are gone."""
     if machine is None:
         return NO_NEURON_USAGE
-    held = double_booked = unknown_holders = unknown_devices = unknown_cores = 0
+    held = double_booked = NO_CORES
+    unknown_holders = unknown_devices = unknown_cores = 0
     in_between = False
     for pod_info in pod_infos.values():
         if pod_info.cores is None:

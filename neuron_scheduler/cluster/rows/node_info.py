@@ -21,6 +21,7 @@ from neuron_scheduler.model.resources import NOTHING, PODS, Resources
 from neuron_scheduler.model.volumes import NO_STORAGE, Held, NodeStorage
 from neuron_scheduler.neuron.annotations import alloc_time_of
 from neuron_scheduler.neuron.catalog import Machine, machine_of
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 
 _T = TypeVar("_T")
 
@@ -40,7 +41,7 @@ class Nomination:
     """
 
     pod: Pod
-    cores: int = 0
+    cores: CoreMask = NO_CORES
     victims: frozenset[str] = frozenset()
     volumes: tuple[Held, ...] = ()
 
@@ -56,7 +57,7 @@ class SetAside:
     """
 
     level: int
-    cores: int = 0
+    cores: CoreMask = NO_CORES
 
 
 @attrs.frozen
@@ -94,7 +95,7 @@ class NodeInfo:
     _imagined: dict[tuple[str, int], "NodeInfo"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @property
-    def free_cores(self) -> int:
+    def free_cores(self) -> CoreMask:
         """Mask of the core bits nobody provably holds."""
         return self.neuron_usage.free
 
@@ -104,8 +105,8 @@ class NodeInfo:
 
     def conflicts(self, uid: str) -> tuple[Pod, ...]:
         """Return the other pods that claim a core this pod claims."""
-        mine = self.pod_infos[uid].cores or 0
-        return tuple(t.pod for other, t in self.pod_infos.items() if other != uid and (t.cores or 0) & mine)
+        mine = self.pod_infos[uid].cores or NO_CORES
+        return tuple(t.pod for other, t in self.pod_infos.items() if other != uid and (t.cores or NO_CORES) & mine)
 
     def without_lower_priority(self, priority: int) -> "NodeInfo":
         """Return the row without the pods of lower priority; worked out once for a row and a priority."""

@@ -14,6 +14,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Held
 from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 
 
 @attrs.frozen
@@ -29,7 +30,7 @@ class PodInfo:
     """
 
     pod: Pod
-    cores: int | None = 0
+    cores: CoreMask | None = NO_CORES
     problem: str = ""
     unreadable: bool = False
     volumes: tuple[Held, ...] = ()

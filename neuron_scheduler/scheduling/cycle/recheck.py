@@ -11,17 +11,18 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.model.selectors import Effect, tolerates_all
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.plugins.node_unschedulable import turns_away
 
 
-def still_takes(node_info: NodeInfo, pod: Pod, cores: int) -> bool:
+def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
     """
     Tell whether a node would take a pod that is assumed on it.
 
     Args:
         node_info: the node, with the pod.
         pod: as it is now.
-        cores: mask of what it was given.
+        cores: what it was given.
     """
     pod_info = node_info.pod_infos.get(pod.uid)
     if pod_info is None or pod_info.cores != cores or cores & node_info.neuron_usage.double_booked:

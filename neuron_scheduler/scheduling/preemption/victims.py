@@ -26,6 +26,7 @@ from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.neuron.topology import MOST_REMEMBERED, legal_sets
 from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -270,17 +271,19 @@ def _forced(node_info: NodeInfo, pod: Pod, lower: Sequence[Pod]) -> Collection[t
     if pod.neuron is None or node_info.machine is None:
         return [()]
     going = {other.uid for other in lower}
-    kept = reduce(or_, (pod_info.cores or 0 for uid, pod_info in node_info.pod_infos.items() if uid not in going), 0)
+    kept = reduce(
+        or_, (pod_info.cores or NO_CORES for uid, pod_info in node_info.pod_infos.items() if uid not in going), NO_CORES
+    )
     for promise in node_info.nominated:
-        kept |= promise.cores if promise.pod.priority >= pod.priority else 0
-    held = tuple(node_info.pod_infos[other.uid].cores or 0 for other in lower)
+        kept |= promise.cores if promise.pod.priority >= pod.priority else NO_CORES
+    held = tuple(node_info.pod_infos[other.uid].cores or NO_CORES for other in lower)
     groups = _in_the_way(node_info.machine, pod.neuron, node_info.machine.all_cores & ~kept, held)
     return [()] if groups is None else [tuple(lower[i] for i in group) for group in groups]
 
 
 @lru_cache(maxsize=MOST_REMEMBERED)
 def _in_the_way(
-    machine: Machine, request: NeuronRequest, free: int, held: tuple[int, ...]
+    machine: Machine, request: NeuronRequest, free: CoreMask, held: tuple[CoreMask, ...]
 ) -> tuple[tuple[int, ...], ...] | None:
     """Return who of those that hold cores stands on each legal block within the free ones; None if not listed."""
     blocks = legal_sets(machine, request)

@@ -5,6 +5,7 @@ import pytest
 from benchmarks.churn.contenders import FragmentationGradientDescent, prefer_emptiest, prefer_fullest, preferring
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.contract import Prefer
 from tests.support import builders
@@ -16,7 +17,7 @@ def cluster(*held: int) -> Cluster:
     for i, count in enumerate(held):
         found.put_node(builders.node(f"n{i}", "trn1.32xlarge", created=float(i)))
         for device in range(count):
-            found.assume(builders.pod(f"n{i}-{device}", devices=1, on=f"n{i}"), 0b11 << 2 * device)
+            found.assume(builders.pod(f"n{i}-{device}", devices=1, on=f"n{i}"), CoreMask(0b11 << 2 * device))
     return found
 
 
@@ -37,7 +38,7 @@ def test_fragmentation_is_what_the_next_pod_cannot_use() -> None:
     """With 4 of 16 devices held, half of the pods (16 devices) can use none of the 24 free cores."""
     policy, machine = FragmentationGradientDescent(sizes(d1=0.5, d16=0.5)), builders.machine("trn1.32xlarge")
     assert policy.fragmentation(machine, machine.all_cores) == 0
-    assert policy.fragmentation(machine, machine.all_cores & ~0xFF) == 12
+    assert policy.fragmentation(machine, machine.all_cores & ~CoreMask(0xFF)) == 12
 
 
 def test_the_gradient_prefers_what_is_broken_already() -> None:

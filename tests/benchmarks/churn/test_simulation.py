@@ -9,6 +9,7 @@ from benchmarks.churn.contenders import CONTENDERS, pooled
 from benchmarks.churn.outcome import Outcome, summary, waits_of
 from benchmarks.churn.simulation import Simulation
 from benchmarks.churn.workload import SCENARIOS, Arrival, Workload, workload
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
 from tests.support import builders
 
@@ -83,7 +84,7 @@ def test_no_core_has_two_holders_and_none_is_forgotten(scenario: str) -> None:
     for _ in run.steps():
         used = 0
         for state in run.cluster.view.rows():
-            held = [pod_info.cores or 0 for pod_info in state.pod_infos.values()]
+            held = [int(pod_info.cores or NO_CORES) for pod_info in state.pod_infos.values()]
             assert sum(core.bit_count() for core in held) == sum(held).bit_count()
             used += sum(t.pod.neuron.total for t in state.pod_infos.values() if t.pod.neuron is not None)
         assert run.used == used

@@ -9,6 +9,7 @@ from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
 from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import CPU, NEURON_CORE, NEURON_DEVICE, PODS
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from tests.support.builders import node, pod
 
 INF2 = node("n", "inf2.24xlarge")  # 6 devices of 2 cores
@@ -34,7 +35,7 @@ def row(*pods: Pod) -> NodeInfo:
         pytest.param(pod("p", devices=1, cores=1, on="n", ids=(0,)), 0b111111111111, (6, 12), id="a mixed request"),
     ],
 )
-def test_silicon(pod_info: Pod, free_cores: int, unknown: tuple[int, int]) -> None:
+def test_silicon(pod_info: Pod, free_cores: CoreMask, unknown: tuple[int, int]) -> None:
     """What is provably held is not free; what is held somewhere counts at its worst."""
     node_info = row(pod_info)
     assert (node_info.free_cores, (node_info.neuron_usage.unknown_devices, node_info.neuron_usage.unknown_cores)) == (
@@ -46,17 +47,19 @@ def test_silicon(pod_info: Pod, free_cores: int, unknown: tuple[int, int]) -> No
 def test_an_unreadable_pod_may_hold_everything() -> None:
     """Of a pod whose object cannot be read, not even the amount is known."""
     node_info = with_pod(on_node(INF2), PodInfo(pod("p", on="n"), cores=None, unreadable=True))
-    assert node_info.neuron_usage == NeuronUsage(0xFFF, unknown_holders=1, unknown_devices=6, unknown_cores=12)
+    assert node_info.neuron_usage == NeuronUsage(
+        CoreMask(0xFFF), unknown_holders=1, unknown_devices=6, unknown_cores=12
+    )
 
 
 def test_a_core_claimed_twice_is_free_when_both_are_gone() -> None:
     """Two pods that claim one core hold it both; each is named to the other's owner."""
     first, second = pod("a", devices=2, on="n", ids=(0, 1)), pod("b", devices=2, on="n", ids=(1, 2))
     node_info = row(first, second)
-    assert (node_info.free_cores, node_info.neuron_usage.double_booked) == (0b111111000000, 0b1100)
+    assert (node_info.free_cores, node_info.neuron_usage.double_booked) == (CoreMask(0b111111000000), CoreMask(0b1100))
     assert (node_info.conflicts("uid-a"), node_info.conflicts("uid-b")) == ((second,), (first,))
     alone = without_pod(node_info, "uid-a")
-    assert (alone.free_cores, alone.neuron_usage.double_booked) == (0b111111000011, 0)
+    assert (alone.free_cores, alone.neuron_usage.double_booked) == (CoreMask(0b111111000011), NO_CORES)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from neuron_scheduler.model.selectors import (
     Requirement,
     Taint,
 )
+from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.support.builders import node, pod
 from tests.support.handlers import World
 
@@ -107,7 +108,7 @@ def test_a_promise_does_not_outlive_the_machine(world: World) -> None:
     world.nodes.nomination_lost = lambda pod: told.append(pod.name)
     before = node("b", "trn1.32xlarge", created=1)
     world.nodes.added(before)
-    world.cluster.nominate("b", Nomination(pod("promised", scheduler_name="one", devices=1), cores=3))
+    world.cluster.nominate("b", Nomination(pod("promised", scheduler_name="one", devices=1), cores=CoreMask(3)))
     labelled = attrs.evolve(before, labels={**before.labels, "x": "y"})
     world.nodes.updated(before, labelled)
     assert told == []

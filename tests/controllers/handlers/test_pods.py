@@ -4,6 +4,7 @@ import attrs
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from tests.support.builders import node, pod
 from tests.support.handlers import World
@@ -167,7 +168,7 @@ def test_a_pod_that_is_deleted_on_its_way_to_a_node_is_not_tried_again(world: Wo
     queued = world.queue.pop(world.now)
     assert queued is not None
     assert queued.pod is waiting
-    world.cluster.assume(attrs.evolve(waiting, node_name="n1"), 0b11)
+    world.cluster.assume(attrs.evolve(waiting, node_name="n1"), CoreMask(0b11))
     world.pods.updated(waiting, attrs.evolve(waiting, terminating=True))
     assert world.cluster.is_assumed(waiting.uid)
     world.queue.failed(queued, world.now)  # the server has refused

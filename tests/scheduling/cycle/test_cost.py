@@ -19,6 +19,7 @@ from neuron_scheduler.cluster.index import indexes
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 from tests.support.builders import GI, node, pod
@@ -56,7 +57,7 @@ def _place(cluster: Cluster, pending: Pod) -> Pod:
     decision = schedule_pod(cluster, pending, PROFILE)
     assert isinstance(decision, Decision)
     placed = attrs.evolve(pending, node_name=decision.node_name)
-    cluster.assume(placed, decision.placement.cores if decision.placement else 0)
+    cluster.assume(placed, decision.placement.cores if decision.placement else NO_CORES)
     return placed
 
 

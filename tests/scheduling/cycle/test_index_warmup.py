@@ -15,6 +15,7 @@ from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
 from neuron_scheduler.cluster.view import Needs, View
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, fit_error, schedule_pod, select_node
@@ -39,7 +40,9 @@ def test_a_rehearsed_decision_builds_nothing(seed: int, monkeypatch: pytest.Monk
     pod_infos = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
     bound = [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in pod_infos]
     aside = {
-        name: SetAside(dice.randint(0, 2), dice.getrandbits(8)) for name in "abcdef" if dice.random() < seed % 3 / 2
+        name: SetAside(dice.randint(0, 2), CoreMask(dice.getrandbits(8)))
+        for name in "abcdef"
+        if dice.random() < seed % 3 / 2
     }
     for number in range(5):
         pending = random_objects.pending_pod(dice, f"p{number}")
@@ -182,7 +185,7 @@ def test_promised_space_is_rehearsed(built: list[int]) -> None:
     cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", devices=4, cpu=100)
     steps(warmup, cluster, pending)
     for number in range(200):
-        cluster.nominate(f"n{number}", Nomination(pod(f"first{number}", devices=4, priority=9), cores=0xFF))
+        cluster.nominate(f"n{number}", Nomination(pod(f"first{number}", devices=4, priority=9), cores=CoreMask(0xFF)))
     assert list(warmup.of(cluster, pending, PROFILE))
     built.clear()
     schedule_pod(cluster, pending, PROFILE)

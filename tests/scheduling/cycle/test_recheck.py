@@ -8,21 +8,22 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
 
-CORES = 0b1111_0000
+CORES = CoreMask(0b1111_0000)
 
 
-def assumed(wanted: Pod, cores: int = CORES) -> Cluster:
+def assumed(wanted: Pod, cores: CoreMask = CORES) -> Cluster:
     """Return a cluster of one node with this pod assumed on it."""
     cluster = cluster_of([node("n", "trn1.32xlarge", cpu=8000)])
     cluster.assume(placed(wanted, "n", {}), cores)
     return cluster
 
 
-def takes(cluster: Cluster, wanted: Pod, cores: int = CORES) -> bool:
+def takes(cluster: Cluster, wanted: Pod, cores: CoreMask = CORES) -> bool:
     """Ask about the one node."""
     node_info = cluster.node("n")
     assert node_info is not None
@@ -51,14 +52,14 @@ def test_a_pod_that_is_not_assumed_there_has_no_place() -> None:
     """It was forgotten, or is held to have other cores."""
     wanted = pod("a", devices=2)
     cluster = assumed(wanted)
-    assert not takes(cluster, wanted, CORES << 4)
+    assert not takes(cluster, wanted, CoreMask(int(CORES) << 4))
     cluster.forget(wanted.uid)
     assert not takes(cluster, wanted)
 
 
 def test_health_is_about_neuron() -> None:
     """A pod that asks for none is bound to a node with an unhealthy device, as by the filter."""
-    for wanted, cores, answer in ((pod("a", devices=2), CORES, False), (pod("b"), 0, True)):
+    for wanted, cores, answer in ((pod("a", devices=2), CORES, False), (pod("b"), NO_CORES, True)):
         cluster = assumed(wanted, cores)
         node_info = cluster.node("n")
         assert node_info is not None

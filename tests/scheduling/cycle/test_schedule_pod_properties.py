@@ -16,6 +16,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.workload import Workload
 from neuron_scheduler.neuron.annotations import annotations_for
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain, schedule_pod
@@ -120,7 +121,9 @@ def play(dice: Random) -> int:
     for i in range(dice.randint(1, 6)):
         if nodes and dice.random() < 0.3:
             name, level = dice.choice(nodes).name, dice.randint(0, 3)
-            cluster.set_aside(name, SetAside(level, dice.getrandbits(128)) if level or dice.random() < 0.5 else None)
+            cluster.set_aside(
+                name, SetAside(level, CoreMask(dice.getrandbits(128))) if level or dice.random() < 0.5 else None
+            )
             rejecting[name] = level
         if not i or dice.random() < 0.3:
             namespaces = some_namespaces(dice)

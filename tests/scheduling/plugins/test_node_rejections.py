@@ -8,13 +8,14 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import SetAside
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, PreferredTerm, Requirement, Taint
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, schedule
 
 NODES = tuple(node(name, "trn1.32xlarge", labels={"name": name}, created=number) for number, name in enumerate("abc"))
-ROW = 0xFF  # the cores of devices 0 to 3
+ROW = CoreMask(0xFF)  # the cores of devices 0 to 3
 BEST_A = (PreferredTerm(100, NodeSelectorTerm((Requirement("name", Operator.IN, ("a",)),))),)
 
 
@@ -45,19 +46,19 @@ def aside(**marks: SetAside) -> Cluster:
             id="all: the one that did least often, with other ids",
         ),
         pytest.param(
-            {"a": SetAside(1, (1 << 32) - 1)},
+            {"a": SetAside(1, CoreMask((1 << 32) - 1))},
             {"devices": 4, "node_selector": {"name": "a"}},
             ("a", (0, 1, 2, 3)),
             id="all ids: any of them",
         ),
         pytest.param(
-            {"a": SetAside(1, 1)},
+            {"a": SetAside(1, CoreMask(1))},
             {"devices": 16, "node_selector": {"name": "a"}},
             ("a", tuple(range(16))),
             id="whoever asks for all gets all",
         ),
-        pytest.param({"a": SetAside(0, 0b11)}, {"devices": 1}, ("a", (1,)), id="the ids alone"),
-        pytest.param({"a": SetAside(0, 0b1)}, {"cores": 1}, ("a", (1,)), id="a core alone"),
+        pytest.param({"a": SetAside(0, CoreMask(0b11))}, {"devices": 1}, ("a", (1,)), id="the ids alone"),
+        pytest.param({"a": SetAside(0, CoreMask(0b1))}, {"cores": 1}, ("a", (1,)), id="a core alone"),
     ],
 )
 def test_what_is_set_aside(

@@ -12,6 +12,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.plugins.silicon_balance import STEPS, Size, prefer_balanced, size_of
 from tests.support.builders import GI, node, pod
@@ -45,7 +46,8 @@ def cluster_of(*rows: tuple[Node, int, int, int]) -> Cluster:
     found = Cluster()
     for i, (each, cores, cpu, memory) in enumerate(rows):
         found.put_node(each)
-        found.assume(pod(f"used-{i}", cores=1 if cores else 0, cpu=cpu, memory=memory, on=each.name), (1 << cores) - 1)
+        used = pod(f"used-{i}", cores=1 if cores else 0, cpu=cpu, memory=memory, on=each.name)
+        found.assume(used, CoreMask((1 << cores) - 1))
     return found
 
 

@@ -13,6 +13,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.neuron.catalog import Machine, machine_of
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import legal_sets, place
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
@@ -97,7 +98,7 @@ def some_workers(dice: Random, on: Node, amounts: Sequence[int]) -> list[Pod]:
     return found
 
 
-def _free_sets(silicon: Machine, wanted: NeuronRequest, free: int) -> list[int]:
+def _free_sets(silicon: Machine, wanted: NeuronRequest, free: CoreMask) -> list[CoreMask]:
     return [cores for cores in legal_sets(silicon, wanted) or () if not cores & ~free]
 
 
@@ -171,5 +172,5 @@ def test_the_legal_sets_are_all_that_place_can_give(instance_type: str, asked: d
     assert all((found := place(silicon, cores, wanted)) is not None and found.cores == cores for cores in sets)
     dice = Random(7)
     for _ in range(200):
-        found = place(silicon, dice.getrandbits(silicon.core_count), wanted)
+        found = place(silicon, CoreMask(dice.getrandbits(silicon.core_count)), wanted)
         assert found is None or found.cores in sets

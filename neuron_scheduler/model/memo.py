@@ -1,0 +1,30 @@
+"""
+`functools.lru_cache` that the type check looks through.
+
+The standard library declares that a cached function takes any hashable arguments, so a number in place of a set of
+cores would pass unnoticed. At run time this is `lru_cache` itself.
+"""
+
+import functools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Generic, ParamSpec, TypeVar
+
+    _P = ParamSpec("_P")
+    _T = TypeVar("_T")
+
+    class Memoised(Generic[_P, _T]):
+        """A function whose latest results are kept."""
+
+        __wrapped__: Callable[_P, _T]
+
+        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+            """Return the result."""
+
+    def memoised(maxsize: int) -> Callable[[Callable[_P, _T]], Memoised[_P, _T]]:
+        """Keep up to `maxsize` results of a pure function, by its arguments."""
+
+else:
+    memoised = functools.lru_cache
