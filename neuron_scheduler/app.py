@@ -261,7 +261,8 @@ class App:
         return f"neither listed nor watched for {STALE:g} s: {', '.join(stale)}" if stale else None
 
     def _rights(self) -> tuple[access_review.Right, ...]:
-        config, needed = self.config, access_review.SCHEDULING
+        config = self.config
+        needed = access_review.scheduling(informer.resource for informer in self.parts.informers)
         if self.parts.election is not None:
             needed += access_review.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
         return needed + access_review.REVIEWING if config.authorize_metrics else needed

@@ -6,7 +6,8 @@ is asked once, before anything else, with SelfSubjectAccessReviews, which every 
 to judge other users: that is for `user_review`.
 """
 
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
 
 import anyio
 import attrs
@@ -15,6 +16,7 @@ import msgspec
 from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
 from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.http.status import confirms
+from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.telemetry import logs
 
 _KIND: Final = "SelfSubjectAccessReview"
@@ -40,17 +42,13 @@ class Right:
         return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}{place}"
 
 
-_WRITING: Final = ("get", "list", "watch", "update")
-_STORAGE: Final = ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
-SCHEDULING: Final = (
-    *(Right(verb, "pods") for verb in ("get", "list", "watch", "delete")),
-    *(Right(verb, "poddisruptionbudgets", "policy") for verb in ("list", "watch")),
-    *(Right(verb, "nodes") for verb in ("list", "watch")),
-    *(Right(verb, "namespaces") for verb in ("list", "watch")),
-    *(Right(verb, resource) for resource in ("services", "replicationcontrollers") for verb in ("list", "watch")),
-    *(Right(verb, resource, "apps") for resource in ("replicasets", "statefulsets") for verb in ("list", "watch")),
-    *(Right(verb, volumes) for volumes in ("persistentvolumes", "persistentvolumeclaims") for verb in _WRITING),
-    *(Right(verb, storage, "storage.k8s.io") for storage in _STORAGE for verb in ("list", "watch")),
+_SINGLE_OBJECTS: Final = (
+    *(Right(verb, "pods") for verb in ("get", "delete")),
+    *(
+        Right(verb, volumes)
+        for volumes in ("persistentvolumes", "persistentvolumeclaims")
+        for verb in ("get", "update")
+    ),
     Right("create", "pods/binding"),
     Right("patch", "pods/status"),
     *(Right(verb, "events", "events.k8s.io") for verb in ("create", "patch")),
@@ -61,6 +59,14 @@ REVIEWING: Final = (
     Right("create", "subjectaccessreviews", "authorization.k8s.io"),
 )
 """What --authorize-metrics needs: manifests/components/secure-metrics binds `system:auth-delegator`, which has it."""
+
+
+def scheduling(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
+    """Return the rights that scheduling needs: to list and watch these resources, to write, and to read back."""
+    return (
+        *(Right(verb, resource.name, resource.group) for resource in watched for verb in ("list", "watch")),
+        *_SINGLE_OBJECTS,
+    )
 
 
 def leading(namespace: str, name: str) -> tuple[Right, ...]:

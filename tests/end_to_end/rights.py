@@ -13,7 +13,12 @@ from typing import Final
 
 import yaml
 
-from neuron_scheduler.kube.access_review import Right
+from neuron_scheduler.kube.access_review import Right, leading, scheduling
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.wiring import wire
 from tests.control_plane.rest import Object, RestClient
 from tests.end_to_end.process import ROOT, until
 
@@ -43,6 +48,15 @@ def granted() -> set[Right]:
         for group in rule["apiGroups"]
         for name in rule.get("resourceNames", [""])
     }
+
+
+def needed() -> tuple[Right, ...]:
+    """Return the rights that the process asks for at its start, in their order."""
+    parts = wire(Config(), Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
+    return (
+        *scheduling(informer.resource for informer in parts.informers),
+        *leading("kube-system", "my-scheduler"),
+    )
 
 
 async def grant(api: RestClient, items: Iterable[Object] | None = None) -> None:

@@ -9,7 +9,6 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from neuron_scheduler.kube.access_review import SCHEDULING, leading
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
@@ -24,7 +23,7 @@ async def test_missing_rights_are_named(plane: ControlPlane, tmp_path: Path, gra
     """One sentence says which rights are missing and what to do; the exit code is 2."""
     name = granted.replace(" ", "-")
     token = await plane.token_for("kube-system", name)
-    missing = ", ".join(map(str, (*SCHEDULING, *leading("kube-system", "my-scheduler"))))
+    missing = ", ".join(map(str, rights.needed()))
     if granted == "all but one":
         missing = "create pods/binding"
         await rights.grant(plane.admin, without_binding(name))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from neuron_scheduler.kube.access_review import SCHEDULING, Right, leading
+from neuron_scheduler.kube.access_review import Right
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
@@ -18,15 +18,15 @@ from tests.end_to_end.claims import (
 )
 from tests.end_to_end.process import ACQUIRED, BOUND, run_scheduler, until
 from tests.end_to_end.proxy import Fault, binding_of, run_proxy
-from tests.end_to_end.rights import audited, covers, granted
+from tests.end_to_end.rights import audited, covers, granted, needed
 from tests.end_to_end.workload import add_nodes, add_priority_classes, events_of, placed, refused, remove
 
 FOLLOWING = Right("watch", "leases", "coordination.k8s.io", "kube-system", "my-scheduler")
 
 
-def test_the_manifest_says_what_the_process_asks_for_at_its_start() -> None:
+async def test_the_manifest_says_what_the_process_asks_for_at_its_start() -> None:
     """`manifests/rbac.yaml` and the list that is checked with SelfSubjectAccessReviews are the same."""
-    assert granted() == {*SCHEDULING, *leading("kube-system", "my-scheduler")}
+    assert granted() == set(needed())
 
 
 async def test_the_process_calls_exactly_what_it_may(

@@ -158,6 +158,11 @@ class Resource(Decoder[T]):
         """Its plural, such as `pods`."""
         return self.path.rpartition("/")[2]
 
+    @property
+    def group(self) -> str:
+        """Its API group, such as `apps`; empty for the core group."""
+        return self.path.split("/")[2] if self.path.startswith("/apis/") else ""
+
 
 def key_of(namespace: str, name: str) -> str:
     """Return `namespace/name`, or `name` of an object without a namespace."""
