@@ -1,9 +1,9 @@
 """
-Which etcd, kube-apiserver and friends the tests run, and where they are.
+The programs of the control plane that the tests run (etcd, kube-apiserver and others), and where they are.
 
 A binary is taken from `KUBEBUILDER_ASSETS`, else from PATH, each only if its `--version` is one that the tests are
-written for, else from the cache folder that `build.py` fills. Nothing is built or downloaded here, and no other
-version is ever taken silently. Standard library only, because it runs before anything else works.
+written for, else from the cache folder that `build.py` fills. Builds and downloads nothing, and never takes another
+version silently. Standard library only, because it runs before anything is installed.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ class Binary:
     Attributes:
         module: the folder under `modules/` whose go.mod pins it.
         package: the Go package that holds its `main`.
-        accepted: found in the output of `--version` where an installed one may be used as well.
-        ldflags: what the linker stamps into it.
+        accepted: a text in the output of `--version` of installed programs that may be used too.
+        ldflags: the linker's flags; they set its version.
     """
 
     name: str
@@ -45,10 +45,10 @@ class Binary:
 
 def _pinned(module: str, path: str) -> str:
     """Return the version that `modules/<module>/go.mod` requires of the Go module `path`."""
-    found = re.search(rf"\b{re.escape(path)} (v\S+)", (MODULES / module / "go.mod").read_text())
-    if found is None:
+    match = re.search(rf"\b{re.escape(path)} (v\S+)", (MODULES / module / "go.mod").read_text())
+    if match is None:
         raise MissingBinaryError(f"tests/control_plane/modules/{module}/go.mod does not require {path}")
-    return found[1]
+    return match[1]
 
 
 KUBERNETES_VERSION: Final = _pinned("kubernetes", "k8s.io/kubernetes")
@@ -72,7 +72,7 @@ def _kubernetes(name: str) -> Binary:
 BINARIES: Final = {
     binary.name: binary
     for binary in (
-        # 3.6 is what Kubernetes 1.36 is built against; 3.5 notifies no progress, which streaming lists wait for.
+        # Kubernetes 1.36 is built against 3.6; 3.5 sends no progress notifications, for which streaming lists wait.
         Binary(name="etcd", module="etcd", package="go.etcd.io/etcd/server/v3", accepted=r"etcd Version: 3\.6\."),
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),
@@ -84,13 +84,13 @@ CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "ku
 
 
 def cache_root() -> Path:
-    """Return the folder for everything that this project may build once and keep."""
+    """Return the folder for everything that this project builds once and keeps."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "neuron-scheduler"
 
 
 def built_folder() -> Path:
-    """Return the folder of what is built from the pinned modules; other pins or another recipe are another folder."""
+    """Return the folder of the programs built from the pinned modules; each set of pins and flags has its own."""
     recipe = [(binary.name, binary.package, binary.ldflags) for binary in BINARIES.values()]
     key = hashlib.sha256(f"{platform.system()} {platform.machine()} {recipe}".encode())
     for file in sorted(MODULES.glob("*/go.*")):
@@ -126,17 +126,17 @@ def require(name: str) -> Path:
 
 
 def _installed(name: str) -> Iterator[Path]:
-    """Yield the installed programs of that name, the one that was asked for first."""
+    """Yield the installed programs of that name, the explicitly configured one first."""
     for folder in (os.environ.get("KUBEBUILDER_ASSETS"), None):
-        found = shutil.which(name, path=folder) if folder != "" else None
-        if found:
-            yield Path(found).absolute()
+        program = shutil.which(name, path=folder) if folder != "" else None
+        if program:
+            yield Path(program).absolute()
 
 
 def _version(program: Path) -> str:
-    """Return what the program says to `--version`; nothing if it cannot be run."""
+    """Return the program's output for `--version`; empty if it cannot be run."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        run = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return said.stdout
+    return run.stdout

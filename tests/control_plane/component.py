@@ -1,7 +1,7 @@
 """
 One program of the control plane as a child process that never outlives the tests.
 
-Its output goes to a file, because a full pipe would stop it. Knows nothing about what it runs; refuses nothing.
+Its output goes to a file, because a full pipe would stop it. Knows nothing about the program that it runs.
 """
 
 import os
@@ -52,7 +52,7 @@ class Component:
 
     @property
     def returncode(self) -> int | None:
-        """What it exited with; negative for a signal; None while it runs."""
+        """Its exit code; negative for a signal; None while it runs."""
         return self._running().returncode
 
     async def start(self) -> None:
@@ -86,14 +86,14 @@ class Component:
         self._running().send_signal(number)
 
     async def stop(self) -> None:
-        """End it: SIGTERM, then SIGKILL. It may have ended before."""
+        """End it with SIGTERM, then SIGKILL. It may have ended before."""
         process, self._process = self._process, None
         if process is None:
             return
         with anyio.CancelScope(shield=True):
             with suppress(ProcessLookupError):
                 process.terminate()
-                process.send_signal(signal.SIGCONT)  # a stopped program does not hear SIGTERM
+                process.send_signal(signal.SIGCONT)  # a stopped program does not get SIGTERM
                 with anyio.move_on_after(GRACE):
                     await process.wait()
                 process.kill()

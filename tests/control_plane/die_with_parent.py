@@ -2,8 +2,8 @@
 Become another program that the kernel kills when our parent dies, however it dies: SIGKILL included.
 
 `python die_with_parent.py PARENT_PID PROGRAM [ARGUMENT ...]`. The request (PR_SET_PDEATHSIG) survives exec, and is made
-here rather than in a `preexec_fn`, which newer Pythons refuse in a process with threads. Elsewhere than on Linux the
-program simply runs.
+here rather than in a `preexec_fn`, which newer Pythons refuse in a process with threads. On other systems than Linux
+the program simply runs.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """
-A stand-in for the kubelets of imagined nodes: bound pods run, terminating pods end.
+A stand-in for the kubelets of simulated nodes: bound pods run, terminating pods end.
 
-Does what the scheduler's world needs and no more: no containers, no probes, no node status.
+Does only what the tests need: no containers, no probes, no node status.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class FakeKubelet:
                             await self._serve(pod, ends)
 
     async def _serve(self, pod: Object, ends: anyio.abc.TaskGroup) -> None:
-        """Bring one pod a step further."""
+        """Move one pod one step further."""
         metadata = pod["metadata"]
         if "deletionTimestamp" in metadata and metadata["uid"] not in self._ending:
             self._ending.add(metadata["uid"])
@@ -62,7 +62,7 @@ class FakeKubelet:
 
 @contextmanager
 def _unless_outrun() -> Iterator[None]:
-    """Pass over a pod that somebody else deleted or changed first: the watch tells."""
+    """Ignore a pod that another client deleted or changed first: the watch reports it."""
     try:
         yield
     except ApiError as error:
@@ -77,6 +77,8 @@ def _path(pod: Object) -> str:
 def _running(pod: Object) -> Object:
     """Return the status of a pod whose containers all run."""
     started = {"ready": True, "started": True, "restartCount": 0, "imageID": "", "state": {"running": {}}}
-    containers = [{"name": each["name"], "image": each["image"], **started} for each in pod["spec"]["containers"]]
+    containers = [
+        {"name": container["name"], "image": container["image"], **started} for container in pod["spec"]["containers"]
+    ]
     conditions = [{"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready")]
     return {"phase": "Running", "conditions": conditions, "containerStatuses": containers}

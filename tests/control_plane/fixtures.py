@@ -1,7 +1,7 @@
 """
 The control plane as pytest fixtures: one API server for the whole session, and a clean one for each test.
 
-A program that is missing is an error and never a skip: a suite that passed without its control plane has shown nothing.
+A missing program is an error and never a skip: a suite that passes without its control plane proves nothing.
 """
 
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from tests.control_plane.server import ControlPlane, run_control_plane
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for the control plane, so that `-m "not control_plane"` leaves it out."""
+    """Mark the tests that use the control plane, so that `-m "not control_plane"` leaves it out."""
     for item in items:
         if "control_plane" in getattr(item, "fixturenames", ()):
             item.add_marker("control_plane")

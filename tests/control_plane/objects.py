@@ -1,7 +1,7 @@
 """
-Nodes and pods as tests and benchmarks make them, and the way back to an empty cluster.
+Nodes and pods for tests and benchmarks, and how to empty the cluster again.
 
-The machines' numbers are EC2's own, written down apart from `neuron_scheduler.neuron.catalog`, which they check.
+The machines' numbers are EC2's own, written independently of `neuron_scheduler.neuron.catalog`, which they check.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ MACHINES: Final = {
     "m5.large": (2, 8, 0, 0),
 }
 
-# Everything that a test may leave behind, and what of it belongs to the API server itself.
+# Everything that a test may leave behind, and the part of it that belongs to the API server itself.
 _COLLECTIONS: Final = {
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings": "",
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies": "",
@@ -64,7 +64,7 @@ def node_manifest(
     taints: Sequence[Mapping[str, str]] = (),
     unschedulable: bool = False,
 ) -> Object:
-    """Return a ready node of an instance type; a number that is given replaces the type's own, 0 leaves it out."""
+    """Return a ready node of an instance type; a given number replaces the type's own; 0 leaves it out."""
     vcpu, gib, devices, cores = MACHINES.get(instance_type.removeprefix("ml."), (8, 32, 0, 0))
     counts = {NEURON: devices if neuron is None else neuron, NEURONCORE: cores if neuroncore is None else neuroncore}
     resources = {
@@ -90,9 +90,9 @@ def node_manifest(
 
 
 async def create_node(api: RestClient, manifest: Object) -> Object:
-    """Create a node, status included, and take away the not-ready taint that admission adds; return it as stored."""
+    """Create a node, status included, and remove the not-ready taint that admission adds; return it as stored."""
     created = await api.post("/api/v1/nodes", manifest)
-    # A replacement of the whole list, under the version just read: nobody else's taint can be lost.
+    # Replaces the whole list, under the version just read: no other client's taint can be lost.
     taints = [taint for taint in created["spec"].get("taints", []) if taint["key"] != NOT_READY]
     version = {"resourceVersion": created["metadata"]["resourceVersion"]}
     path = f"/api/v1/nodes/{manifest['metadata']['name']}"
@@ -147,7 +147,7 @@ async def create_all(create: Callable[[Object], Awaitable[object]], manifests: I
 
 
 async def bind(api: RestClient, pod: Object, node: str, annotations: Mapping[str, str] | None = None) -> Object:
-    """Bind a pod as any scheduler may, with the annotations that the Binding carries."""
+    """Bind a pod as any scheduler can, with annotations in the Binding."""
     metadata = {key: pod["metadata"][key] for key in ("namespace", "name", "uid")}
     binding = {
         "apiVersion": "v1",
@@ -159,7 +159,7 @@ async def bind(api: RestClient, pod: Object, node: str, annotations: Mapping[str
 
 
 async def wipe(api: RestClient) -> None:
-    """Delete at once, without grace and over finalizers, what tests make in all namespaces; namespaces stay."""
+    """Delete all objects of tests at once, without grace and despite finalizers; namespaces stay."""
     for collection, selector in _COLLECTIONS.items():
         parameters = {"labelSelector": selector} if selector else {}
         listing = await api.get(collection, **parameters)

@@ -1,8 +1,8 @@
 """
-A small REST client for what a test does to the cluster as its administrator.
+A small REST client with which a test acts as the cluster's administrator.
 
-Speaks JSON as the API server does and gives back plain dictionaries. Waits by watching, never by polling. Deliberately
-not built on `neuron_scheduler.kube`, so that a mistake there cannot hide itself.
+Uses JSON and returns plain dictionaries. Waits by watching, never by polling. It is not built on
+`neuron_scheduler.kube` on purpose: a mistake there must not hide itself.
 """
 
 import io
@@ -24,11 +24,11 @@ Object = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
-FOREGROUND_LIMIT: Final = 30.0  # seconds that a test waits for the cluster to get somewhere
+FOREGROUND_LIMIT: Final = 30.0  # seconds that a test waits for a condition
 
 
 class ApiError(Exception):
-    """The API server answered with another status than 2xx."""
+    """The API server answered with a status other than 2xx."""
 
     def __init__(self, status: int, answer: Object) -> None:
         """Keep the status code and the `Status` object."""
@@ -132,7 +132,7 @@ class RestClient:
         Watch a collection until a condition on its objects holds; return them by their `key_of`.
 
         Raises:
-            TimeoutError: it does not hold within so many seconds; the text shows the objects as they are.
+            TimeoutError: it does not hold within so many seconds; the text shows the current objects.
         """
         objects: dict[str, Object] = {}
         with anyio.move_on_after(within):
@@ -190,6 +190,6 @@ class RestClient:
 
 
 def key_of(item: Object) -> str:
-    """Return `namespace/name`, or `name` for what has no namespace."""
+    """Return `namespace/name`, or `name` for an object without a namespace."""
     metadata = item["metadata"]
     return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))

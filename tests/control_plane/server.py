@@ -1,8 +1,8 @@
 """
 A real control plane on loopback: etcd and kube-apiserver, on request kube-controller-manager and kube-scheduler.
 
-RBAC is on, certificates are like those of EKS, ports are free ones, data lies in a temporary folder, nothing survives
-the `async with`. Serves tests and benchmarks alike:
+RBAC is on, certificates are like those of EKS, ports are free ones, data is in a temporary folder, and everything ends
+with the `async with`. For tests and benchmarks:
 
     async with run_control_plane() as plane:
         await plane.admin.get("/api/v1/nodes")
@@ -33,12 +33,12 @@ from tests.control_plane.rest import RestClient
 from tests.support.certificates import Authority, count_unknown_only
 
 CLOSED_BY_UVLOOP: Final = "unable to perform operation on <TCPTransport closed=True"
-PORT_TRIES: Final = 5  # another process may take a port between our asking for it and its use
+PORT_TRIES: Final = 5  # another process may take a port before we use it
 
 
 @attrs.frozen
 class User:
-    """Whom the API server's token file knows."""
+    """A user in the API server's token file."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -83,11 +83,11 @@ class ControlPlane:
         return count_unknown_only(self.ca_file)
 
     def client(self, token: str) -> RestClient:
-        """Return another identity's client, to be opened with `async with`."""
+        """Return a client with another identity, to be opened with `async with`."""
         return RestClient(self.server, token, self.trust)
 
     async def token_for(self, namespace: str, service_account: str) -> str:
-        """Return a token of a ServiceAccount, which is created if need be, and its namespace too; valid for a day."""
+        """Return a ServiceAccount's token, valid for a day; create the account and its namespace if missing."""
         await self.admin.apply(_named("Namespace", namespace))
         await self.admin.apply(_named("ServiceAccount", service_account), namespace=namespace)
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
@@ -124,9 +124,9 @@ async def run_control_plane(
     Run a control plane until the block is left.
 
     Args:
-        api_server_flags: in addition to, or over, those below; like `--feature-gates=...`.
-        users: whom the token file knows beside administrator, controller manager and scheduler.
-        with_controller_manager: also for Deployments, garbage collection, volumes; nodes are never called unhealthy.
+        api_server_flags: added to those below, or overriding them; like `--feature-gates=...`.
+        users: in the token file beside administrator, controller manager and scheduler.
+        with_controller_manager: for Deployments, garbage collection, volumes; nodes never become unhealthy.
         with_scheduler: fields of a KubeSchedulerConfiguration (`{}` for the defaults) to run kube-scheduler with.
 
     Raises:
@@ -158,10 +158,10 @@ async def run_control_plane(
 @contextmanager
 def _closed_connections_stay_closed() -> Iterator[None]:
     """
-    Keep uvloop's write to a connection that was just closed from failing whichever test happens to run.
+    Ignore uvloop's error for a write to a connection that was just closed: it would fail an unrelated test.
 
-    Bytes that arrive on such a TLS connection raise in a callback (MagicStack/uvloop#506); nobody awaits it any more.
-    Every other error in a callback goes where it went before.
+    Bytes that arrive on such a TLS connection raise in a callback (MagicStack/uvloop#506), which nothing awaits any
+    more. All other errors in callbacks are handled as before.
     """
     loop = asyncio.get_running_loop()
     reported = loop.get_exception_handler()
@@ -179,7 +179,7 @@ def _closed_connections_stay_closed() -> Iterator[None]:
 
 
 async def _start(stack: AsyncExitStack, plane: ControlPlane, name: str, flags: Sequence[str]) -> int:
-    """Start a component, `PORT` in its flags being a free port; return the port."""
+    """Start a component and return its port; `PORT` in its flags is replaced by a free port."""
     program, scheme = require(name), "http" if name == "etcd" else "https"
     path = "readyz" if name == "kube-apiserver" else "health" if name == "etcd" else "healthz"
     for tries in range(1, PORT_TRIES + 1):
@@ -239,7 +239,7 @@ def _etcd_flags(folder: Path) -> list[str]:
         "--listen-client-urls=http://127.0.0.1:PORT",
         "--advertise-client-urls=http://127.0.0.1:PORT",
         "--listen-peer-urls=http://127.0.0.1:0",
-        "--unsafe-no-fsync",  # nobody needs this data after a power cut
+        "--unsafe-no-fsync",  # this data need not survive a power cut
         "--watch-progress-notify-interval=5s",
         "--log-level=warn",
     ]
@@ -271,7 +271,7 @@ def _controller_manager_flags(folder: Path, kubeconfig: Path) -> list[str]:
         "--use-service-account-credentials=true",  # without it RBAC refuses most controllers
         f"--service-account-private-key-file={folder / 'sa.key'}",
         f"--root-ca-file={folder / 'ca.crt'}",
-        # Nothing renews the leases of imagined nodes.
+        # Nothing renews the leases of simulated nodes.
         "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller",
     ]
 

@@ -1,4 +1,4 @@
-"""The control plane for tests is what the scheduler will meet: a real API server with RBAC on."""
+"""The control plane of the tests is like a user's: a real API server with RBAC on."""
 
 import json
 import signal
@@ -66,7 +66,7 @@ async def test_a_granted_right_is_enough_and_nothing_more_is_allowed(
     await cluster_api.apply(group | {"kind": "ClusterRole", "rules": [rule]})
     await cluster_api.apply(group | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]})
     async with control_plane.client(token) as reader:
-        with anyio.fail_after(10):  # the authorizer learns of it through its own watch
+        with anyio.fail_after(10):  # the authorizer gets it through its own watch
             while (await reader.request("GET", "/api/v1/nodes"))[0] == 403:
                 await anyio.lowlevel.checkpoint()
         assert (await reader.request("GET", "/api/v1/nodes/n"))[0] == 403
@@ -75,7 +75,7 @@ async def test_a_granted_right_is_enough_and_nothing_more_is_allowed(
 async def test_a_created_node_is_ready_with_its_silicon_and_without_the_taint_of_admission(
     cluster_api: RestClient,
 ) -> None:
-    """A node keeps its own taints and reports what was asked for."""
+    """A node keeps its own taints and reports the given amounts."""
     own = {"key": NEURON, "effect": "NoSchedule"}
     node = await create_node(cluster_api, node_manifest("n", "inf2.48xlarge", neuron=11, taints=[own]))
     assert node["spec"]["taints"] == [own]
@@ -85,7 +85,7 @@ async def test_a_created_node_is_ready_with_its_silicon_and_without_the_taint_of
 
 
 async def test_a_binding_merges_its_annotations_into_the_pod(cluster_api: RestClient) -> None:
-    """The write that commits a decision keeps what others annotated."""
+    """The write that commits a decision keeps other clients' annotations."""
     pod = await create_pod(cluster_api, pod_manifest("p", neuron=1, annotations={"kept": "1", "changed": "1"}))
     await bind(cluster_api, pod, "n", {"changed": "2", "new": "2"})
     stored = await cluster_api.wait_for(POD, bound)
@@ -94,7 +94,7 @@ async def test_a_binding_merges_its_annotations_into_the_pod(cluster_api: RestCl
 
 
 async def test_a_binding_for_another_uid_is_a_conflict(cluster_api: RestClient) -> None:
-    """A late Binding cannot reach a pod that was created anew under the same name."""
+    """A late Binding cannot bind a pod that was recreated with the same name."""
     pod = await create_pod(cluster_api, pod_manifest("p"))
     pod["metadata"]["uid"] = "7bd0ff6e-0000-4000-8000-000000000000"
     with pytest.raises(ApiError, match="Precondition failed: UID in precondition") as refusal:
@@ -103,11 +103,11 @@ async def test_a_binding_for_another_uid_is_a_conflict(cluster_api: RestClient) 
 
 
 async def test_the_cluster_is_clean_whatever_a_test_left(cluster_api: RestClient) -> None:
-    """Wiping takes bound pods, pods held by a finalizer, nodes, leases and policies."""
+    """Wiping deletes bound pods, pods held by a finalizer, nodes, leases and policies."""
     await create_node(cluster_api, node_manifest("n"))
-    held = pod_manifest("p")
-    held["metadata"]["finalizers"] = ["tests/held"]
-    await bind(cluster_api, await create_pod(cluster_api, held), "n")
+    kept_by_finalizer = pod_manifest("p")
+    kept_by_finalizer["metadata"]["finalizers"] = ["tests/held"]
+    await bind(cluster_api, await create_pod(cluster_api, kept_by_finalizer), "n")
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "my-scheduler"}}
     await cluster_api.apply(lease, namespace="kube-system")
     await wipe(cluster_api)
@@ -130,14 +130,16 @@ async def test_the_fake_kubelet_runs_bound_pods_and_ends_terminating_ones(cluste
         tasks.start_soon(FakeKubelet(cluster_api).run)
         await bind(cluster_api, await create_pod(cluster_api, pod_manifest("p")), "n")
         pod = await cluster_api.wait_for(POD, lambda pod: pod["status"]["phase"] == "Running")
-        assert {each["type"]: each["status"] for each in pod["status"]["conditions"]}["PodScheduled"] == "True"
+        assert {condition["type"]: condition["status"] for condition in pod["status"]["conditions"]}[
+            "PodScheduled"
+        ] == "True"
         await cluster_api.delete(POD)
         await cluster_api.wait_gone(POD)
         tasks.cancel_scope.cancel()
 
 
 async def test_waiting_in_vain_shows_what_there_is(cluster_api: RestClient) -> None:
-    """The error of a wait carries the objects as they are."""
+    """The error of a wait shows the current objects."""
     await create_pod(cluster_api, pod_manifest("p"))
     with pytest.raises(TimeoutError, match=r'did not get there within 0\.1 s: .*"name": "p"'):
         await cluster_api.wait_for(POD, bound, within=0.1)
@@ -162,7 +164,7 @@ async def test_a_whole_control_plane_schedules_a_deployment_and_an_api_server_ca
 
 
 async def test_a_component_that_ends_early_shows_its_last_lines(tmp_path: Path) -> None:
-    """What a program said before it gave up is in the error."""
+    """The error has the end of the program's output."""
     argv = ["/bin/sh", "-c", "echo no such flag; exit 3"]
     component = Component("broken", argv, "http://127.0.0.1:1/", tmp_path / "broken.log")
     with pytest.raises(ComponentError, match=r"broken exited with 3.*\nno such flag"):
@@ -189,7 +191,7 @@ async def test_components_die_with_their_parent_however_it_dies(tmp_path: Path) 
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs; one that nobody has collected yet does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -198,18 +200,18 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("version", "wanted"),
     [
         pytest.param("Kubernetes v1.36.9", True, id="another patch release of 1.36"),
         pytest.param("Kubernetes v1.35.2", False, id="an older minor release"),
     ],
 )
 def test_an_installed_binary_is_used_where_its_version_fits(
-    said: str, wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    version: str, wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KUBEBUILDER_ASSETS comes first, and a wrong version in it is passed over."""
+    """KUBEBUILDER_ASSETS comes first, and a wrong version in it is ignored."""
     program = tmp_path / "kube-apiserver"
-    program.write_text(f"#!/bin/sh\necho {said}\n")
+    program.write_text(f"#!/bin/sh\necho {version}\n")
     program.chmod(0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     assert (binaries.find("kube-apiserver") == program) is wanted

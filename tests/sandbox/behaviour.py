@@ -1,8 +1,8 @@
 """
 Every behaviour that the sandbox shares with a real API server, by its sentence.
 
-Each is an async function of an `Api`: a client with a namespace of its own. The same table runs against both; what
-does not hold on the real one is a bug of the table, what does not hold on the sandbox a bug of the sandbox.
+Each is an async function of an `Api`: a client with a namespace of its own. The same table runs against both. A failure
+on the real one is a bug of the table, a failure on the sandbox a bug of the sandbox.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,5 +21,5 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     if iscoroutinefunction(function) and not name.startswith("_")
 }
 
-#: The one behaviour that a server shows only when it has forgotten something.
+#: The one behaviour that a server shows only when its history is too short.
 EXPIRED = "a version that is too old is told so"

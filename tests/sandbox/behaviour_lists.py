@@ -8,7 +8,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
 async def a_list_carries_a_version_and_items_without_their_type(api: Api) -> None:
-    """Items of a typed list have neither kind nor apiVersion, and come in order of their names."""
+    """Items of a typed list have neither kind nor apiVersion, and are ordered by name."""
     for name in ("b", "a", "c"):
         await api.pod(name)
     listed = await api.got("pods")
@@ -21,7 +21,7 @@ async def a_list_carries_a_version_and_items_without_their_type(api: Api) -> Non
 
 
 async def pages_show_the_list_as_it_was_when_it_began(api: Api) -> None:
-    """What changes between two pages is not seen by the later one, and both name the same version."""
+    """A change between two pages is not in the later one, and both have the same version."""
     for name in ("a", "b", "c", "d"):
         await api.pod(name)
     first = await api.got("pods", limit="2")
@@ -155,7 +155,7 @@ async def clients_find_out_what_is_served(api: Api) -> None:
 
 
 async def nonsense_paths_and_methods_are_refused(api: Api) -> None:
-    """404 for what is not served, 405 for what cannot be done, both as Status objects."""
+    """404 for an unknown path, 405 for an unsupported verb, both as Status objects."""
     for path in ("/api/v1/unicorns", "/apis/unicorns.example/v1/horns", "pods/p/unicorn"):
         assert (await api.call("GET", path)).status == 404, path
     reply = await api.call("GET", "pods/absent")

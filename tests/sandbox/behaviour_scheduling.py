@@ -1,5 +1,5 @@
 """
-How what a scheduler writes behaves, on any API server: Bindings, Leases, Events.
+The behaviour of a scheduler's writes on any API server: Bindings, Leases, Events.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ async def a_binding_turns_the_condition(api: Api) -> None:
 
 
 async def a_binding_is_refused_with_upstreams_words(api: Api) -> None:
-    """Bound, gated, terminating, another uid or version, absent, misnamed, without node: each its code and text."""
+    """Bound, gated, terminating, another uid or version, absent, misnamed, without node: each has its code and text."""
     await api.pod("bound")
     await api.bind("bound", "n1")
     await api.pod("gated", schedulingGates=[{"name": "example.com/x"}])
@@ -124,7 +124,7 @@ async def a_binding_can_poison_a_pod(api: Api) -> None:
 
 
 async def a_lease_is_held_by_its_version(api: Api) -> None:
-    """POST, PUT with the version, 409 with an old one, 422 without one, 201 for a PUT of what was not there."""
+    """POST, PUT with the version, 409 with an old one, 422 without one, 201 for a PUT of an absent Lease."""
     spec = {"holderIdentity": "a_1", "leaseDurationSeconds": 15, "renewTime": MOMENT, "acquireTime": MOMENT}
     body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": spec}
     made = await api.made(LEASES, body)
@@ -175,7 +175,7 @@ def _event(api: Api, **fields: Any) -> dict[str, Any]:
 
 
 async def an_event_is_seen_through_both_apis(api: Api) -> None:
-    """What is written as events.k8s.io/v1 is read as core/v1 in its words, and can be selected there."""
+    """An Event written as events.k8s.io/v1 can be read and selected as core/v1, with that API's field names."""
     await api.made(NEW_EVENTS, _event(api))
     new, core = await api.got(f"{NEW_EVENTS}/p.17a"), await api.got("events/p.17a")
     assert (new["apiVersion"], new["note"], new["regarding"]["name"]) == (
@@ -228,7 +228,7 @@ async def an_event_becomes_a_series_and_nothing_else(api: Api) -> None:
 
 
 async def an_event_of_the_old_kind_is_accepted(api: Api) -> None:
-    """core/v1 asks for little: the namespaces must agree."""
+    """core/v1 requires little: the namespaces must agree."""
     about = {"kind": "Pod", "namespace": api.namespace, "name": "p"}
     old = {"metadata": {"name": "old"}, "involvedObject": about, "reason": "LeaderElection", "message": "m"}
     await api.made("events", old)
@@ -238,7 +238,7 @@ async def an_event_of_the_old_kind_is_accepted(api: Api) -> None:
 
 
 async def everybody_may_ask_what_he_may(api: Api) -> None:
-    """A SelfSubjectAccessReview is answered, for an administrator with yes."""
+    """A SelfSubjectAccessReview is answered: an administrator is allowed."""
     attributes = {"namespace": api.namespace, "verb": "create", "resource": "pods", "subresource": "binding"}
     body = {
         "apiVersion": "authorization.k8s.io/v1",

@@ -12,7 +12,7 @@ async def _version(api: Api, path: str = "pods") -> str:
 
 
 async def a_watch_delivers_what_happens_after_its_version(api: Api) -> None:
-    """Each change comes in order with a greater version and the object's type; a pod is marked before it is gone."""
+    """Each change comes in order with a greater version and the object's type; a pod is marked before it is deleted."""
     await api.pod("before")
     async with api.watch("pods", resourceVersion=await _version(api)) as watch:
         await api.pod("a")
@@ -86,7 +86,7 @@ async def label_selectors_hold_on_watches(api: Api) -> None:
 
 
 async def a_watch_ends_at_its_timeout_after_a_bookmark(api: Api) -> None:
-    """A bookmark tells the version that was reached without an event; it has the kind and an empty object."""
+    """A bookmark has the version that was reached without an event, the kind and an empty object."""
     await api.pod("a")
     query = {"timeoutSeconds": "5", "allowWatchBookmarks": "true", "fieldSelector": "spec.nodeName=n1"}
     async with api.watch("pods", resourceVersion=await _version(api), **query) as watch:
@@ -111,7 +111,7 @@ async def a_version_of_the_future_is_answered_with_silence(api: Api) -> None:
 
 
 async def initial_events_end_with_a_bookmark(api: Api) -> None:
-    """A streaming list delivers what there is, then says that this was all; without its match it is refused."""
+    """A streaming list delivers the present objects, then marks their end; without its match it is refused."""
     await api.pod("a")
     query = {"sendInitialEvents": "true", "allowWatchBookmarks": "true"}
     async with api.watch("pods", resourceVersionMatch="NotOlderThan", **query) as watch:
@@ -127,7 +127,7 @@ async def initial_events_end_with_a_bookmark(api: Api) -> None:
 
 
 async def other_namespaces_are_not_seen(api: Api) -> None:
-    """A watch in a namespace does not hear of another; a watch in all does."""
+    """A watch in one namespace gets no event of another; a watch in all namespaces does."""
     other = f"{api.namespace}-2"
     await api.made("/api/v1/namespaces", {"metadata": {"name": other}})
     listed = await api.got("/api/v1/pods")

@@ -42,7 +42,7 @@ async def a_new_pod_gets_its_defaults(api: Api) -> None:
 
 
 async def a_gated_pod_says_so(api: Api) -> None:
-    """A pod with gates is born with the condition; gates can be taken away and not added."""
+    """A pod with gates is created with the condition; gates can be removed and not added."""
     made = await api.pod("a", schedulingGates=[{"name": "example.com/x"}, {"name": "example.com/y"}])
     (condition,) = made["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
@@ -104,7 +104,7 @@ async def nonsense_is_refused(api: Api) -> None:
 
 
 async def dry_runs_change_nothing(api: Api) -> None:
-    """dryRun=All answers as if, and nothing is stored."""
+    """dryRun=All answers as a real write, and nothing is stored."""
     assert (await api.call("POST", "pods", pod("a"), query={"dryRun": "All"})).status == 201
     assert (await api.call("GET", "pods/a")).status == 404
     made = await api.pod("a")
@@ -207,7 +207,7 @@ async def nodes_are_created_with_their_status(api: Api) -> None:
 
 
 async def an_unbound_pod_is_gone_at_once(api: Api) -> None:
-    """Nothing runs, so nothing has to end: the object is returned and gone."""
+    """Nothing runs, so nothing has to end: the object is returned and deleted."""
     await api.pod("a")
     reply = await api.call("DELETE", "pods/a")
     assert (reply.status, reply.body["kind"]) == (200, "Pod")
@@ -247,7 +247,7 @@ async def preconditions_of_a_delete_hold(api: Api) -> None:
 
 
 async def finalizers_hold_an_object(api: Api) -> None:
-    """A deleted object with a finalizer stays until the finalizer is taken away."""
+    """A deleted object with a finalizer stays until the finalizer is removed."""
     await api.made("configmaps", {"metadata": {"name": "a", "finalizers": ["example.com/x"]}})
     await api.call("DELETE", "configmaps/a")
     assert (await api.got("configmaps/a"))["metadata"]["deletionTimestamp"]
@@ -264,7 +264,7 @@ async def a_collection_can_be_deleted(api: Api) -> None:
 
 
 async def an_eviction_deletes(api: Api) -> None:
-    """POST of an Eviction is 201, and the pod goes."""
+    """POST of an Eviction is 201, and the pod is deleted."""
     await api.pod("a")
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
     assert (await api.call("POST", "pods/a/eviction", body)).status == 201

@@ -10,7 +10,7 @@ from tests.support.sandbox_api import connect
 
 @pytest.mark.parametrize("sentence", BEHAVIOURS)
 async def test_of_the_sandbox(sentence: str) -> None:
-    """The embedded server, without its kubelet, which the real one has not either."""
+    """The embedded server, without a kubelet, as the real one."""
     async with ApiServer(kubelet=False).serving() as server, connect(server.url) as api:
         await BEHAVIOURS[sentence](api)
 
@@ -25,7 +25,7 @@ async def test_of_a_real_api_server(control_plane: ControlPlane, sentence: str) 
 
 @pytest.mark.control_plane
 async def test_of_a_real_api_server_that_has_forgotten() -> None:
-    """A restarted server's watch cache begins at its start: what is older is expired."""
+    """A restarted server's watch cache begins at its start: older versions are expired."""
     async with run_control_plane() as plane:
         async with connect(plane.server, token=ADMIN.token, ssl_context=plane.trust):
             await plane.components["kube-apiserver"].stop()

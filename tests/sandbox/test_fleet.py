@@ -21,7 +21,7 @@ from neuron_scheduler.sandbox.apiserver.pods import quantity
     ],
 )
 def test_capacity(instance_type: str, devices: int, cores: int, vcpus: int, gibibytes: int) -> None:
-    """Silicon, vCPU and memory of the instance types; a little less is allocatable."""
+    """Devices, cores, vCPU and memory of the instance types; slightly less is allocatable."""
     node = fleet.node("n", instance_type)
     capacity, allocatable = node["status"]["capacity"], node["status"]["allocatable"]
     assert (capacity[fleet.DEVICE], capacity[fleet.CORE]) == (str(devices), str(cores))

@@ -53,7 +53,7 @@ def lines(text: str) -> list[list[str]]:
 
 
 async def test_version_and_rights(kubectl: Kubectl) -> None:
-    """It finds a server, whose answer to every question of rights is yes."""
+    """It finds a server, which allows everything."""
     assert "Server Version: v1.36" in await kubectl("version")
     assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
     assert "pods" in await kubectl("api-resources")
@@ -95,7 +95,7 @@ async def test_get_prints_tables(kubectl: Kubectl) -> None:
 
 
 async def test_get_watches(kubectl: Kubectl) -> None:
-    """`get -w` prints a pod's way, line by line."""
+    """`get -w` prints each state of a pod, line by line."""
     await kubectl("apply", "-f", "-", stdin=pod("p"))
     command = [str(KUBECTL), f"--server={kubectl.server.url}", "get", "pods", "-w"]
     async with await anyio.open_process(command, env={"HOME": str(kubectl._home)}) as process:
@@ -112,7 +112,7 @@ async def test_get_watches(kubectl: Kubectl) -> None:
 
 
 async def test_describe(kubectl: Kubectl) -> None:
-    """A pod with its events, and a node with what it holds."""
+    """A pod with its events, and a node with its pods."""
     await kubectl("apply", "-f", "-", stdin=pod("p"))
     stored = kubectl.server.store.get("pods", "default", "p")
     assert stored is not None
@@ -167,7 +167,7 @@ async def test_a_pod_runs_and_ends(kubectl: Kubectl) -> None:
 
 
 async def test_bodies_that_are_sent_as_protobuf(kubectl: Kubectl) -> None:
-    """`create namespace` and its like send nothing else; a kind that is not read is refused with what is accepted."""
+    """`create namespace` and others send only protobuf; for an unknown kind the refusal names the accepted types."""
     assert await kubectl("create", "namespace", "n") == "namespace/n created\n"
     assert "created" in await kubectl("create", "configmap", "c", "-n", "n", "--from-literal=a=b", "--from-literal=c=d")
     assert await kubectl("get", "configmap", "c", "-n", "n", "-o", "jsonpath={.data}") == '{"a":"b","c":"d"}'

@@ -1,4 +1,4 @@
-"""What the sandbox adds to an API server: faults on demand, a kubelet, and a view from inside."""
+"""The additions of the sandbox to an API server: faults on demand, a kubelet, and a view from inside."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def test_a_reset_leaves_nothing_done(server: ApiServer, api: Api) -> None:
 
 
 async def test_a_reset_can_come_after_the_commit(server: ApiServer, api: Api) -> None:
-    """The client loses its connection, and the Binding holds: a second one is told so."""
+    """The client loses its connection, and the Binding is stored: a second one gets a conflict."""
     await api.pod("a")
     server.faults.add(Reset(committed=True), path="/binding$")
     with pytest.raises(aiohttp.ClientConnectionError):
@@ -132,7 +132,7 @@ async def test_a_watch_can_be_told_that_it_expired(server: ApiServer, api: Api) 
 
 
 async def test_history_can_be_expired(server: ApiServer, api: Api) -> None:
-    """A client that comes back with an older version is told so; one that is watching goes on."""
+    """A client that comes back with an older version gets an error; one that is watching continues."""
     listed = await api.got("pods", limit="1")
     version = listed["metadata"]["resourceVersion"]
     await api.pod("a")
@@ -154,7 +154,7 @@ async def test_history_can_be_expired(server: ApiServer, api: Api) -> None:
 
 
 async def test_history_is_bounded() -> None:
-    """A table that changes more often than its log is long forgets its oldest changes."""
+    """A table drops its oldest changes when its log is full."""
     async with ApiServer(kubelet=False, store=Store(history=5)).serving() as server, connect(server.url) as api:
         version = (await api.got("pods"))["metadata"]["resourceVersion"]
         for number in range(11):
@@ -174,7 +174,7 @@ async def test_streaming_lists_can_be_off() -> None:
 
 
 async def test_the_kubelet_runs_bound_pods_and_ends_deleted_ones() -> None:
-    """Pending, Running, gone; a pod on a node that does not exist is left alone until the node is there."""
+    """Pending, Running, gone; a pod on a node that does not exist stays as it is until the node exists."""
     async with ApiServer(termination_limit=0).serving() as server:
         server.create(fleet.node("n1", "inf2.48xlarge"))
         server.create(pod("a", nodeName="n1"))
@@ -193,14 +193,14 @@ async def test_the_kubelet_runs_bound_pods_and_ends_deleted_ones() -> None:
 
 
 async def test_requests_are_remembered(server: ApiServer, api: Api) -> None:
-    """Tests can ask what was called."""
+    """Tests can read the requests."""
     await api.call("GET", "pods", query={"limit": "5"})
     last = server.requests[-1]
     assert (last.method, last.path, last.query) == ("GET", f"/api/v1/namespaces/{api.namespace}/pods", "limit=5")
 
 
 async def test_it_speaks_tls() -> None:
-    """With a context given, the URL is https and a client that trusts the authority is served."""
+    """With an SSL context, the URL is https and a client that trusts the authority is served."""
     authority = trustme.CA()
     serving, trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("127.0.0.1").configure_cert(serving)

@@ -1,4 +1,4 @@
-"""Pods, nodes and machines in a few keywords: what a test leaves out is what no decision depends on."""
+"""Builders of pods, nodes and machines: a field that a test leaves out has a value on which no decision depends."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -50,7 +50,7 @@ def node(
     Return a node; of a known instance type it offers that type's devices and cores.
 
     `instance_type` is the label's value, `ml.` allowed. cpu is in thousandths, memory in bytes. `devices` and
-    `cores_per_device` (LNC) stand for the type's own; `allocatable` for amounts that differ from what the other
+    `cores_per_device` (LNC) replace the type's own; `allocatable` for amounts that differ from what the other
     arguments say. `rest` are further fields of `Node`.
     """
     row = INSTANCE_TYPES.get(instance_type.removeprefix("ml."))
@@ -72,19 +72,19 @@ def node(
 
 
 def machine(instance_type: str, **keywords: Any) -> Machine:
-    """Return the silicon of a node of a type; the keywords are those of `node`."""
-    found = machine_of(node("n", instance_type, **keywords))
-    if found is None:
+    """Return the devices and cores of a node of a type; the keywords are those of `node`."""
+    machine = machine_of(node("n", instance_type, **keywords))
+    if machine is None:
         raise ValueError(f"{instance_type} offers no Neuron")
-    return found
+    return machine
 
 
 def request(devices: Counts = 0, *, cores: Counts = 0, init: Counts = ()) -> NeuronRequest:
     """Return a request of one or several containers; `init` counts ordinary init containers in the same unit."""
-    found = pod("p", devices=devices, cores=cores, init=init).neuron
-    if found is None:
+    neuron = pod("p", devices=devices, cores=cores, init=init).neuron
+    if neuron is None:
         raise ValueError("a request asks for something")
-    return found
+    return neuron
 
 
 def pod(
@@ -109,7 +109,7 @@ def pod(
 
     `devices`, `cores` and `alias` are one count, or one for each container (0 for one without Neuron); `init` counts
     ordinary init containers in the same unit. cpu is in thousandths, memory in bytes, `requests` are amounts beyond
-    those. `on` is the node it is bound to, `ids` what AWS_NEURON_IDS says.
+    those. `on` is the node it is bound to, `ids` the value of AWS_NEURON_IDS.
     """
     containers, init_containers = _containers(devices=devices, cores=cores, alias=alias, init=init)
     refusal = rest.pop("refusal", "")
@@ -141,7 +141,7 @@ def pod(
 def _containers(
     *, devices: Counts, cores: Counts, alias: Counts, init: Counts
 ) -> tuple[list[Container], list[Container]]:
-    """Return app and init containers; several kinds of silicon come in containers of their own."""
+    """Return app and init containers, with a container for each kind of Neuron resource."""
     kinds = [
         (resource, _tuple(counts))
         for resource, counts in ((NEURON_DEVICE, devices), (NEURON_CORE, cores), (NEURON_DEVICE_ALIAS, alias))

@@ -1,4 +1,4 @@
-"""What a cluster must agree with: its indexes with their definitions, and itself with a cluster told anew."""
+"""What must hold in every cluster: indexes equal their definitions, and a rebuilt cluster is equal."""
 
 from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
 from typing import Any
@@ -40,8 +40,8 @@ OF_ROWS: tuple[Callable[[NodeInfo], Values], ...] = (
     node_ports._taken,
     neuron_topology._has_unknown,
     *(
-        neuron_topology.block_level(each, count_unknown_only)
-        for each in REQUESTS
+        neuron_topology.block_level(request, count_unknown_only)
+        for request in REQUESTS
         for count_unknown_only in (False, True)
     ),
 )
@@ -130,7 +130,7 @@ def _definitions() -> Iterable[tuple[Callable[[Any], Any], str]]:
 def check_equal_to_rebuilt(
     cluster: Cluster, nodes: dict[str, Node], pods: dict[str, Pod], unreadable: set[str]
 ) -> None:
-    """Compare a cluster with one that is told of the same nodes and pods, nodes first and pods first."""
+    """Compare a cluster with new ones that get the same nodes and pods, nodes first and pods first."""
     for nodes_first in (True, False):
         rebuilt = Cluster()
         if nodes_first:
@@ -142,18 +142,18 @@ def check_equal_to_rebuilt(
                 rebuilt.put_pod(bound)
         if not nodes_first:
             _put_nodes(rebuilt, reversed(nodes.values()))
-        live, anew = list(cluster.view.rows()), list(rebuilt.view.rows())
+        live, rebuilt_rows = list(cluster.view.rows()), list(rebuilt.view.rows())
         assert [s.node for s in live] == sorted(nodes.values(), key=lambda n: (n.created, n.name, n.uid))
-        assert live == anew
-        assert [holdings(node_info) for node_info in live] == [holdings(node_info) for node_info in anew]
+        assert live == rebuilt_rows
+        assert [holdings(node_info) for node_info in live] == [holdings(node_info) for node_info in rebuilt_rows]
         assert cluster.view.demand.weights == rebuilt.view.demand.weights
 
 
 def _put_nodes(cluster: Cluster, nodes: Iterable[Node]) -> None:
-    for each in nodes:
-        cluster.put_node(each)
+    for node in nodes:
+        cluster.put_node(node)
 
 
 def holdings(node_info: NodeInfo) -> dict[str, tuple[Pod, CoreMask | None]]:
-    """Return what each pod of a row is and holds."""
+    """Return the fields of each pod of a row, and its cores."""
     return {uid: (pod_info.pod, pod_info.cores) for uid, pod_info in node_info.pod_infos.items()}

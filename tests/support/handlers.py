@@ -44,13 +44,13 @@ class World:
         self.nodes = NodeHandler(**shared, nomination_lost=lambda _: None)
 
     def settle(self) -> list[str]:
-        """Try every pod that may be tried, after all backoffs; return their names, and which of them fit."""
+        """Try every ready pod, after all backoffs; return their names, and which of them fit."""
         self.now += BACKOFF
         tried = []
         while (queued := self.queue.pop(self.now)) is not None:
-            found = schedule_pod(self.cluster, queued.pod, default_profile(queued.pod.scheduler_name))
-            if isinstance(found, FitError):
-                self.queue.unschedulable(queued, found.plugins, self.now)
+            decision = schedule_pod(self.cluster, queued.pod, default_profile(queued.pod.scheduler_name))
+            if isinstance(decision, FitError):
+                self.queue.unschedulable(queued, decision.plugins, self.now)
                 tried.append(queued.pod.name)
             else:
                 self.queue.remove(queued.pod.uid)

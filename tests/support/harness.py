@@ -1,4 +1,4 @@
-"""A cluster of nodes and pods, and what becomes of one more pod: a node with ids, or a sentence."""
+"""Builds a cluster of nodes and pods and decides one more pod: a node with ids, or a refusal."""
 
 from collections.abc import Iterable
 
@@ -17,8 +17,8 @@ Placed = tuple[str, tuple[int, ...]]
 def cluster_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> Cluster:
     """Return a cluster of nodes and bound pods."""
     cluster = Cluster()
-    for each in nodes:
-        cluster.put_node(each)
+    for node in nodes:
+        cluster.put_node(node)
     for bound in pods:
         cluster.put_pod(bound)
     return cluster
@@ -30,18 +30,18 @@ def decide(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) -> D
 
 
 def schedule(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) -> Placed | str:
-    """Place a pod for good and return (node, ids), or leave all as it is and return the refusal's counts."""
-    found = decide(cluster, pod, count_unknown_only=count_unknown_only)
-    if isinstance(found, FitError):
-        return attrs.evolve(found, hint="", blocked="").text
-    cores = found.placement.cores if found.placement else NO_CORES
-    cluster.assume(attrs.evolve(pod, node_name=found.node_name), cores)
-    return found.node_name, found.placement.ids if found.placement else ()
+    """Place a pod and return (node, ids); if it does not fit, change nothing and return the refusal's counts."""
+    decision = decide(cluster, pod, count_unknown_only=count_unknown_only)
+    if isinstance(decision, FitError):
+        return attrs.evolve(decision, hint="", blocked="").text
+    cores = decision.placement.cores if decision.placement else NO_CORES
+    cluster.assume(attrs.evolve(pod, node_name=decision.node_name), cores)
+    return decision.node_name, decision.placement.ids if decision.placement else ()
 
 
 def refusal(cluster: Cluster, pod: Pod, *, count_unknown_only: bool = False) -> FitError:
     """Return the refusal of a pod that does not fit."""
-    found = decide(cluster, pod, count_unknown_only=count_unknown_only)
-    if isinstance(found, Decision):
-        raise TypeError(f"{pod.key} fits on {found.node_name}")
-    return found
+    decision = decide(cluster, pod, count_unknown_only=count_unknown_only)
+    if isinstance(decision, Decision):
+        raise TypeError(f"{pod.key} fits on {decision.node_name}")
+    return decision

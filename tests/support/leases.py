@@ -1,4 +1,4 @@
-"""A Lease in memory, whose API can fail, hang and race, for the tests of those who want to hold it."""
+"""A Lease in memory whose API can fail, hang and race, for tests of leader election."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ class Memory:
     A Lease as the API server keeps it.
 
     Attributes:
-        before, after: called with the verb before a call has its effect, and after a write had it; may raise or wait.
+        before, after: called with the verb before a call has its effect, and after a write; may raise or wait.
     """
 
     record: Record | None = None

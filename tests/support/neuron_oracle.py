@@ -1,8 +1,8 @@
 """
-What containers may hold which devices or cores, and when, written out from AWS's and Kubernetes' documents.
+Which devices or cores containers may have, and when, written from AWS's and Kubernetes' documents.
 
 Shares nothing with the code but the words for a machine: a pod is its containers in the order of its spec, legal sets
-are drawn out, and whether there is a division is found by trying all of them.
+are enumerated, and a division is found by trying all of them.
 """
 
 import enum
@@ -18,7 +18,7 @@ from neuron_scheduler.neuron.catalog import Machine, Shape
 
 
 class Kind(enum.Enum):
-    """What a container is in the pod's spec."""
+    """The kind of a container in the pod's spec."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -37,19 +37,19 @@ Spec = tuple[Piece, ...]
 
 
 def phases(spec: Spec) -> list[list[int]]:
-    """Return who holds ids at the same time: at each init container's turn, and when all others run."""
-    found: list[list[int]] = []
+    """Return which containers have ids at the same time: during each init container, and when all others run."""
+    together: list[list[int]] = []
     staying: list[int] = []
     for i, piece in enumerate(spec):
         if piece.kind is Kind.INIT:
-            found.append([*staying, i])
+            together.append([*staying, i])
         else:
             staying.append(i)
-    return [*found, staying]
+    return [*together, staying]
 
 
 def accounted(spec: Spec) -> int:
-    """Return what Kubernetes charges the node with."""
+    """Return the amount that Kubernetes counts on the node."""
     return max(sum(spec[i].count for i in phase) for phase in phases(spec))
 
 
@@ -76,7 +76,7 @@ def legal(machine: Machine, unit: Unit, count: int) -> tuple[int, ...]:
 
 
 def ids_in(machine: Machine, free_cores: int, unit: Unit) -> int:
-    """Return the mask of free ids, looking at each core."""
+    """Return the mask of free ids, core by core."""
     if unit is Unit.CORE:
         return free_cores
     width = machine.cores_per_device
@@ -84,7 +84,7 @@ def ids_in(machine: Machine, free_cores: int, unit: Unit) -> int:
 
 
 def conflicts(spec: Spec) -> list[frozenset[int]]:
-    """Return whose ids each container's must differ from."""
+    """Return, for each container, the containers whose ids it must not share."""
     return [frozenset(j for phase in phases(spec) if i in phase for j in phase if j != i) for i in range(len(spec))]
 
 
@@ -92,8 +92,8 @@ def division(machine: Machine, free: int, unit: Unit, spec: Spec) -> dict[int, i
     """
     Return some mask of free ids for each container so that all rules hold, or None if there is none: tries everything.
 
-    `free` is a mask of ids. Containers that are alike stand beside each other in the order of trial, and are given
-    their sets in ascending order, since exchanging those changes nothing.
+    `free` is a mask of ids. Equal containers are tried one after the other and get their
+    sets in ascending order, since exchanging those changes nothing.
     """
     room, apart = accounted(spec), conflicts(spec)
     order = sorted(range(len(spec)), key=lambda i: (-spec[i].count, sorted(apart[i] - {i}, key=str), i))
@@ -113,29 +113,29 @@ def division(machine: Machine, free: int, unit: Unit, spec: Spec) -> dict[int, i
         for mask in options[depth]:
             if mask & banned or (union | mask).bit_count() > room or (alike[depth] and mask < taken[-1]):
                 continue
-            found = search((*taken, mask), union | mask)
-            if found is not None:
-                return found
+            solution = search((*taken, mask), union | mask)
+            if solution is not None:
+                return solution
         return None
 
-    found = search((), 0) if free.bit_count() >= room else None
-    return None if found is None else dict(zip(order, found, strict=True))
+    solution = search((), 0) if free.bit_count() >= room else None
+    return None if solution is None else dict(zip(order, solution, strict=True))
 
 
 def faults(
     machine: Machine, unit: Unit, spec: Spec, *, free: int, given: Sequence[Sequence[int]], ids: Sequence[int]
 ) -> Iterator[str]:
-    """Yield which rules the ids given to each container break, and the pod's whole set."""
-    whole, masks = mask_of(ids), [mask_of(each) for each in given]
+    """Yield the rules that the containers' ids and the pod's whole set break."""
+    whole, masks = mask_of(ids), [mask_of(container_ids) for container_ids in given]
     if list(ids) != sorted(set(ids)) or len(ids) != accounted(spec):
         yield f"the pod's set is {ids}, Kubernetes counts {accounted(spec)}"
     if whole & ~free:
         yield f"{ids} are not free"
-    for piece, each, mask in zip(spec, given, masks, strict=True):
-        if list(each) != sorted(each) or mask not in legal(machine, unit, piece.count):
-            yield f"{each} is no legal set of {piece.count}"
+    for piece, container_ids, mask in zip(spec, given, masks, strict=True):
+        if list(container_ids) != sorted(container_ids) or mask not in legal(machine, unit, piece.count):
+            yield f"{container_ids} is no legal set of {piece.count}"
         if mask & ~whole:
-            yield f"{each} is not inside {ids}"
+            yield f"{container_ids} is not inside {ids}"
     for phase in phases(spec):
         if any(masks[i] & masks[j] for i, j in itertools.combinations(phase, 2)):
             yield f"containers {phase} run at the same time and share ids: {given}"
@@ -156,4 +156,6 @@ def containers(spec: Spec, unit: Unit) -> tuple[list[Container], list[Container]
         (piece.kind, Container(str(i), {name: piece.count}, sidecar=piece.kind is Kind.SIDECAR))
         for i, piece in enumerate(spec)
     ]
-    return [each for kind, each in made if kind is Kind.APP], [each for kind, each in made if kind is not Kind.APP]
+    return [container for kind, container in made if kind is Kind.APP], [
+        container for kind, container in made if kind is not Kind.APP
+    ]

@@ -1,8 +1,8 @@
 """
-The obvious scheduler: node by node, pod by pod, from the objects as they are.
+The oracle: a simple scheduler, node by node and pod by pod, directly from the objects.
 
 It shares with the real one the definitions of `model` (what matches what) and of `neuron` (which sets are legal), and
-nothing of `cluster` and `scheduling` but a sentence: no index, no running sum, no set of nodes.
+of `cluster` and `scheduling` one sentence only: no index, no running sum, no set of nodes.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
 
 @attrs.frozen
 class Outcome:
-    """What ought to come out: a node with the number of feasible ones, or reasons with their counts."""
+    """The expected outcome: a node with the number of feasible ones, or reasons with their counts."""
 
     node_name: str | None = None
     feasible: int = 0
@@ -65,7 +65,7 @@ def outcome(
     namespaces: Namespaces = NO_NAMESPACES,
     rejecting: Mapping[str, int] = NOBODY,
 ) -> Outcome:
-    """Return what the documents say must happen to a pod."""
+    """Return the outcome of a pod according to the documents."""
     nodes = list(nodes)
     refused = pod_reason(pod)
     if refused:
@@ -94,7 +94,7 @@ def outcome(
 def wished_for(
     nodes: Sequence[Node], bound: Sequence[Pod], pod: Pod, among: Sequence[Node], namespaces: Namespaces
 ) -> list[Node]:
-    """Return the nodes that the owner of the pod, and of others, likes best, among the least discouraged."""
+    """Return the nodes that the pod and other pods prefer, among those with the fewest untolerated taints."""
     among = lowest(among, lambda node: discouragement(node, pod))
     shares = [
         affinity_shares(pod, among),
@@ -107,7 +107,7 @@ def wished_for(
 def best(
     nodes: Sequence[Node], bound: Sequence[Pod], pod: Pod, among: Sequence[Node], workloads: Sequence[Workload]
 ) -> Node:
-    """Return the best of the nodes: each preference leaves those that it likes best."""
+    """Return the best of the nodes: each preference keeps its best ones."""
     if pod.neuron is None:
         among = lowest(among, lambda node: machine_of(node) is not None)
     spread = default_scores(nodes, bound, pod, among, workloads)
@@ -122,7 +122,7 @@ def least_missed(
     among: Sequence[Node],
     workloads: Sequence[Workload],
 ) -> list[Node]:
-    """Return the nodes on which the block that a pod would cut is missed least by the sizes that pods on nodes have."""
+    """Return the nodes where the loss of the pod's block costs least, by the sizes of the pods on nodes."""
     spread = default_scores(nodes, bound, pod, among, workloads)
     among = lowest(among, lambda node: spread[node.name])
     here = {node.name: [p for p in bound if p.node_name == node.name] for node in nodes}
@@ -130,8 +130,12 @@ def least_missed(
     return oracle_blocks.least_missed(
         pod,
         {node.name: node for node in among},
-        {name: each for name, each in left.items() if each is not None},
-        [(p, each.machine if (each := left[p.node_name]) is not None else None) for p in bound if p.node_name in left],
+        {name: machinery for name, machinery in left.items() if machinery is not None},
+        [
+            (p, machinery.machine if (machinery := left[p.node_name]) is not None else None)
+            for p in bound
+            if p.node_name in left
+        ],
     )
 
 
@@ -179,7 +183,7 @@ def pod_reason(pod: Pod) -> str:
 
 
 def names_allowed(pod: Pod) -> set[str] | None:
-    """Return the names that every required term insists on, None if some term does not."""
+    """Return the node names that the required terms allow, None if some term names none."""
     allowed: set[str] = set()
     for term in pod.constraints.required_terms or ():
         lists = [set(field.values) for field in term.fields if field.operator is Operator.IN]
@@ -215,7 +219,7 @@ def refusals(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: b
 
 
 def clash(mine: HostPort, theirs: HostPort) -> bool:
-    """Tell whether two ports exclude each other."""
+    """Return whether two ports exclude each other."""
     everywhere = HostPort("TCP", 1).ip
     same = (mine.protocol, mine.port) == (theirs.protocol, theirs.port)
     return same and (mine.ip == theirs.ip or everywhere in (mine.ip, theirs.ip))
@@ -231,7 +235,7 @@ def illegal(node: Node, pod: Pod) -> list[str]:
 
 
 def lacking(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
-    """Return every resource of which too little is free."""
+    """Return a reason for each resource of which too little is free."""
     reasons = ["Too many pods"] if len(here) + 1 > node.allocatable.get(PODS, 0) else []
     free = free_amounts(node, here)
     return reasons + [f"Insufficient {name}" for name, amount in pod.requests.items() if amount > free.get(name, 0)]
@@ -266,7 +270,7 @@ def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
 
 
 def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: bool) -> list[str]:
-    """Return why the silicon that is left does not do."""
+    """Return why the free devices and cores are not enough."""
     request, left = pod.neuron, silicon(node, here)
     if request is None:
         return []
@@ -288,7 +292,7 @@ def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: b
 
 
 def merit(nodes: Sequence[Node], node: Node, here: Sequence[Pod], pod: Pod) -> tuple[object, ...]:
-    """Return what the last preferences compare, the most important first; the smallest is the best."""
+    """Return the values that the last preferences compare, the most important first; the smallest is the best."""
     images = image_eighths(nodes, node, pod)
     return (*of_silicon(node, here, pod, silicon(node, here)), -images, node.created, node.name, node.uid)
 
@@ -313,7 +317,7 @@ def stranded(node: Node, free: Mapping[str, int], pod: Pod, left: Machinery, tak
         whole, size = node.allocatable.get(name, 0), left.machine.core_count
         if whole > 0:
             surplus = floor((Fraction(free[name], whole) - Fraction(left.free.bit_count(), size)) * 16)
-            alike = int(f"{whole:b}"[:6].ljust(len(f"{whole:b}"), "0"), 2)  # nodes of a size differ by little
+            alike = int(f"{whole:b}"[:6].ljust(len(f"{whole:b}"), "0"), 2)  # nodes of one type differ slightly
             more = (Fraction(pod.requests.get(name, 0), alike) - Fraction(taken, size)) * 16
             grown += abs(surplus - (ceil(more) if more > 0 else floor(more))) - abs(surplus)
     return grown * left.machine.devices

@@ -1,4 +1,4 @@
-"""The oracle's part about pod affinity and images: every pod asked about every other, node by node."""
+"""The oracle's part about pod affinity and images: every pod compared with every other, node by node."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -32,7 +32,7 @@ def affinity_refusals(
 
 
 def near(places: Sequence[tuple[Pod, Node]], pod: Pod, node: Node, namespaces: Namespaces) -> bool:
-    """Tell whether all terms are satisfied, or nobody satisfies them anywhere and the pod itself would."""
+    """Return whether all terms are satisfied, or no pod satisfies them anywhere and the pod itself would."""
     terms = pod.constraints.affinity
     if any(domain_of(node, term.topology_key) is None for term in terms):
         return False
@@ -66,12 +66,12 @@ def affinity_shares(
 
 
 def placed(nodes: Sequence[Node], bound: Sequence[Pod]) -> list[tuple[Pod, Node]]:
-    """Return the pods on nodes that are there, with their nodes."""
+    """Return the pods on existing nodes, with their nodes."""
     return [(pod, node) for pod in bound for node in nodes if pod.node_name == node.name]
 
 
 def means(term: PodAffinityTerm, pod: Pod, namespaces: Namespaces) -> bool:
-    """Tell whether a term means a pod."""
+    """Return whether a term matches a pod."""
     if term.selector is None or not term.selector.matches(pod.labels):
         return False
     among = term.namespace_selector
@@ -79,7 +79,7 @@ def means(term: PodAffinityTerm, pod: Pod, namespaces: Namespaces) -> bool:
 
 
 def together(term: PodAffinityTerm, node: Node, other: Node) -> bool:
-    """Tell whether two nodes are in one domain."""
+    """Return whether two nodes are in one domain."""
     domain = domain_of(node, term.topology_key)
     return domain is not None and domain == domain_of(other, term.topology_key)
 
@@ -97,5 +97,5 @@ def image_eighths(nodes: Sequence[Node], node: Node, pod: Pod) -> int:
 
 
 def size_of(node: Node, name: str) -> int | None:
-    """Return the size of an image on a node, None if it is not there."""
+    """Return the size of an image on a node, None if it is absent."""
     return max((image.size for image in node.images if name in image.names), default=None)

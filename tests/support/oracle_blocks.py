@@ -1,7 +1,7 @@
 """
-Which of the free blocks on machines of different kinds is missed least, said the obvious way.
+The free block whose loss costs least, among machines of different kinds, computed the simple way.
 
-Blocks are counted one by one, among all the sets that the rules allow; nothing is looked up or remembered.
+Blocks are counted one by one, among all the sets that the rules allow; nothing is cached.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ Holders = Sequence[tuple[Pod, Machine | None]]
 
 
 class Left(Protocol):
-    """What pods leave of a node's silicon."""
+    """The free devices and cores of a node."""
 
     @property
-    def machine(self) -> Machine: ...  # noqa: D102 - what the names say
+    def machine(self) -> Machine: ...  # noqa: D102 - the names say it
     @property
     def free(self) -> CoreMask: ...  # noqa: D102
     @property
@@ -33,7 +33,7 @@ class Left(Protocol):
 
 
 def least_missed(pod: Pod, among: Mapping[str, Node], left: Mapping[str, Left], holders: Holders) -> list[Node]:
-    """Return, out of some nodes, those whose block is missed least, each kind of machine with its smallest block."""
+    """Return the nodes whose block costs least to lose, each kind of machine with its smallest block."""
     assert pod.neuron is not None
     levels = {name: level_of(left[name], pod.neuron) for name in among}
     smallest: dict[Machine, int] = {}
@@ -48,19 +48,19 @@ def least_missed(pod: Pod, among: Mapping[str, Node], left: Mapping[str, Left], 
 
 
 def cost(kind: Machine, level: int, request: NeuronRequest, holders: Holders) -> Fraction:
-    """Return devices lost for each size, times the pods of it that the kind is of use to, as powers of two."""
+    """Return the devices lost for each size, times the pods of that size that this kind can serve, as powers of two."""
     total = Fraction(0)
     if request.unit is Unit.CORE:
-        return total  # the smaller block is the better one, whatever it is part of
+        return total  # the smaller block is better, in whatever row or run it is
     if level < 2:
-        return total  # part of a device or one alone: whoever needs several does not miss it
+        return total  # a part of a device, or one device: of no use to a pod that needs several
     block = CoreMask((1 << level * kind.cores_per_device) - 1)
     placement = place(kind, block, request)
-    rest = block & ~placement.cores if placement is not None else NO_CORES
+    remainder = block & ~placement.cores if placement is not None else NO_CORES
     for size in {alone(pod.neuron) for pod, _ in holders if pod.neuron is not None}:
         if size.total == 1 or size == alone(request):
             continue
-        lost = (most(kind, block, size) - most(kind, rest, size)) * size.total
+        lost = (most(kind, block, size) - most(kind, remainder, size)) * size.total
         devices = Fraction(lost, 1 if size.unit is Unit.DEVICE else kind.cores_per_device)
         asking = [(pod, machine) for pod, machine in holders if pod.neuron and alone(pod.neuron) == size]
         anywhere = sum(not chooses(pod, machine) for pod, machine in asking)
@@ -83,7 +83,7 @@ def alone(request: NeuronRequest) -> NeuronRequest:
 
 
 def chooses(pod: Pod, machine: Machine | None) -> bool:
-    """Tell whether a pod says which nodes it can be on, and is on one of a known kind."""
+    """Return whether a pod chose its nodes, and is on a node of a known kind."""
     return machine is not None and (bool(pod.constraints.node_selector) or pod.constraints.required_terms is not None)
 
 
@@ -95,7 +95,7 @@ def level_of(left: Left, request: NeuronRequest) -> int:
 
 
 def most(kind: Machine, free: CoreMask, size: NeuronRequest) -> int:
-    """Return how many disjoint sets of a size are free: taking the one that ends first leaves the most room."""
+    """Return how many disjoint sets of a size are free: choosing the one that ends first leaves the most room."""
     count, taken = 0, NO_CORES
     for cores in sorted(legal_sets(kind, size) or (), key=lambda cores: cores.bit_length()):
         if not cores & ~free and not cores & taken:
@@ -104,5 +104,5 @@ def most(kind: Machine, free: CoreMask, size: NeuronRequest) -> int:
 
 
 def nameless(machine: Machine) -> Machine:
-    """Return a machine that is equal for all types that are built alike."""
+    """Return a machine that is equal for all types with the same hardware."""
     return attrs.evolve(machine, instance_type="")

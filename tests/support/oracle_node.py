@@ -1,4 +1,4 @@
-"""What several parts of the oracle ask of one node and one pod."""
+"""Rules about one node and one pod that several parts of the oracle use."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ def domain_of(node: Node, key: str) -> str | None:
 
 
 def affine(node: Node, pod: Pod) -> bool:
-    """Tell whether the node selector and some required term match."""
+    """Return whether the node selector and some required term match."""
     terms = pod.constraints.required_terms
     return all(node.labels.get(k) == v for k, v in pod.constraints.node_selector.items()) and (
         terms is None or any(term.matches(node.labels, node.name) for term in terms)

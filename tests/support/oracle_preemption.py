@@ -1,8 +1,8 @@
 """
 Preemption by trying everything: every set of lower pods of every node, compared by kube-scheduler's criteria.
 
-It shares with the real search which pods a budget selects (`model`) and which filters refuse (`oracle`), and nothing of
-how victims are looked for or budgets are counted.
+It shares with the real search which pods a budget selects (`model`); refusals come from `oracle`. It shares no code
+that searches for victims or counts budgets.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ Cost = tuple[float, ...]
 
 
 def cost(victims: Iterable[Pod], budgets: Sequence[DisruptionBudget]) -> Cost:
-    """Return kube-scheduler's criteria, from the documents: the smaller the better."""
+    """Return kube-scheduler's criteria, from the documents; smaller is better."""
     ordered = by_importance(victims)
     highest = ordered[0].priority
     starts = [_start(p) for p in ordered if p.priority == highest]
@@ -32,12 +32,12 @@ def by_importance(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def violations(pods: Iterable[Pod], budgets: Sequence[DisruptionBudget]) -> int:
-    """Return how many of these pods go beyond a budget if they leave and nobody else, each budget counted alone."""
+    """Return how many of these pods exceed a budget if only they leave, each budget counted alone."""
     return len(beyond(by_importance(pods), budgets))
 
 
 def beyond(ordered: Sequence[Pod], budgets: Sequence[DisruptionBudget]) -> set[str]:
-    """Return who goes beyond a budget if these leave in this order."""
+    """Return the pods that exceed a budget if these leave in this order."""
     return {p.uid for budget in budgets for p in [p for p in ordered if budget.counts(p)][budget.allowed :]}
 
 
@@ -46,9 +46,9 @@ def cheapest(
 ) -> Cost | None:
     """Return the least cost of any set of lower pods of one node whose end would let the pod in; None without any."""
     costs = []
-    for each in nodes:
-        here = [p for p in bound if p.node_name == each.name]
-        fits = _fitting(each, here, pending)
+    for node in nodes:
+        here = [p for p in bound if p.node_name == node.name]
+        fits = _fitting(node, here, pending)
         lower = [p for p in here if p.priority < pending.priority]
         costs += [cost(group, budgets) for group in _groups(lower) if fits(group)]
     return min(costs, default=None)
@@ -60,15 +60,15 @@ def reprieved(node: Node, here: Sequence[Pod], pending: Pod, budgets: Sequence[D
     fits, violating, victims = _fitting(node, here, pending), beyond(lower, budgets), list(lower)
     if not lower or not fits(victims):
         return []
-    for each in sorted(lower, key=lambda p: p.uid not in violating):
-        without = [p for p in victims if p is not each]
+    for candidate in sorted(lower, key=lambda p: p.uid not in violating):
+        without = [p for p in victims if p is not candidate]
         if fits(without):
             victims = without
     return victims
 
 
 def _fitting(node: Node, here: Sequence[Pod], pending: Pod) -> Callable[[Sequence[Pod]], bool]:
-    """Return what tells whether the pod fits once some of those that are here have left."""
+    """Return a function: does the pod fit when some of the pods on the node have left?"""
 
     def fits(group: Sequence[Pod]) -> bool:
         left = [p for p in here if p not in group]

@@ -99,7 +99,7 @@ def eligible(
 
 
 def carries(node: Node, constraints: Iterable[SpreadConstraint]) -> bool:
-    """Tell whether a node has the keys of all the constraints."""
+    """Return whether a node has the keys of all the constraints."""
     return all(domain_of(node, constraint.topology_key) is not None for constraint in constraints)
 
 
@@ -128,7 +128,7 @@ def matching(bound: Iterable[Pod], node: Node, pod: Pod, constraint: SpreadConst
 
 
 def selector_of(workloads: Iterable[Workload], pod: Pod) -> LabelSelector:
-    """Return what all of the pod's workloads ask for together."""
+    """Return the requirements of all of the pod's workloads together."""
     asked = LabelSelector()
     for workload in workloads:
         selector = workload.selector

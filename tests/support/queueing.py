@@ -1,4 +1,4 @@
-"""Short words for a queue in tests: who is in it, who is next, who waits where."""
+"""Short forms for a queue in tests: fill it, pop from it, count its pods."""
 
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
@@ -11,7 +11,7 @@ GONE = ClusterEvent.ASSIGNED_POD_GONE
 
 
 def queue_of(*names: str, now: float = 0.0) -> SchedulingQueue:
-    """Return a queue of pods without a wish."""
+    """Return a queue of plain pods."""
     queue = SchedulingQueue()
     for name in names:
         queue.add(pod(name), now)
@@ -19,14 +19,14 @@ def queue_of(*names: str, now: float = 0.0) -> SchedulingQueue:
 
 
 def popped(queue: SchedulingQueue, now: float) -> QueuedPod:
-    """Return the next pod, which must be there."""
+    """Return the next pod; there must be one."""
     queued = queue.pop(now)
     assert queued is not None
     return queued
 
 
 def drain(queue: SchedulingQueue, now: float) -> list[str]:
-    """Return the names of all pods that can be had now, in order."""
+    """Pop all pods that are ready now, and return their names in order."""
     names = []
     while (queued := queue.pop(now)) is not None:
         names.append(queued.pod.name)
@@ -40,5 +40,5 @@ def refuse_all(queue: SchedulingQueue, now: float, plugins: frozenset[str] = FIT
 
 
 def counts(queue: SchedulingQueue) -> dict[str, int]:
-    """Return how many pods wait where, without zeros."""
+    """Return the number of pods in each place, without zeros."""
     return {place.value: count for place in Place if (count := queue.count(place))}

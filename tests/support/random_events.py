@@ -1,4 +1,4 @@
-"""Whatever can happen to a cluster, by the throw of dice: pods, nodes, namespaces and storage come, change and go."""
+"""Random events of a cluster: pods, nodes, namespaces and storage come, change and go."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -37,7 +37,7 @@ ZONE_X = LabelSelector((Requirement(ZONE_LABEL, Operator.IN, ("x",)),))
 
 
 def some_pending(dice: Random, name: str, uid: str) -> Pod:
-    """Return a pod of ours that is hard to place for few reasons, so that one event may make the difference."""
+    """Return a pod of ours that is hard to place for few reasons, so that a single event can make it fit."""
     full = random_objects.pending_pod(dice, name)
     plain = pod(name, labels=full.labels, namespace=full.namespace, cpu=dice.choice([0, 500, 9_000]))
     of_pod = dice.choice(
@@ -54,7 +54,7 @@ def some_pending(dice: Random, name: str, uid: str) -> Pod:
     constraints = attrs.evolve(plain.constraints, **{key: getattr(full.constraints, key) for key in of_constraints})
     if dice.random() < 0.3:
         constraints = attrs.evolve(constraints, volume_claims=tuple(dice.sample(CLAIMS, dice.randint(1, 2))))
-    if dice.random() < 0.1:  # so much that the pod is prepared for beside the loop
+    if dice.random() < 0.1:  # so many terms that the side lane prepares the pod
         constraints = attrs.evolve(constraints, preferred_affinity=(NEAR_WEB,) * FEW_COMPARISONS)
     return attrs.evolve(
         plain,
@@ -68,7 +68,7 @@ def some_pending(dice: Random, name: str, uid: str) -> Pod:
 
 
 def some_bound(dice: Random, name: str, uid: str) -> Pod:
-    """Return a pod that somebody else has bound."""
+    """Return a pod that another scheduler has bound."""
     bound = random_objects.bound_pod(dice, name)
     claims = (dice.choice(CLAIMS),) if dice.random() < 0.3 else ()
     return attrs.evolve(
@@ -96,7 +96,7 @@ def changed_pod(dice: Random, known: Pod) -> Pod:
 
 
 def changed_node(dice: Random, known: Node) -> Node:
-    """Return a node of which one thing is as on another, or which cannot be read."""
+    """Return a node with one field of another node, or one that cannot be read."""
     other = random_objects.some_node(dice, known.name)
     name = dice.choice(["labels", "taints", "unschedulable", "neuron_unhealthy", "allocatable", "refusal"])
     if name == "refusal":
@@ -108,7 +108,7 @@ def changed_node(dice: Random, known: Node) -> Node:
 
 
 def change_storage(dice: Random, world: World) -> None:
-    """Let a storage object come, change or go."""
+    """Create, change or delete a storage object."""
     kind, draw = dice.choice(_STORAGE)
     name, made = draw(dice)
     world.see_storage(f"{kind}/{name}", None if dice.random() < 0.25 else made)
@@ -126,7 +126,7 @@ def _claim(dice: Random) -> tuple[str, Storage]:
 
 
 def _volume(dice: Random) -> tuple[str, Storage]:
-    """Draw a volume, which is its own claim's or nobody's: no controller binds a claim to another claim's volume."""
+    """Draw a volume, of its own claim or of none: no controller binds a claim to another claim's volume."""
     of = dice.choice(CLAIMS)
     name = f"pv-{of}"
     return name, volume(
@@ -165,7 +165,7 @@ def _capacity(dice: Random) -> tuple[str, Storage]:
 
 
 def _attachment(dice: Random) -> tuple[str, Storage]:
-    """Draw an attachment, of which nothing can change: with another node or volume it is another object."""
+    """Draw an attachment, which is immutable: with another node or volume it is another object."""
     name, of_volume = dice.choice(["at-1", "at-2"]), dice.choice(["pv-c0", "pv-c1"])
     on = dice.choice(random_objects.NAMES)
     return name, VolumeAttachment(f"uid-{on}-{of_volume}", name, on, EBS, of_volume)
@@ -185,7 +185,7 @@ _STORAGE: Sequence[tuple[str, Callable[[Random], tuple[str, Storage]]]] = (
 
 
 def replica(dice: Random, name: str, uid: str, of: Pod) -> Pod:
-    """Return a pod that is like another that may wait, but for its identity and, sometimes, what others know it by."""
+    """Return a copy of a pod that may wait, with another identity and sometimes other labels, namespace or priority."""
     known: dict[str, Any] = dice.choice(
         [
             {"labels": dice.choice(random_objects.LABELS)},
@@ -202,7 +202,11 @@ def _new_pod(dice: Random, world: World) -> None:
     name = dice.choice((*WAITING, *BOUND))
     if name in world.there:
         return
-    alike = [world.there[each] for each in WAITING if each in world.there and not world.there[each].node_name]
+    alike = [
+        world.there[name_of_waiting]
+        for name_of_waiting in WAITING
+        if name_of_waiting in world.there and not world.there[name_of_waiting].node_name
+    ]
     if name in BOUND:
         world.see_pod(some_bound(dice, name, world.new_uid()))
     elif alike and dice.random() < 0.6:
@@ -230,7 +234,7 @@ def _lost_pod(dice: Random, world: World) -> None:
 
 
 def _lost_foremost(dice: Random, world: World) -> None:
-    """Let the pod go that is the first of several that are alike."""
+    """Delete the first pod of a line of equal ones."""
     lines = [line for line in world.queue._unschedulable._lines.values() if len(line.pods) > 1]
     if lines:
         line = dice.choice(lines)
@@ -240,9 +244,9 @@ def _lost_foremost(dice: Random, world: World) -> None:
 
 
 def _set_aside(dice: Random, world: World) -> None:
-    """Let a node that rejects pods be set aside in whole or in part, or no more."""
+    """Set a node aside in whole or in part, or end that."""
     if world.nodes:
-        what = dice.choice(
+        mark = dice.choice(
             [
                 None,
                 SetAside(1, CoreMask(0)),
@@ -250,11 +254,11 @@ def _set_aside(dice: Random, world: World) -> None:
                 SetAside(0, CoreMask(dice.getrandbits(32))),
             ]
         )
-        world.cluster.set_aside(dice.choice(sorted(world.nodes)), what)
+        world.cluster.set_aside(dice.choice(sorted(world.nodes)), mark)
 
 
 def _gates(dice: Random, world: World) -> None:
-    """Let a pod's scheduling gates go, or a pod come that has some."""
+    """Remove a pod's scheduling gates, or create a pod with some."""
     gated = [pod for pod in world.there.values() if pod.gates]
     name = dice.choice(WAITING)
     if gated:
@@ -299,13 +303,13 @@ _HAPPENINGS: Mapping[Callable[[Random, World], None], int] = {
 
 
 def change(dice: Random, world: World) -> None:
-    """Let one thing happen."""
+    """Make one event happen."""
     (happening,) = dice.choices(list(_HAPPENINGS), weights=list(_HAPPENINGS.values()))
     happening(dice, world)
 
 
 async def flicker(dice: Random, world: World) -> None:
-    """Let a pod come that may want a certain node, and this node change and be as before, in the middle of it all."""
+    """Create a pod that may need a certain node; meanwhile change this node and change it back."""
     if not world.nodes:
         return
     known = world.nodes[dice.choice(sorted(world.nodes))]
@@ -320,6 +324,6 @@ async def flicker(dice: Random, world: World) -> None:
 
 
 async def pass_turns(count: int) -> None:
-    """Let the loop have some turns."""
+    """Give the loop some turns."""
     for _ in range(count):
         await anyio.lowlevel.checkpoint()

@@ -1,8 +1,8 @@
 """
-Clusters and pods by the throw of dice, in all the words that a decision reads.
+Random clusters and pods, with all the fields that a decision reads.
 
-The dice are given: hypothesis' own, which shrink what fails, or a seeded generator's, which are fifty times as fast.
-Every pool of values is small, so that values meet.
+The caller passes the dice: hypothesis' own, which shrink a failure, or a seeded generator, which is fifty times as
+fast. Every pool of values is small, so that values coincide.
 """
 
 from collections.abc import Callable, Mapping
@@ -69,7 +69,7 @@ OWNERS = (None, Owner("apps/v1", "ReplicaSet", "web"), Owner("apps/v1", "Replica
 
 
 def some_node(dice: Random, name: str) -> Node:
-    """Return a node that may differ in anything a filter or a preference reads."""
+    """Return a node with random values in all fields that a filter or a preference reads."""
     labels = {
         ZONE_LABEL: dice.choice(["x", "y", "y", None]),
         HOSTNAME_LABEL: dice.choice([name, name, name, "a", None]),
@@ -94,7 +94,7 @@ def some_node(dice: Random, name: str) -> Node:
 
 
 def bound_pod(dice: Random, name: str) -> Pod:
-    """Return a pod on some node, there or not, with legal, illegal or no ids."""
+    """Return a pod on some node, existing or not, with legal, illegal or no ids."""
     asked = dice.choice((*ASKED, {"devices": 1, "cores": 1}))
     count = sum(sum(c) if isinstance(c, tuple) else c for key, c in asked.items() if key != "init")
     start = dice.randint(0, 4) * 4
@@ -114,7 +114,7 @@ def bound_pod(dice: Random, name: str) -> Pod:
 
 
 def pending_pod(dice: Random, name: str) -> Pod:
-    """Return a pod that uses any of the words a pod has."""
+    """Return a pod with random values in all fields."""
     return pod(
         name,
         labels=dice.choice(LABELS),
@@ -197,7 +197,7 @@ def spread_constraint(dice: Random) -> SpreadConstraint:
 
 
 def some_workloads(dice: Random) -> list[Workload]:
-    """Return a few Services and controllers; what they select differs or agrees."""
+    """Return a few Services and controllers, with equal or different selectors."""
     workloads = [
         Workload(
             "uid-rs", "apps/v1", "ReplicaSet", "default", "web", dice.choice([WEB, NOT_DB, LabelSelector(), None])

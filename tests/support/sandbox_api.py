@@ -1,5 +1,5 @@
 """
-A client that hides nothing, for the behaviour tests: it speaks to the sandbox and to a real API server.
+A thin client for the behaviour tests, for the sandbox and for a real API server.
 """
 
 import json
@@ -16,7 +16,7 @@ import attrs
 
 @attrs.frozen
 class Reply:
-    """What came back: the status, and the body as JSON or as text."""
+    """An answer: the status, and the body as JSON or as text."""
 
     status: int
     body: Any
@@ -50,7 +50,7 @@ class Watch:
 
 @attrs.define(eq=False)
 class Api:
-    """An API server as seen from a namespace of one's own, in which short paths (`pods/p1`) are read."""
+    """An API server and a namespace on it; short paths (`pods/p1`) are in this namespace."""
 
     _session: aiohttp.ClientSession
     _ssl: ssl.SSLContext | bool

@@ -1,4 +1,4 @@
-"""An API server that does exactly what a script says, once per request, and remembers what it was asked."""
+"""An API server that follows a script, one line for each request, and records the requests."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -36,7 +36,7 @@ class Seen:
 
 @attrs.define(eq=False)
 class Scripted:
-    """The server's script and memory; a request beyond the script is answered with 599."""
+    """The server's script and the requests so far; a request beyond the script is answered with 599."""
 
     script: list[Answer]
     seen: list[Seen] = attrs.field(factory=list)
@@ -57,7 +57,7 @@ class Scripted:
 async def scripted(
     *script: Answer, credentials: Credentials = NOBODY, proxied: bool = False, **options: Any
 ) -> AsyncIterator[tuple[Scripted, Client]]:
-    """Serve the script on a free loopback port, and give a client for it; `proxied`, the server is its own proxy."""
+    """Serve the script on a loopback port and yield a client for it; `proxied` makes the server its own proxy."""
     server = Scripted(list(script))
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/{path:.*}", server.handle)
@@ -76,7 +76,7 @@ async def scripted(
 
 
 def answer(body: Any = None, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    """Answer with JSON, or with text as it is."""
+    """Answer with JSON, or with plain text."""
     text = body if isinstance(body, str) else json.dumps({} if body is None else body)
 
     async def respond(_request: web.Request) -> web.StreamResponse:
@@ -95,7 +95,7 @@ def refuse(
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """Answer with a Status."""
-    found = {
+    status_object = {
         "kind": "Status",
         "apiVersion": "v1",
         "status": "Failure",
@@ -104,7 +104,7 @@ def refuse(
         "message": message,
         "details": {"kind": kind, "name": name},
     }
-    return answer(found, status=status, headers=headers)
+    return answer(status_object, status=status, headers=headers)
 
 
 async def reset(request: web.Request) -> web.StreamResponse:

@@ -1,8 +1,8 @@
 """
-The whole way from a sight of the watch to the decision, around an imagined API server.
+The whole path from a watch event to the decision, around a simulated API server.
 
-Reflection, handlers, queue, hints, the loop and preemption are the real ones. Time passes when it is told to, and never
-comes near the time after which all pods are tried again.
+Object store, handlers, queue, hints, the loop and preemption are the real ones. The clock is virtual, and never
+reaches the time after which all pods are tried again.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -47,7 +47,7 @@ PROFILE = default_profile("my-scheduler")
 
 @attrs.define(eq=False)
 class World:
-    """The scheduler's parts around an imagined API server that answers as the dice say."""
+    """The scheduler's parts around a simulated API server with random answers."""
 
     dice: Random
     time: float = 0.0
@@ -94,15 +94,15 @@ class World:
             for kind, handler in handlers.items()
         }
 
-    # What the parts are given
+    # What the parts call
 
     def clock(self) -> float:
-        """Let every look at the clock take as long as a turn of the loop may take."""
+        """Return the time; each call takes as long as a turn of the loop may take."""
         self.time += 0.003
         return self.time
 
     def give_up(self, uid: str) -> bool:
-        """Ask the fence, once there is one."""
+        """Ask the fence."""
         return self.scheduler.fence.give_up(uid)
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome:
@@ -117,7 +117,7 @@ class World:
         return Bound()
 
     async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
-        """Let a pod be terminating from now on, or refuse to."""
+        """Mark a pod as terminating, or refuse to."""
         assert scheduler_name
         for _ in range(self.dice.randint(1, 6)):
             await anyio.lowlevel.checkpoint()
@@ -130,7 +130,7 @@ class World:
         return True
 
     def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
-        """Leave volumes alone: claims change by themselves here."""
+        """Plan no volumes: claims change by themselves here."""
 
     def release(self, plan: VolumePlan) -> None:
         """Never happens."""
@@ -139,15 +139,15 @@ class World:
         """Never happens."""
 
     def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def unschedulable(
         self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange
     ) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def failed(self, pod: Pod, message: str) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def withdraw(self, uid: str) -> None:
         """Withdraw nothing."""
@@ -160,10 +160,10 @@ class World:
         raise AssertionError(binding)
 
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def displaced(self, pod: Pod) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     # What the watch shows
 
@@ -195,7 +195,7 @@ class World:
             self.sights["storage"].remove(key)
 
     def new_uid(self) -> str:
-        """Return a uid nobody had."""
+        """Return a new uid."""
         self.uids += 1
         return f"uid-{self.uids}"
 
@@ -208,7 +208,7 @@ class World:
     # What must hold
 
     async def settle(self) -> None:
-        """Let everything end that can end, after all backoffs."""
+        """Run until the queue is at rest, after all backoffs."""
         for _ in range(40):
             self.time += BACKOFF
             self.admit_some()
@@ -221,19 +221,19 @@ class World:
         raise AssertionError("the queue never comes to rest")
 
     def refusing(self, queued: QueuedPod) -> list[str]:
-        """Return who is believed to refuse a pod."""
+        """Return the plugins that refused a pod."""
         line = self.queue._unschedulable.line_of(queued)
         assert line is not None
         return sorted(line.group.plugins)
 
     def sleepers(self) -> list[str]:
-        """Return the pods that have a place and are not tried."""
-        found = []
+        """Return the pods that would fit and are not tried."""
+        sleepers = []
         for queued in [waiting for waiting in self.queue._pods.values() if waiting.place is Place.UNSCHEDULABLE]:
             decision = schedule_pod(self.cluster, queued.pod, PROFILE)
             if isinstance(decision, Decision):
-                found.append(f"{queued.pod.name}, refused by {self.refusing(queued)}, fits {decision.node_name}")
-        return found
+                sleepers.append(f"{queued.pod.name}, refused by {self.refusing(queued)}, fits {decision.node_name}")
+        return sleepers
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Claims, volumes and what is around them in a few keywords, and a cluster that knows of them."""
+"""Builders of claims, volumes and their neighbours, and of a cluster with them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -74,8 +74,8 @@ def zoned(**zones: str) -> list[Node]:
 def stored(nodes: Iterable[Node], *storage: Storage, pods: Iterable[Pod] = ()) -> Cluster:
     """Return a cluster of nodes, storage objects with the usual classes, and bound pods."""
     cluster = cluster_of(nodes)
-    for found in (*CLASSES, *storage):
-        cluster.put_storage(found)
+    for obj in (*CLASSES, *storage):
+        cluster.put_storage(obj)
     for pod in pods:
         cluster.put_pod(pod)
     return cluster

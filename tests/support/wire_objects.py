@@ -30,6 +30,6 @@ def node(name: str = "n", **changes: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": changes.get("spec", {}), "status": changes.get("status", {})}
 
 
-def encoded(found: Any) -> bytes:
+def encoded(obj: Any) -> bytes:
     """The object on the wire."""
-    return json.dumps(found).encode()
+    return json.dumps(obj).encode()

@@ -1,4 +1,4 @@
-"""The patch types, case by case, where no server is needed to see them."""
+"""The patch types, case by case, without a server."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ STRATEGIC_MERGES: dict[str, Any] = {
 
 @pytest.mark.parametrize("sentence", STRATEGIC_MERGES)
 def test_strategic_merge(sentence: str) -> None:
-    """Lists of named things merge by name."""
+    """Lists of named items merge by name."""
     target, change, want = STRATEGIC_MERGES[sentence]
     assert patch.strategic_merge(target, change) == want
 
@@ -103,7 +103,7 @@ REFUSED_PATCHES: dict[str, Any] = {
 
 @pytest.mark.parametrize("sentence", REFUSED_PATCHES)
 def test_json_patch_refuses(sentence: str) -> None:
-    """What does not apply changes nothing."""
+    """An operation that does not apply changes nothing."""
     operations, code = REFUSED_PATCHES[sentence]
     with pytest.raises(StatusError) as refusal:
         patch.json_patch({"a": [1, 2]}, operations)
@@ -111,6 +111,6 @@ def test_json_patch_refuses(sentence: str) -> None:
 
 
 def test_a_list_item_without_its_key_is_refused() -> None:
-    """400, as upstream says it."""
+    """400, with upstream's text."""
     with pytest.raises(StatusError, match="does not contain declared merge key: name"):
         patch.strategic_merge({}, {"containers": [{"image": "1"}]})
