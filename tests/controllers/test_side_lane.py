@@ -20,7 +20,7 @@ from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.control_plane.objects import pod_manifest
 from tests.support.builders import node, pod
-from tests.test_cost_of_a_pod import World
+from tests.support.wired_scheduler import WiredScheduler
 
 PROFILE = default_profile("my-scheduler")
 MANY, TERMS = 500, 40
@@ -160,19 +160,19 @@ async def test_an_error_is_the_pod_s_own(cluster: Cluster) -> None:
 
 async def test_the_loop_takes_it_when_it_is_ready() -> None:
     """A pod that had to be prepared for is bound like any other."""
-    world = World()
+    world = WiredScheduler()
     terms = [{"topologyKey": HOSTNAME_LABEL, "labelSelector": {"matchLabels": {f"x{i}": "y"}}} for i in range(TERMS)]
     near = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    world.lines = {"h": pod_manifest("h", neuron=1, affinity=near), "a": pod_manifest("a", neuron=1)}
+    world.pods = {"h": pod_manifest("h", neuron=1, affinity=near), "a": pod_manifest("a", neuron=1)}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.parts.scheduling_loop.run)
         tasks.start_soon(world.parts.recorder.run)
-        for found in world.lines.values():
-            world.tell(world.parts.pods, "ADDED", found)
-        while not all("nodeName" in found["spec"] for found in world.lines.values()):
+        for found in world.pods.values():
+            world.deliver(world.parts.pods, "ADDED", found)
+        while not all("nodeName" in found["spec"] for found in world.pods.values()):
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
-    assert world.asked["POST", "binding"] == 2
+    assert world.requests["POST", "binding"] == 2
 
 
 def test_others_do_not_come_here(cluster: Cluster) -> None:
