@@ -18,7 +18,7 @@ from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.hints import NodeChange
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
@@ -106,7 +106,7 @@ class Simulation:
             name = self.cluster.remove_pod(ended.pod.uid)
             if name is not None and self.queue.listening:
                 node_info = self.cluster.node(name)
-                on = None if node_info is None else Change(node_info)
+                on = None if node_info is None else NodeChange(node_info)
                 self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, ended.pod, on=on)
 
     def _take_arrivals(self) -> None:

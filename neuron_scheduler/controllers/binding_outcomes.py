@@ -19,7 +19,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.hints import NodeChange
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import taken_back
@@ -147,4 +147,4 @@ class BindingOutcomes:
 def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:
     """Tell the queue that a pod leaves, or will not take, space on a node."""
     node_info = cluster.node(node_name)
-    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if node_info is None else Change(node_info))
+    queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if node_info is None else NodeChange(node_info))

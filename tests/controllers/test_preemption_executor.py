@@ -14,7 +14,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.hints import NodeChange
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -217,7 +217,7 @@ async def test_it_wakes_when_it_fits() -> None:
             gone = world.cluster.pod_info(f"uid-{name}")
             assert gone is not None
             assert world.cluster.remove_pod(gone.pod.uid) == node_name
-            world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone.pod, on=Change(world.row(node_name)))
+            world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, gone.pod, on=NodeChange(world.row(node_name)))
             assert (world.queue.pop(100.0) is not None) is woken
 
 

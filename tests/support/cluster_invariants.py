@@ -28,7 +28,7 @@ REQUESTS = (request(1), request(2), request(4), request(cores=1), request(cores=
 
 OF_NODES: tuple[Callable[[Node], Values], ...] = (
     label(ZONE_LABEL),
-    node_unschedulable._standing,
+    node_unschedulable._state,
     taint_toleration._forbidding,
     taint_toleration._discouraging,
     neuron_topology._machine,

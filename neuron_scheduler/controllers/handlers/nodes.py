@@ -17,7 +17,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import doubts
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent, node_events
-from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.hints import NodeChange
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 
@@ -84,7 +84,7 @@ class NodeHandler(ObjectHandler[Node]):
         if events and self.queue.listening:
             node_info = self.cluster.node(node.name)
             for event in events:
-                self.queue.note(event, on=None if node_info is None else Change(node_info, (before,)))
+                self.queue.note(event, on=None if node_info is None else NodeChange(node_info, (before,)))
 
     def _put(self, node: Node) -> None:
         before, after = self.cluster.node(node.name), self.cluster.put_node(node)

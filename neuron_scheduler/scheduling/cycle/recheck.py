@@ -10,9 +10,8 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import PODS
-from neuron_scheduler.model.selectors import Effect, tolerates_all
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.scheduling.plugins.node_unschedulable import turns_away
+from neuron_scheduler.scheduling.plugins import node_unschedulable, taint_toleration
 
 
 def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
@@ -33,7 +32,7 @@ def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
 
 
 def _keeps_off(node: Node, pod: Pod) -> bool:
-    """Tell whether a node is closed to a pod, whatever is free on it."""
-    taints = [taint for taint in node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
-    unhealthy = pod.neuron is not None and node.neuron_unhealthy
-    return unhealthy or turns_away(node, pod) or not tolerates_all(pod.tolerations, taints)
+    """Return whether a node is closed to a pod, whatever is free on it."""
+    if pod.neuron is not None and node.neuron_unhealthy:
+        return True
+    return not (node_unschedulable.fits(pod.tolerations, node) and taint_toleration.fits(pod.tolerations, node))

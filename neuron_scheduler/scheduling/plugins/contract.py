@@ -5,16 +5,20 @@ Upstream: `pkg/scheduler/framework/interface.go`. A refusal's reason is a lower-
 kube-scheduler's or AWS's own wording where there is one, so that equal reasons can be counted.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
+
+_Input = TypeVar("_Input", bound=Hashable)
 
 
 @attrs.frozen
@@ -118,6 +122,47 @@ class Preference:
     every_pod: bool = attrs.field(default=attrs.Factory(lambda self: not self.reads, takes_self=True))
 
 
+@attrs.frozen
+class NodeHint(Generic[_Input]):
+    """
+    Whether a node would pass now, for a plugin that looks at nothing but the node's object.
+
+    A hint is asked about one changed node, where a filter is asked about all. It may say yes too often, never no too
+    often: a pod is not tried again before the hint says yes.
+
+    Attributes:
+        looks_at: what the plugin looks at in a pod; hashable, for pods that are equal in it are asked about together.
+        fits: whether the node passes.
+    """
+
+    looks_at: Callable[[Pod], _Input]
+    fits: Callable[[_Input, Node], bool]
+
+    def accepts(self, looked_at: _Input, node_info: NodeInfo) -> bool:
+        """Return whether the plugin accepts a node."""
+        return self.fits(looked_at, node_info.node)
+
+    def may_have_refused(self, looked_at: _Input, node: Node) -> bool:
+        """Return whether the plugin may have refused a node in this earlier state."""
+        return not self.fits(looked_at, node)
+
+
+@attrs.frozen
+class RowHint(Generic[_Input]):
+    """As `NodeHint`, for a plugin that also looks at what the node's pods use."""
+
+    looks_at: Callable[[Pod], _Input]
+    fits: Callable[[_Input, NodeInfo], bool]
+
+    def accepts(self, looked_at: _Input, node_info: NodeInfo) -> bool:
+        """Return whether the plugin accepts a node."""
+        return self.fits(looked_at, node_info)
+
+    def may_have_refused(self, _looked_at: _Input, _node: Node) -> bool:
+        """Return True: what the node's pods used at that time is not known."""
+        return True
+
+
 @attrs.frozen(kw_only=True)
 class Plugin:
     """
@@ -128,6 +173,7 @@ class Plugin:
         filters: in the order in which they run.
         events: what may let a node pass that the plugin refused (`EventsToRegister`); an event that is missing leaves
             pods waiting that would fit.
+        hint: for a plugin that judges a node by nothing but the node and its pods; None where it looks further.
         counts_pods: its answer depends on the labels and terms of other pods, those of other nodes included.
         counts_volumes: its answer depends on the volumes of the node's pods.
     """
@@ -137,5 +183,6 @@ class Plugin:
     filters: tuple[Filter, ...] = ()
     preference: Preference | None = None
     events: frozenset[ClusterEvent] = frozenset()
+    hint: NodeHint[Any] | RowHint[Any] | None = None
     counts_pods: bool = False
     counts_volumes: bool = False

@@ -34,6 +34,7 @@ from neuron_scheduler.scheduling.plugins.contract import (
     PodRefusal,
     PreFilter,
     Refusal,
+    RowHint,
 )
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
@@ -215,6 +216,17 @@ def legal_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return among if pod.neuron is None else less(among, view.node_postings(illegal_counts(pod.neuron)).keyed)
 
 
+def _request(pod: Pod) -> NeuronRequest | None:
+    return pod.neuron
+
+
+def fits(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
+    """Return whether one node has a free block for a request, if pods whose ids are unknown hold nothing."""
+    if request is None or node_info.machine is None or node_info.node.neuron_unhealthy:
+        return False
+    return place(node_info.machine, node_info.free_cores, request) is not None
+
+
 @attrs.frozen
 class FreeBlock:
     """The filter for a free block, with the profile's stand on unknown allocations."""
@@ -268,4 +280,5 @@ def plugin(*, count_unknown_only: bool = False) -> Plugin:
                 ClusterEvent.ASSIGNED_POD_GONE,
             }
         ),
+        hint=RowHint(_request, fits),
     )

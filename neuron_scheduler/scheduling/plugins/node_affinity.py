@@ -10,6 +10,7 @@ from typing import cast
 
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement, parse_int64
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -17,6 +18,7 @@ from neuron_scheduler.scheduling.plugins.contract import (
     EVERY_PLUGIN,
     NONE_REFUSED,
     Filter,
+    NodeHint,
     Plugin,
     PodRefusal,
     PreFilter,
@@ -64,6 +66,22 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     if constraints.required_terms is not None:
         among = any_term(view, constraints.required_terms, among)
     return among
+
+
+Selection = tuple[frozenset[tuple[str, str]], tuple[NodeSelectorTerm, ...] | None]
+"""A pod's node selector and its required terms."""
+
+
+def _selection(pod: Pod) -> Selection:
+    return frozenset(pod.constraints.node_selector.items()), pod.constraints.required_terms
+
+
+def fits(selection: Selection, node: Node) -> bool:
+    """Return whether one node matches; as `fitting_nodes`."""
+    selector, terms = selection
+    if any(node.labels.get(key) != value for key, value in selector):
+        return False
+    return terms is None or any(term.matches(node.labels, node.name) for term in terms)
 
 
 def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
@@ -148,4 +166,5 @@ PLUGIN = Plugin(
         Filter(filter_nodes, fitting_nodes, reads=(PodField.NODE_SELECTOR, PodField.REQUIRED_TERMS)),
     ),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS}),
+    hint=NodeHint(_selection, fits),
 )

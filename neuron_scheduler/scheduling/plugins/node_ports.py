@@ -6,13 +6,13 @@ Upstream: `plugins/nodeports/node_ports.go`, `framework/types.go` (HostPortInfo)
 
 from collections.abc import Sequence
 
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal, RowHint
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = "NodePorts"
@@ -28,17 +28,30 @@ def _taken(node_info: NodeInfo) -> Values:
     return tuple({key for p in node_info.ports for key in ((p.protocol, p.port, p.ip), (p.protocol, p.port))})
 
 
+_Key = tuple[str | int, ...]
+
+
+def _conflicts(port: HostPort) -> tuple[_Key, ...]:
+    """Return the keys of `_taken` under which a node has a port that excludes this one."""
+    if port.ip == _ANY_ADDRESS:
+        return ((port.protocol, port.port),)
+    return ((port.protocol, port.port, port.ip), (port.protocol, port.port, _ANY_ADDRESS))
+
+
+def _conflicts_of(pod: Pod) -> frozenset[_Key]:
+    return frozenset(key for port in pod.host_ports for key in _conflicts(port))
+
+
+def fits(conflicts: frozenset[_Key], node_info: NodeInfo) -> bool:
+    """Return whether none of these ports is taken on a node."""
+    return conflicts.isdisjoint(_taken(node_info))
+
+
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes on which one of the pod's host ports is taken."""
     if not pod.host_ports:
         return NONE_REFUSED
-    taken = view.postings(_taken)
-    refused = NO_NODES
-    for port in pod.host_ports:
-        if port.ip == _ANY_ADDRESS:
-            refused |= taken.get((port.protocol, port.port))
-        else:
-            refused |= taken.any_of((port.protocol, port.port, ip) for ip in (port.ip, _ANY_ADDRESS))
+    refused = view.postings(_taken).any_of(_conflicts_of(pod))
     return [Refusal(NAME, REASON, refused & among)]
 
 
@@ -46,4 +59,5 @@ PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, reads=(PodField.HOST_PORTS,)),),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.ASSIGNED_POD_GONE}),
+    hint=RowHint(_conflicts_of, fits),
 )

@@ -5,7 +5,7 @@ Upstream: `plugins/noderesources/fit.go`. Counts only: whether the silicon that 
 question of `neuron_topology`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import attrs
@@ -17,7 +17,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Preference, Refusal
+from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Preference, Refusal, RowHint
 
 NAME = "NodeResourcesFit"
 TOO_MANY_PODS = "Too many pods"
@@ -89,6 +89,15 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return among
 
 
+def _requests(pod: Pod) -> frozenset[tuple[str, int]]:
+    return frozenset(pod.requests.items())
+
+
+def fits(requests: Iterable[tuple[str, int]], node_info: NodeInfo) -> bool:
+    """Return whether one node has room for a pod and these requests; as `fitting_nodes`."""
+    return node_info.free(PODS) > 0 and all(node_info.free(resource) >= amount for resource, amount in requests)
+
+
 def free_eighths(node_info: NodeInfo, *resources: str) -> int:
     """Return the smallest free share of the resources the node has, in eighths."""
     allocatable, used = node_info.node.allocatable, node_info.used
@@ -125,4 +134,5 @@ PLUGIN = Plugin(
             ClusterEvent.ASSIGNED_POD_GONE,
         }
     ),
+    hint=RowHint(_requests, fits),
 )

@@ -11,9 +11,9 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
+from neuron_scheduler.model.selectors import Effect, Taint, Toleration, tolerates_all
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, NodeHint, Plugin, Refusal
 
 NAME = "NodeUnschedulable"
 CORDONED = "node(s) were unschedulable"
@@ -22,7 +22,7 @@ UNREADABLE = "node(s) had an object that could not be read"
 _CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
 
 
-def _standing(node: Node) -> Values:
+def _state(node: Node) -> Values:
     if node.refusal:
         return (UNREADABLE,)
     return (CORDONED,) if node.unschedulable else ()
@@ -30,29 +30,37 @@ def _standing(node: Node) -> Values:
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse unreadable nodes, and cordoned ones unless the pod tolerates the cordon."""
-    standing = view.node_postings(_standing)
-    if not standing.keyed & among:
+    states = view.node_postings(_state)
+    if not states.keyed & among:
         return NONE_REFUSED
-    return [Refusal(NAME, reason, standing.get(reason) & among, unresolvable=True) for reason in _reasons(pod)]
+    return [
+        Refusal(NAME, reason, states.get(reason) & among, unresolvable=True) for reason in _reasons(pod.tolerations)
+    ]
 
 
 def open_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that take new pods, or this one."""
-    standing = view.node_postings(_standing)
-    return less(among, standing.any_of(_reasons(pod))) if standing.keyed else among
+    states = view.node_postings(_state)
+    return less(among, states.any_of(_reasons(pod.tolerations))) if states.keyed else among
 
 
-def turns_away(node: Node, pod: Pod) -> bool:
-    """Tell whether one node is refused; as `filter_nodes`."""
-    return any(reason in _reasons(pod) for reason in _standing(node))
+def _tolerations(pod: Pod) -> tuple[Toleration, ...]:
+    return pod.tolerations
 
 
-def _reasons(pod: Pod) -> tuple[str, ...]:
-    return (UNREADABLE,) if tolerates_all(pod.tolerations, (_CORDON,)) else (UNREADABLE, CORDONED)
+def fits(tolerations: Sequence[Toleration], node: Node) -> bool:
+    """Return whether one node takes new pods, or those with these tolerations; as `open_nodes`."""
+    state = _state(node)
+    return not state or state[0] not in _reasons(tolerations)
+
+
+def _reasons(tolerations: Sequence[Toleration]) -> tuple[str, ...]:
+    return (UNREADABLE,) if tolerates_all(tolerations, (_CORDON,)) else (UNREADABLE, CORDONED)
 
 
 PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, open_nodes),),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS}),
+    hint=NodeHint(_tolerations, fits),
 )

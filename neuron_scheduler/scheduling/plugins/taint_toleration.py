@@ -13,9 +13,9 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import Effect, Taint, tolerates_all
+from neuron_scheduler.model.selectors import Effect, Taint, Toleration, tolerates_all
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Preference, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, NodeHint, Plugin, Preference, Refusal
 
 NAME = "TaintToleration"
 REASON = "node(s) had untolerated taint(s)"
@@ -24,6 +24,15 @@ REASON = "node(s) had untolerated taint(s)"
 def _forbidding(node: Node) -> Values:
     taints = tuple(t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE)
     return (taints,) if taints else ()
+
+
+def _tolerations(pod: Pod) -> tuple[Toleration, ...]:
+    return pod.tolerations
+
+
+def fits(tolerations: Sequence[Toleration], node: Node) -> bool:
+    """Return whether the NoSchedule and NoExecute taints of one node are tolerated; as `tolerated_nodes`."""
+    return tolerates_all(tolerations, (t for t in node.taints if t.effect is not Effect.PREFER_NO_SCHEDULE))
 
 
 def _discouraging(node: Node) -> Values:
@@ -70,4 +79,5 @@ PLUGIN = Plugin(
     filters=(Filter(filter_nodes, tolerated_nodes),),
     preference=Preference(NAME, prefer),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS}),
+    hint=NodeHint(_tolerations, fits),
 )

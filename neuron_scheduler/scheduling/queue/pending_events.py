@@ -17,8 +17,8 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
 from neuron_scheduler.scheduling.queue.hints import (
     NO_HINT_INPUT,
-    Change,
     HintInput,
+    NodeChange,
     acceptable,
     hint_input_of,
     may_accept,
@@ -99,13 +99,13 @@ class PendingEvents:
     """Events by kind, each with what it happened to: None stands for what is not known."""
 
     _pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
-    _changes: dict[ClusterEvent, dict[str, Change] | None] = attrs.field(factory=dict)
+    _changes: dict[ClusterEvent, dict[str, NodeChange] | None] = attrs.field(factory=dict)
     _claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self._pods or self._claims)
 
-    def note(self, event: ClusterEvent, pods: Collection[Pod], on: Change | None) -> None:
+    def note(self, event: ClusterEvent, pods: Collection[Pod], on: NodeChange | None) -> None:
         """Take an event, with the pods it happened to and the node it happened on, if they are known."""
         known = self._pods.setdefault(event, set())
         if len(known) <= MOST_ASKED:
@@ -117,7 +117,7 @@ class PendingEvents:
         name = on.node_info.node.name
         earlier = changes.get(name)  # who waits may have been refused before it, or between the two
         before = on.before if earlier is None else (*earlier.before, *on.before)
-        changes[name] = Change(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
+        changes[name] = NodeChange(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
 
     def note_claim(self, event: ClusterEvent, claim: str) -> None:
         """Take an event that concerns only the pods that use a claim."""
@@ -145,7 +145,7 @@ class PendingEvents:
                 if may_help(event, pods, group.plugins, group.interest):
                     yield WakeUp(event, group)
             return
-        changes = {name: Change(row(name) or change.node_info, change.before) for name, change in changes.items()}
+        changes = {name: NodeChange(row(name) or change.node_info, change.before) for name, change in changes.items()}
         for group in groups:
             takers: list[str] = []
             ask = partial(_takers, group, changes, takers)
@@ -158,7 +158,7 @@ def would_do(group: Group, nodes: list[str], row: Rows) -> bool:
     while nodes:
         try:
             node_info = row(nodes[-1])
-            if node_info is None or acceptable(group.hint_input, group.plugins, node_info):
+            if node_info is None or acceptable(group.hint_input, node_info):
                 return True
         except Exception:  # noqa: BLE001 - as above
             return True
@@ -166,11 +166,7 @@ def would_do(group: Group, nodes: list[str], row: Rows) -> bool:
     return False
 
 
-def _takers(group: Group, changes: Mapping[str, Change], takers: list[str], helped: frozenset[str]) -> bool:
+def _takers(group: Group, changes: Mapping[str, NodeChange], takers: list[str], helped: frozenset[str]) -> bool:
     """Add the names of the nodes that may take a pod of the group, as these plugins may have changed their mind."""
-    takers += [
-        name
-        for name, change in changes.items()
-        if may_accept(group.hint_input, change, helped=helped, plugins=group.plugins)
-    ]
+    takers += [name for name, change in changes.items() if may_accept(group.hint_input, change, helped=helped)]
     return bool(takers)

@@ -23,7 +23,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.backoff_queue import BackoffQueue
-from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.hints import NodeChange
 from neuron_scheduler.scheduling.queue.in_flight_events import InFlightEvents
 from neuron_scheduler.scheduling.queue.pending_events import PendingEvents, Rows, group_of, unknown_row
 from neuron_scheduler.scheduling.queue.places import Places
@@ -159,7 +159,7 @@ class SchedulingQueue:
         """Whether an event could help any pod: one waits for events, or is being decided."""
         return self._unschedulable.listening or self._in_flight.queued is not None
 
-    def note(self, event: ClusterEvent, *pods: Pod, on: Change | None = None) -> None:
+    def note(self, event: ClusterEvent, *pods: Pod, on: NodeChange | None = None) -> None:
         """
         Note an event; at the next `pop` it wakes the pods that it could help.
 

@@ -17,7 +17,7 @@ from neuron_scheduler.model.selectors import (
 )
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import Change, hint_input_of, may_accept
+from neuron_scheduler.scheduling.queue.hints import NodeChange, hint_input_of, may_accept
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support import random_objects
 from tests.support.builders import node, pod
@@ -33,11 +33,11 @@ DEDICATED = Taint("dedicated", Effect.NO_SCHEDULE)
 PORT = HostPort("TCP", 80)
 
 
-def changed(after: Node, *pod_infos: Pod, before: Node | None = None) -> Change:
+def changed(after: Node, *pod_infos: Pod, before: Node | None = None) -> NodeChange:
     """Return what happened to a node that has these tenants now."""
     node_info = cluster_of([after], pod_infos).node(after.name)
     assert node_info is not None
-    return Change(node_info, (before,))
+    return NodeChange(node_info, (before,))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def changed(after: Node, *pod_infos: Pod, before: Node | None = None) -> Change:
         pytest.param("VolumeBinding", pod(), changed(TRN1), True, id="a plugin without a hint"),
     ],
 )  # fmt: skip
-def test_hints(plugin: str, pending: Pod, change: Change, *, want: bool) -> None:
+def test_hints(plugin: str, pending: Pod, change: NodeChange, *, want: bool) -> None:
     """Each plugin that judges a node by itself is asked about the changed node."""
     plugins = frozenset({plugin})
-    assert may_accept(hint_input_of(pending, plugins), change, helped=plugins, plugins=plugins) is want
+    assert may_accept(hint_input_of(pending, plugins), change, helped=plugins) is want
 
 
 def test_only_what_refused_counts() -> None:
@@ -150,7 +150,7 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
             if plugin == NEURON and pending.neuron is None:
                 continue  # which it cannot have refused
             alone = frozenset({plugin})
-            assert may_accept(hint_input_of(pending, alone), Change(node_info), helped=alone, plugins=alone), (
+            assert may_accept(hint_input_of(pending, alone), NodeChange(node_info), helped=alone), (
                 plugin,
                 pending,
                 node_info,

@@ -4,7 +4,7 @@ import attrs
 
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.hints import Change
+from neuron_scheduler.scheduling.queue.hints import NodeChange
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -13,11 +13,11 @@ from tests.support.queueing import AFFINITY, FIT, drain, popped
 BLUE, RED = node("n", labels={"team": "blue"}), node("n", labels={"team": "red"})
 
 
-def changed(after: Node, before: Node) -> Change:
+def changed(after: Node, before: Node) -> NodeChange:
     """Return what happened to an empty node."""
     node_info = cluster_of([after], ()).node(after.name)
     assert node_info is not None
-    return Change(node_info, (before,))
+    return NodeChange(node_info, (before,))
 
 
 def test_a_change_before_the_refusal_hides_none_after_it() -> None:
