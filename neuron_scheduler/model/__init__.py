@@ -1,1 +1,1 @@
-"""What there is: frozen values in Kubernetes' words, and their arithmetic. No I/O, no clock, no opinion."""
+"""API objects as frozen values in Kubernetes' words, and their arithmetic. No I/O, no clock, no policy."""

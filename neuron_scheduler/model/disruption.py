@@ -1,8 +1,7 @@
 """
-How many pods of an application may be missing at once, as its owner has said.
+How many pods of an application may be missing at once: PodDisruptionBudget of `policy/v1`.
 
-Upstream: `policy/v1`, PodDisruptionBudget. Preemption keeps to it as far as it can, and no further: it is the one
-disruption that may go below a budget.
+Preemption respects budgets where it can. It is the only voluntary disruption that may violate one.
 """
 
 import attrs
@@ -19,7 +18,7 @@ class DisruptionBudget:
     Attributes:
         selector: None where it is absent or cannot be read; then, and where it is empty, it matches no pod.
         allowed: `status.disruptionsAllowed`, by the disruption controller.
-        disrupted: names of pods whose eviction the API server has granted; they are counted already.
+        disrupted: names of pods whose eviction the API server has granted; they are already counted.
     """
 
     uid: str
@@ -30,11 +29,11 @@ class DisruptionBudget:
     disrupted: frozenset[str] = frozenset()
 
     def counts(self, pod: Pod) -> bool:
-        """Tell whether the pod's end would use up one of the disruptions allowed."""
+        """Return whether the pod's end would use up one of the allowed disruptions."""
         return pod.name not in self.disrupted and self.selects(pod)
 
     def selects(self, pod: Pod) -> bool:
-        """Tell whether the budget is about the pod, by its namespace and labels."""
+        """Return whether the budget selects the pod, by its namespace and labels."""
         return (
             pod.namespace == self.namespace
             and bool(pod.labels)

@@ -1,6 +1,4 @@
-"""
-A namespace, as far as affinity terms select pods by it.
-"""
+"""A namespace, as far as affinity terms select pods by it."""
 
 from collections.abc import Mapping
 

@@ -1,9 +1,8 @@
 """
-What a pod asks of the silicon: devices or cores, container by container.
+A pod's request for Neuron: devices or cores, container by container.
 
 Container names stay outside `NeuronRequest`, so that equal requests are equal values and a placement is worked out
-once. Refuses pods that name the silicon in two ways: the one annotation `AWS_NEURON_IDS` holds either devices or
-cores.
+once. Refuses pods that use two resource names: the one annotation `AWS_NEURON_IDS` holds either devices or cores.
 """
 
 import enum
@@ -34,12 +33,12 @@ class NeuronRequest:
     Devices or cores for the containers of one pod.
 
     Attributes:
-        unit: what is counted.
+        unit: devices or cores.
         counts: one positive count for each container that runs side by side with the others (sidecars and app
             containers, in spec order); containers without Neuron are left out.
         init_counts: one positive count for each ordinary init container; they reuse ids of the pod's set.
-        total: size of the pod's set: what the phase needs that needs most.
-        resource: the name under which it is asked for (device, its alias, or core).
+        total: size of the pod's set: what the largest phase needs.
+        resource: the resource name in the pod's spec (device, its alias, or core).
         beside: for each of `init_counts`, how many of `counts` run beside it: the sidecars that start before it.
 
     Raises:
@@ -60,23 +59,23 @@ class NeuronRequest:
 
     @property
     def inits(self) -> tuple[tuple[int, int], ...]:
-        """Of each ordinary init container its count, and how many of `counts` run beside it."""
+        """For each ordinary init container its count, and how many of `counts` run beside it."""
         return tuple(zip(self.init_counts, self.beside, strict=True))
 
     @property
     def widest(self) -> tuple[int, ...]:
-        """The counts that are held at the same time when most ids are."""
+        """The counts of the phase in which most ids are in use at the same time."""
         return widest_phase(self.counts, self.inits)
 
     @property
     def is_one_unit(self) -> bool:
-        """A single device or core: valid on every type, and what the plugin serves without annotations."""
+        """Whether it is a single device or core: valid on every type, and served by the plugin without annotations."""
         return self.total == 1
 
 
 def widest_phase(counts: tuple[int, ...], inits: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """
-    Return the counts of the phase that needs most: while an init container runs, or at last all that stay.
+    Return the counts of the phase that needs most: one in which an init container runs, or the last one.
 
     `inits` are the ordinary init containers: a count, and how many of `counts` run beside it.
     """
@@ -89,7 +88,7 @@ class MixedNeuronRequestError(ValueError):
 
 def neuron_request(containers: Sequence[Container], init_containers: Sequence[Container] = ()) -> NeuronRequest | None:
     """
-    Return the pod's request for silicon, or None if it asks for none.
+    Return the pod's request for Neuron, or None if it has none.
 
     Raises:
         MixedNeuronRequestError: devices and cores, or two names of devices, in one pod.
@@ -125,7 +124,7 @@ def neuron_request(containers: Sequence[Container], init_containers: Sequence[Co
 
 
 _interned = lru_cache(maxsize=4096)(NeuronRequest)
-"""Equal requests of many pods are one object, so that looking up what is known of them compares identities."""
+"""Equal requests of many pods are one object, so that a lookup by request compares identities."""
 
 
 def neuron_container_names(

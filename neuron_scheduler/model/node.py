@@ -2,7 +2,7 @@
 A node as the scheduler sees it.
 
 Heartbeats, conditions other than `NeuronHealth`, and annotations are left out, so that a kubelet's routine update
-gives an equal value and wakes nobody.
+gives an equal value and wakes no pod.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,12 @@ import attrs
 from neuron_scheduler.model.resources import NOTHING, Resources
 from neuron_scheduler.model.selectors import Taint
 
+# Well-known labels (`core/v1/well_known_labels.go`); those with BETA in the name are deprecated, and still in use.
 HOSTNAME_LABEL = "kubernetes.io/hostname"
-ZONE_LABEL = "topology.kubernetes.io/zone"
-INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+ZONE_LABEL, BETA_ZONE_LABEL = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
+REGION_LABEL, BETA_REGION_LABEL = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"
+INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"
+
 NEURON_HEALTH = "NeuronHealth"
 
 NO_LABELS: Mapping[str, str] = {}
@@ -26,7 +29,7 @@ class Image(NamedTuple):
     A container image on a node; a plain tuple, because it is hashed by the hundred thousand.
 
     Attributes:
-        names: as references may spell it, with tag or digest.
+        names: as pods may refer to it, with tag or digest.
         size: bytes.
     """
 
@@ -44,9 +47,9 @@ class Node:
         allocatable: amounts that pods may request.
         capacity: the Neuron part of the capacity only: how many devices and cores there are.
         neuron_unhealthy: condition `NeuronHealth` is True, which means a problem (AWS node problem detector).
-        declared_features: what its kubelet says it can do that not every kubelet can.
-        images: what the kubelet says it has pulled, 50 of them at most unless it is set up otherwise.
-        refusal: the object could not be read in full; the node takes no new pods. In words for its owner.
+        declared_features: features that its kubelet declares and not every kubelet has.
+        images: those that the kubelet reports as pulled, 50 at most by default.
+        refusal: why the object could not be read in full, in words for its owner; then the node takes no new pods.
     """
 
     uid: str

@@ -1,9 +1,9 @@
 """
 A pod as the scheduler sees it.
 
-Only what a decision, an account or a message needs; the rest of the object never enters memory. Frozen: a change is
-a new value. What could not be read at all never gets here (it is `Malformed`); what could be read but cannot
-be honoured stands in `refusal`.
+Only what a decision, the accounts or a message need; the rest of the object never enters memory. Frozen: a change is
+a new value. A pod that could not be read at all never gets here (it is `Malformed`); one that could be read but cannot
+be served has a `refusal`.
 """
 
 from collections.abc import Mapping
@@ -58,11 +58,11 @@ class Constraints:
         preferred_affinity, preferred_anti_affinity: weighted ones.
         spread: topology spread constraints, hard and soft.
         volume_claims: names of PersistentVolumeClaims, generic ephemeral volumes included as `<pod>-<volume>`.
-        ephemeral_claims: those of `volume_claims` that stand for a generic ephemeral volume.
+        ephemeral_claims: those of `volume_claims` that belong to a generic ephemeral volume.
         disks: inline volumes of in-tree plugins that CSI drivers serve.
         inline_volumes: in-tree inline volumes tied to a node or zone, which no CSI driver serves.
         resource_claims: names of `spec.resourceClaims`.
-        required_features: what a node's kubelet has to be able to do, of what not every kubelet can.
+        required_features: those that a node's kubelet has to declare, because not every kubelet has them.
     """
 
     node_selector: Mapping[str, str] = NO_LABELS
@@ -82,14 +82,14 @@ class Constraints:
 
     @property
     def comparisons(self) -> int:
-        """The number of terms and requirements with which each other pod may have to be compared."""
+        """The number of terms and requirements with which every other pod may have to be compared."""
         near = (*self.affinity, *self.anti_affinity, *self.preferred_affinity, *self.preferred_anti_affinity)
         selectors = [term.selector for term in near] + [spread.selector for spread in self.spread]
         return sum([1 + len(selector.requirements) for selector in selectors if selector is not None])
 
 
 FEW_COMPARISONS: Final = 16
-"""With so many terms and requirements, all other pods can be compared in one step."""
+"""Up to so many terms and requirements, all other pods can be compared in one step."""
 
 NO_CONSTRAINTS = Constraints()
 
@@ -113,21 +113,21 @@ class Pod:
         resource_version: of the object this value was read from.
         created: creationTimestamp, seconds since the epoch.
         requests: effective requests (`resources.effective_requests`).
-        neuron: the request for silicon; None if there is none, or if it is refused (`refusal`).
+        neuron: the request for Neuron; None if there is none, or if it is refused (`refusal`).
         neuron_containers: names that belong to `neuron.counts` and `neuron.init_counts`.
         images: of init and app containers in that order, each with tag or digest.
         volume_images: of image volumes.
-        allocation: the allocation annotations only, as they stand on the object, readable or not.
+        allocation: the allocation annotations only (`annotations.ALLOCATION_KEYS`), as they are, readable or not.
         annotations_size: bytes of all annotation keys and values together; a Binding must keep them under 256 KiB.
-        refusal: why this pod can never be bound by us, in words for its owner; empty if nothing stands against it.
-        terminating: has a deletionTimestamp; it still holds what it was given.
+        refusal: why this pod can never be bound by us, in words for its owner; empty if it can.
+        terminating: has a deletionTimestamp; it still holds its allocation.
         gates: names of scheduling gates that are still there.
         scheduled: its PodScheduled condition, None if it has none.
         owner: its controller, None if it has none.
         never_preempts: `spec.preemptionPolicy` is Never.
         started: `status.startTime`, seconds since the epoch; None before its kubelet has seen it.
-        preempted: condition DisruptionTarget says that a scheduler asked it to leave for a pod of higher priority.
-        admitted: its kubelet has admitted it, and so the device plugin has handed out its ids, if it has any.
+        preempted: by its condition DisruptionTarget, a scheduler has chosen it as a victim of preemption.
+        admitted: its kubelet has admitted it, so the device plugin has handed out its ids, if it has any.
     """
 
     uid: str
@@ -174,7 +174,7 @@ _values = attrgetter(*_NAMES)
 
 
 def placed(pod: Pod, node_name: str, allocation: Mapping[str, str]) -> Pod:
-    """Return the pod as it will be on a node; `attrs.evolve` would do, and takes three times as long."""
+    """Return the pod as it will be on a node; `attrs.evolve` takes three times as long."""
     values = list(_values(pod))
     values[_NODE_NAME], values[_ALLOCATION] = node_name, allocation
     return Pod(*values)

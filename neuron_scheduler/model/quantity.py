@@ -14,7 +14,7 @@ _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 <
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _LARGEST = (1 << 63) - 1
 _LARGEST_EXPONENT = 64  # beyond it and the digits every amount is 0, 1 or saturated, and 10**exponent only costs time
-_MOST_CHARACTERS = 1024  # the API server's own spelling is far shorter
+_MOST_CHARACTERS = 1024  # the API server writes far fewer
 
 
 class QuantityError(ValueError):

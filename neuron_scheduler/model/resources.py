@@ -1,5 +1,5 @@
 """
-Amounts of resources, and what a pod really requests.
+Amounts of resources, and the effective requests of a pod.
 
 Upstream: `component-helpers/resource/helpers.go`, `PodRequests`. An amount is an integer: cpu in thousandths,
 everything else in whole units (bytes, counts). Knows nothing of nodes.
@@ -26,11 +26,11 @@ NOTHING: Resources = {}
 @attrs.frozen
 class Container:
     """
-    One container, as far as its requests matter.
+    One container with its requests.
 
     Attributes:
         name: unique in the pod.
-        requests: amounts by resource name, zeros left out, limits already standing in for missing requests.
+        requests: amounts by resource name without zeros; limits replace missing requests.
         sidecar: an init container with `restartPolicy: Always`; it runs beside the app containers.
     """
 
@@ -40,7 +40,7 @@ class Container:
 
 
 def is_extended(name: str) -> bool:
-    """Tell extended resources (`aws.amazon.com/neuron`) from native ones (`cpu`, `hugepages-2Mi`)."""
+    """Return whether a resource is extended (`aws.amazon.com/neuron`) and not native (`cpu`, `hugepages-2Mi`)."""
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 

@@ -2,8 +2,7 @@
 Label selectors, node selector terms, taints and tolerations, and when they match.
 
 Upstream: `apimachinery/pkg/labels`, `component-helpers/scheduling/corev1`. A selector that cannot be read matches
-nothing; which nodes match in bulk is for the indexes of `cluster`, the definitions here are what they are held
-against.
+nothing. The indexes of `cluster` match many nodes at once; their tests compare them with the definitions here.
 """
 
 import enum
@@ -49,7 +48,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels satisfy the requirement; `NotIn` and `DoesNotExist` accept an absent label."""
+        """Return whether the labels satisfy the requirement; `NotIn` and `DoesNotExist` accept an absent label."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -64,7 +63,7 @@ class Requirement:
                 return value is not None and self.accepts_number(value)
 
     def accepts_number(self, value: str) -> bool:
-        """Tell whether the label value, read as an int64, is beyond the requirement's one bound (Gt, Lt)."""
+        """Return whether the label value, read as an int64, is beyond the requirement's one bound (Gt, Lt)."""
         number = parse_int64(value)
         bound = parse_int64(self.values[0]) if len(self.values) == 1 else None
         if number is None or bound is None:
@@ -79,8 +78,8 @@ class LabelSelector:
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels satisfy every requirement."""
-        for requirement in self.requirements:  # noqa: SIM110  # asked of every pod there is: a generator costs as much again
+        """Return whether the labels satisfy every requirement."""
+        for requirement in self.requirements:  # noqa: SIM110  # called for every pod: a generator doubles the cost
             if not requirement.matches(labels):
                 return False
         return True
@@ -92,7 +91,7 @@ class NodeSelectorTerm:
     AND over expressions on labels and on fields (only `metadata.name`).
 
     Attributes:
-        unreadable: the term holds an operator or a field that does not parse; it matches nothing.
+        unreadable: the term has an operator or a field that does not parse; it matches nothing.
     """
 
     expressions: tuple[Requirement, ...] = ()
@@ -100,7 +99,7 @@ class NodeSelectorTerm:
     unreadable: bool = False
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Tell whether a node matches; an empty term matches nothing."""
+        """Return whether a node matches; an empty term matches nothing."""
         if self.unreadable or not (self.expressions or self.fields):
             return False
         return all(r.matches(labels) for r in self.expressions) and all(
@@ -123,7 +122,7 @@ class PodAffinityTerm:
 
     Attributes:
         selector: None matches no pod.
-        namespaces: explicit namespaces; the pod's own is already filled in where the term names none at all.
+        namespaces: explicit namespaces; the pod's own if the term has neither namespaces nor a selector of them.
         namespace_selector: None if absent; an empty one means every namespace.
     """
 
@@ -140,10 +139,10 @@ class SpreadConstraint:
     A topology spread constraint; counts the pods of the same namespace that are not being deleted.
 
     Attributes:
-        hard: `DoNotSchedule`; else `ScheduleAnyway`, a wish.
+        hard: `DoNotSchedule`; else `ScheduleAnyway`, a preference.
         selector: with `matchLabelKeys` merged in. None matches no pod; an empty one counts no pod, though it
             matches the pod itself.
-        min_domains: with fewer eligible domains the lowest count is taken as 0.
+        min_domains: with fewer eligible domains the lowest count is 0.
         honor_affinity: nodes outside the pod's node selector and required affinity do not count.
         honor_taints: nodes with a taint that the pod does not tolerate do not count.
     """
@@ -167,7 +166,7 @@ class Effect(enum.StrEnum):
 
 @attrs.frozen(cache_hash=True)
 class Taint:
-    """A taint without `timeAdded`, which no decision reads."""
+    """A taint without `timeAdded`, which no decision needs."""
 
     key: str
     effect: Effect
@@ -190,7 +189,7 @@ class Toleration:
     unreadable: bool = False
 
     def tolerates(self, taint: Taint) -> bool:
-        """Tell whether the taint is tolerated (`corev1.Toleration.ToleratesTaint`)."""
+        """Return whether the taint is tolerated (`corev1.Toleration.ToleratesTaint`)."""
         if self.unreadable or (self.effect is not None and self.effect is not taint.effect):
             return False
         if self.key:
@@ -199,6 +198,6 @@ class Toleration:
 
 
 def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
-    """Tell whether each taint is tolerated by some toleration."""
+    """Return whether each taint is tolerated by some toleration."""
     tolerations = tuple(tolerations)
     return all(any(t.tolerates(taint) for t in tolerations) for taint in taints)

@@ -1,8 +1,8 @@
 """
-Volumes and what is around them: claims, classes, drivers, attachments, as far as they decide where a pod may run.
+Volumes, claims, classes, drivers and attachments, as far as they decide where a pod may run.
 
-Upstream: `component-helpers/storage/volume/pv_helpers.go`. Frozen values; how they refer to each other is for
-`cluster`. A `key` is `namespace/name` of a claim.
+Upstream: `component-helpers/storage/volume/pv_helpers.go`. Frozen values; `cluster` follows their references.
+A `key` is `namespace/name` of a claim.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,20 @@ import attrs
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
+AWS_EBS = "kubernetes.io/aws-ebs"
+GCE_PD = "kubernetes.io/gce-pd"
+AZURE_DISK = "kubernetes.io/azure-disk"
+CINDER = "kubernetes.io/cinder"
+PORTWORX = "kubernetes.io/portworx-volume"
 
 MIGRATED: Mapping[str, str] = {
-    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
-    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
-    "kubernetes.io/azure-disk": "disk.csi.azure.com",
-    "kubernetes.io/cinder": "cinder.csi.openstack.org",
-    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+    AWS_EBS: "ebs.csi.aws.com",
+    GCE_PD: "pd.csi.storage.gke.io",
+    AZURE_DISK: "disk.csi.azure.com",
+    CINDER: "cinder.csi.openstack.org",
+    PORTWORX: "pxd.portworx.com",
 }
-"""The CSI driver that took an in-tree plugin's place, for those whose volumes kube-scheduler counts."""
+"""The CSI driver that replaced an in-tree plugin, for the plugins whose volumes kube-scheduler counts."""
 
 _NO_LABELS: Mapping[str, str] = {}
 _NO_LIMITS: Mapping[str, int] = {}
@@ -33,8 +38,8 @@ class InlineVolume:
 
     Attributes:
         plugin: the in-tree name, such as `kubernetes.io/aws-ebs`.
-        driver: the CSI driver that took the plugin's place.
-        read_only: two pods of one node may share the disk if both say so; of EBS disks none is ever shared.
+        driver: the CSI driver that replaced the plugin.
+        read_only: two pods of one node may share the disk if both mount it read-only; EBS disks are never shared.
     """
 
     plugin: str
@@ -46,10 +51,10 @@ class InlineVolume:
 @attrs.frozen(cache_hash=True)
 class Attachable:
     """
-    What a claim's volume is to the driver that attaches it.
+    A claim's volume as the driver that attaches it knows it.
 
     Attributes:
-        plugin: the in-tree plugin, for a volume that the driver serves only where the plugin is migrated.
+        plugin: the in-tree plugin, if the driver serves the volume only on nodes where the plugin is migrated.
     """
 
     driver: str
@@ -58,18 +63,18 @@ class Attachable:
 
 
 Held = str | Attachable | InlineVolume
-"""What a pod holds of volumes: a claim's key, the volume behind it, a disk that it names itself."""
+"""A volume that a pod holds: by its claim's key, as its driver knows it, or as a disk in the pod's spec."""
 
 
 @attrs.frozen
 class NodeStorage:
     """
-    What is known of a node's storage apart from its pods.
+    A node's storage, apart from what its pods use.
 
     Attributes:
         limits: most volumes by driver.
         migrated: in-tree plugins whose volumes CSI drivers serve here.
-        attachments: (driver, handle) of the volumes that are attached, whoever uses them.
+        attachments: (driver, handle) of the volumes that are attached, used by a pod or not.
         drivers: the CSI drivers that are installed.
     """
 
@@ -88,11 +93,11 @@ class PersistentVolumeClaim:
     A claim.
 
     Attributes:
-        volume_name: the volume it is bound to, or on its way to.
+        volume_name: the volume it is bound to, or is being bound to.
         request: bytes.
-        selector: which volumes will do; None for any.
-        selected_node: where the scheduler wants its volume provisioned; None without the annotation.
-        bind_completed: the annotation of the controller that has finished binding it.
+        selector: which volumes fit; None for any.
+        selected_node: the node for which its volume is to be provisioned; None without the annotation.
+        bind_completed: the controller has finished binding it, and has set its annotation.
         owner: uid of the controlling owner.
     """
 
@@ -120,13 +125,13 @@ class PersistentVolumeClaim:
 
     @property
     def fully_bound(self) -> bool:
-        """Whether volume and claim name each other, and the controller has said so."""
+        """Whether it names a volume and its controller has finished binding it."""
         return bool(self.volume_name) and self.bind_completed
 
 
 @attrs.frozen(cache_hash=True)
 class ClaimRef:
-    """The claim that a volume is bound to or kept for; without a uid any claim of that name may have it."""
+    """The claim that a volume is bound to or reserved for; without a uid any claim of that name may have it."""
 
     key: str
     uid: str = ""
@@ -141,9 +146,9 @@ class PersistentVolume:
         capacity: bytes.
         required_terms: node affinity, OR over terms; None if any node can mount it.
         csi_terms: the same in the driver's own labels, for nodes where `plugin` is migrated to CSI.
-        driver, handle: what identifies it to the CSI driver; empty for what no driver attaches.
+        driver, handle: how the CSI driver identifies it; empty if no driver attaches it.
         plugin: the in-tree plugin whose volumes the driver serves; empty for a volume of the driver itself.
-        available: the phase in which it may be bound.
+        available: its phase is Available, so it may be bound.
     """
 
     uid: str
@@ -165,14 +170,14 @@ class PersistentVolume:
     terminating: bool = False
 
     def is_kept_for(self, claim: PersistentVolumeClaim) -> bool:
-        """Tell whether it is bound to the claim or kept for it (`IsVolumeBoundToClaim`)."""
+        """Return whether it is bound to the claim or reserved for it (`IsVolumeBoundToClaim`)."""
         return self.claim is not None and self.claim.key == claim.key and self.claim.uid in ("", claim.uid)
 
     def may_serve(self, claim: PersistentVolumeClaim) -> bool:
         """
-        Tell whether the claim could be bound to it, on whatever node (`FindMatchingVolume`).
+        Return whether the claim could be bound to it, on any node (`FindMatchingVolume`).
 
-        Phase, selector and access modes are not asked of a volume that is kept for the claim.
+        Phase, selector and access modes of a volume that is reserved for the claim do not count.
         """
         if (
             self.capacity < claim.request
@@ -211,12 +216,12 @@ class StorageClass:
 @attrs.frozen
 class CSINode:
     """
-    What CSI drivers say about a node, by whose name it goes.
+    What CSI drivers report about the node of the same name.
 
     Attributes:
         limits: most volumes by driver, for those that have a limit.
         migrated: in-tree plugins whose volumes CSI drivers serve here.
-        drivers: all that are installed.
+        drivers: all that are installed there.
     """
 
     uid: str
@@ -233,7 +238,7 @@ class CSIDriver:
 
     Attributes:
         storage_capacity: it publishes how much room there is.
-        required: pods with its volumes go only where it is installed (`preventPodSchedulingIfMissing`).
+        required: pods with its volumes run only where it is installed (`preventPodSchedulingIfMissing`).
     """
 
     uid: str
@@ -250,7 +255,7 @@ class CSIStorageCapacity:
     Attributes:
         key: `namespace/name`.
         topology: the nodes; None for none.
-        largest: bytes of the largest volume that can be made; None if unknown.
+        largest: bytes of the largest volume that can be provisioned; None if unknown.
     """
 
     uid: str
@@ -280,4 +285,4 @@ Storage = (
     | CSIStorageCapacity
     | VolumeAttachment
 )
-"""Whatever of these the API server may tell about."""
+"""Any object of these kinds."""

@@ -1,6 +1,4 @@
-"""
-A Service, ReplicaSet, ReplicationController or StatefulSet, as far as the scheduler asks: which pods it means.
-"""
+"""A Service, ReplicaSet, ReplicationController or StatefulSet, as far as it selects pods."""
 
 from typing import Final
 
@@ -14,10 +12,10 @@ SERVICE: Final = "Service"
 @attrs.frozen
 class Workload:
     """
-    Something that pods belong to.
+    A Service or a controller of pods.
 
     Attributes:
-        selector: None matches nothing; one without requirements tells nothing.
+        selector: None matches nothing; one without requirements is ignored.
     """
 
     uid: str

@@ -1,8 +1,8 @@
 """
-Volumes of in-tree plugins as the CSI drivers know them that took the plugins' place.
+Volumes of in-tree plugins as the CSI drivers that replaced the plugins know them.
 
-Upstream: `csi-translation-lib/plugins`. Only what scheduling reads: driver, handle, and in whose labels the zone is
-told. A plugin that is not here (iSCSI, RBD, Photon) has no driver in its place.
+Upstream: `csi-translation-lib/plugins`. Only what scheduling reads: driver, handle and zone. A plugin
+that is not here (iSCSI, RBD, Photon) was not replaced by a driver.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,9 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.kube.objects import wire
+from neuron_scheduler.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
-from neuron_scheduler.model.volumes import MIGRATED, InlineVolume
-
-AWS_EBS: Final = "kubernetes.io/aws-ebs"
-GCE_PD: Final = "kubernetes.io/gce-pd"
-AZURE_DISK: Final = "kubernetes.io/azure-disk"
-CINDER: Final = "kubernetes.io/cinder"
-PORTWORX: Final = "kubernetes.io/portworx-volume"
+from neuron_scheduler.model.volumes import AWS_EBS, AZURE_DISK, CINDER, GCE_PD, MIGRATED, PORTWORX, InlineVolume
 
 _ZONE_KEYS: Final[Mapping[str, str]] = {
     AWS_EBS: "topology.ebs.csi.aws.com/zone",
@@ -26,17 +21,15 @@ _ZONE_KEYS: Final[Mapping[str, str]] = {
     AZURE_DISK: "topology.disk.csi.azure.com/zone",
     CINDER: "topology.cinder.csi.openstack.org/zone",
 }
-_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-_BETA_ZONE, _BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 
 Terms = tuple[NodeSelectorTerm, ...]
 
 
 def in_tree_disk(source: wire.InTree) -> InlineVolume | None:
-    """Return the disk that a volume of a pod or a PersistentVolume names, None if no CSI driver serves it."""
+    """Return the disk behind a volume of a pod or a PersistentVolume, None if no CSI driver serves it."""
     ebs, gce, azure = source.aws_elastic_block_store, source.gce_persistent_disk, source.azure_disk
     if ebs is not None:
-        # `aws://zone/vol-id` or the bare id; no two pods share an EBS disk, so read-only means nothing
+        # `aws://zone/vol-id` or the bare id; no two pods share an EBS disk, so read-only does not count
         return _disk(AWS_EBS, ebs.volume_id.rstrip("/").rpartition("/")[2])
     if gce is not None:
         return _disk(GCE_PD, gce.pd_name, read_only=bool(gce.read_only))
@@ -58,24 +51,26 @@ def csi_terms(plugin: str, terms: Terms | None, labels: Mapping[str, str]) -> Te
     key = _ZONE_KEYS.get(plugin)
     if key is None:
         return terms
-    zone, region = _told_in(terms or (), labels)
+    zone, region = _zone_labels(terms or (), labels)
     if _has(terms or (), zone):
         terms = _renamed(terms or (), {zone: key})
     elif zone in labels:
         zones = tuple(sorted({part.strip() for part in labels[zone].split("__")} - {""}))
         if zones:
-            there = Requirement(key, Operator.IN, zones)
+            in_zones = Requirement(key, Operator.IN, zones)
             terms = tuple(
-                attrs.evolve(term, expressions=(*term.expressions, there)) for term in terms or (NodeSelectorTerm(),)
+                attrs.evolve(term, expressions=(*term.expressions, in_zones)) for term in terms or (NodeSelectorTerm(),)
             )
-    return _renamed(terms, {_BETA_REGION: _REGION}) if terms and region == _BETA_REGION else terms
+    return _renamed(terms, {BETA_REGION_LABEL: REGION_LABEL}) if terms and region == BETA_REGION_LABEL else terms
 
 
-def _told_in(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
-    """Return the labels in which a volume tells zone and region: of its affinity first, and the old ones last."""
+def _zone_labels(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the labels for zone and region that a volume uses: those of its affinity first, the beta ones last."""
     terms = tuple(terms)
-    beta = not _has(terms, _ZONE) and (_has(terms, _BETA_ZONE) or (_ZONE not in labels and _BETA_ZONE in labels))
-    return (_BETA_ZONE, _BETA_REGION) if beta else (_ZONE, _REGION)
+    beta = not _has(terms, ZONE_LABEL) and (
+        _has(terms, BETA_ZONE_LABEL) or (ZONE_LABEL not in labels and BETA_ZONE_LABEL in labels)
+    )
+    return (BETA_ZONE_LABEL, BETA_REGION_LABEL) if beta else (ZONE_LABEL, REGION_LABEL)
 
 
 def _has(terms: Iterable[NodeSelectorTerm], key: str) -> bool:

@@ -10,13 +10,13 @@ constraint may be met by a new node.
 from functools import lru_cache
 
 from neuron_scheduler.model.neuron_request import NeuronRequest
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.node import BETA_INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
 from neuron_scheduler.neuron.topology import illegal_count, place
 
-_TYPE_LABELS = (INSTANCE_TYPE_LABEL, "beta.kubernetes.io/instance-type")
+_TYPE_LABELS = (INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL)
 """A node carries its type under both: the second is deprecated, and still in old manifests."""
 
 _MACHINES = tuple(

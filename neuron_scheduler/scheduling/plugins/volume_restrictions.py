@@ -13,7 +13,7 @@ from neuron_scheduler.cluster.refresh import claims_on
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.volumes import InlineVolume
+from neuron_scheduler.model.volumes import AWS_EBS, GCE_PD, InlineVolume
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
@@ -24,7 +24,7 @@ ONE_POD = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
 
-_EXCLUSIVE = ("kubernetes.io/aws-ebs", "kubernetes.io/gce-pd")
+_EXCLUSIVE = (AWS_EBS, GCE_PD)
 
 
 def _disks(node_info: NodeInfo) -> Values:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -20,10 +21,7 @@ REASON = "node(s) had no available volume zone"
 NO_NAMES = "PersistentVolumeClaim had no pv name and storageClass name"
 NO_VOLUME = "PersistentVolume had no name"
 
-_TODAY = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-}
+_TODAY = {BETA_ZONE_LABEL: ZONE_LABEL, BETA_REGION_LABEL: REGION_LABEL}
 _KEYS = (*_TODAY, *_TODAY.values())
 
 
