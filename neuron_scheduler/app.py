@@ -288,7 +288,7 @@ class App:
                 "assumed_pods": cluster.assumed_count,
             },
             unknown_holders=fleet_metrics.unknown_holders(cluster),
-            conflicting_cores=fleet_metrics.contested_cores(cluster),
+            conflicting_cores=fleet_metrics.double_booked_cores(cluster),
             binds_in_flight=binder.in_flight,
             waiting_for_volumes=self.parts.volumes.waiting,
             waiting_for_allocate=self.parts.scheduling_loop.fence.waiting,

@@ -114,7 +114,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         errors=errors,
     )
     conditions = ConditionWriter(client=client, on_retry=metrics.retried, errors=errors)
-    reporter = PodReporter(recorder=recorder, conditions=conditions, clock=time.monotonic, speaks=may_bind)
+    reporter = PodReporter(recorder=recorder, conditions=conditions, clock=time.monotonic, leads=may_bind)
     volumes = VolumeBinder(
         cluster=cluster,
         writer=VolumeWriter(client=client, may_send=may_bind, timeout=config.bind_timeout),

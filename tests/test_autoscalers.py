@@ -102,7 +102,7 @@ def server() -> Server:
 @pytest.fixture
 def reporter(server: Server) -> PodReporter:
     """Return what tells the server."""
-    return PodReporter(recorder=server, conditions=server, clock=lambda: 0.0, speaks=lambda: True)
+    return PodReporter(recorder=server, conditions=server, clock=lambda: 0.0, leads=lambda: True)
 
 
 def on_types(*names: str) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def test_a_promised_node_is_waited_for(server: Server, reporter: PodReporter) ->
         pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=Nominate("a")
     )
     assert server.seen == (False, True)  # Cluster Autoscaler sees it, and takes the space on that node into account
-    reporter.displaced(pending)
+    reporter.nomination_lost(pending)
     assert server.seen == (True, True)
     reporter.unschedulable(
         pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=Nominate("a")

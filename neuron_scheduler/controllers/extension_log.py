@@ -1,9 +1,9 @@
 """
 The log lines of AWS's Neuron scheduler extension, in its own words, so that its runbooks keep working.
 
-AWS Neuron documentation, "Neuron Scheduler Extension Flow" (verification of filter and bind), quirks of spelling
-included. The filter's lines are written for every attempt of a pod with Neuron, whether it gets a node or not. Written
-at `-v=4` and above; usage maps at `-v=6`. A line is one message, without key/value pairs.
+Source: AWS Neuron documentation, "Neuron Scheduler Extension Flow" (verification of filter and bind), with its spelling
+mistakes. The filter's lines are written for every attempt of a pod with Neuron, whether it gets a node or not. They are
+written at `-v=4` and above, usage maps at `-v=6`. A line is one message, without key/value pairs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain
 from neuron_scheduler.telemetry import logs
 
-MOST_NAMED: Final = 100  # nodes of a cluster in which the lines name each
+MOST_NAMED: Final = 100  # nodes of a cluster in which the lines name all of them
 _NAMED_OF_MANY: Final = 3
 
 _filters = logs.logger(__name__).v(4)
@@ -41,10 +41,10 @@ def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> 
     """
     Write which nodes the pod fits and why it does not fit the others, for an attempt that is not assumed yet.
 
-    Up to `MOST_NAMED` nodes in the cluster each is named, as AWS's extension does. In a larger one the log would be a
-    list of nodes, so `Filtered nodes` and, for each reason, `Failed nodes` name three nodes and count the others, and
-    `fits in Node` is about the chosen node alone. The filters are asked once more for it: about as much as a refusal
-    costs.
+    Up to `MOST_NAMED` nodes in the cluster all are named, as AWS's extension does. In a larger cluster the log would be
+    a list of nodes, so `Filtered nodes` and, for each reason, `Failed nodes` name three nodes and count the others, and
+    `fits in Node` is written for the chosen node only. The filters are run once more for it, which costs about as much
+    as a refusal.
 
     Args:
         cluster: as it was when the attempt was decided.
@@ -78,7 +78,7 @@ def _named(view: View, fitting: NodeSet, failed: Mapping[str, NodeSet], chosen: 
 
 
 def _some(view: View, nodes: NodeSet, first: str = "") -> str:
-    """Return the names of a few nodes, one of them first if it is given, and the number of the others."""
+    """Return the names of a few nodes, `first` in front if it is given, and the number of the others."""
     names = (view.row(slot).node.name for slot in slots_of(nodes))
     others = (name for name in names if name != first)
     named = list(islice(chain(filter(None, (first,)), others), _NAMED_OF_MANY))
@@ -109,7 +109,7 @@ def executing(cluster: Cluster, pod: Pod, decision: Decision, annotations: Mappi
 
 
 def executed(cluster: Cluster, pod: Pod, decision: Decision) -> None:
-    """Write what a bound pod was given, with the usage maps of its node without it and with it."""
+    """Write which ids a bound pod got, with the usage maps of its node without it and with it."""
     if not _filters.enabled or pod.neuron is None or decision.placement is None:
         return
     placement, resource, node_name = decision.placement, pod.neuron.resource, decision.node_name
@@ -135,32 +135,32 @@ def executed(cluster: Cluster, pod: Pod, decision: Decision) -> None:
 
 @attrs.frozen
 class _Usage:
-    """The silicon of a node and the mask of its cores that nobody holds."""
+    """The machine of a node and the mask of its free cores."""
 
     machine: Machine
     free: CoreMask
 
     def less(self, cores: CoreMask) -> Self:
-        """Return the usage without those who hold these cores."""
+        """Return the usage without the pod that holds these cores."""
         return attrs.evolve(self, free=self.free | cores)
 
     def of(self, unit: Unit) -> str:
-        """Return which devices or cores are held, at least in part, as Go writes a slice of booleans."""
+        """Return which devices or cores are in use, at least in part, as Go prints a slice of booleans."""
         width = self.machine.cores_per_device if unit is Unit.DEVICE else 1
         mask, free = (1 << width) - 1, int(self.free)
-        held = ((free >> i * width & mask) != mask for i in range(self.machine.size(unit)))
-        return _go_slice("true" if each else "false" for each in held)
+        in_use = ((free >> i * width & mask) != mask for i in range(self.machine.size(unit)))
+        return _go_slice("true" if used else "false" for used in in_use)
 
     def counterparts(self, placement: Placement, unit: Unit) -> Iterator[str]:
-        """Yield for each id what it is in the other unit: the device of a core, the cores of a device."""
+        """Yield the ids in the other unit for each id: the device of a core, the cores of a device."""
         width = self.machine.cores_per_device
         for i in placement.ids:
-            others = (i // width,) if unit is Unit.CORE else range(i * width, (i + 1) * width)
-            yield _go_slice(map(str, others))
+            counterpart = (i // width,) if unit is Unit.CORE else range(i * width, (i + 1) * width)
+            yield _go_slice(map(str, counterpart))
 
 
 def _usage(cluster: Cluster, node_name: str) -> _Usage | None:
-    """Return the usage of a node; None if nobody wants to read it."""
+    """Return the usage of a node; None if usage maps are not logged."""
     node_info = cluster.node(node_name)
     if not _maps.enabled or node_info is None or node_info.machine is None:
         return None

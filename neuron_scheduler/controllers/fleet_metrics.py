@@ -1,8 +1,9 @@
 """
-What the cluster has, in numbers for the metrics: asked of the indexes, so that a scrape does not loop over nodes.
+The devices of all nodes, counted for the metrics with indexes, so that a scrape does not loop over nodes.
 
-What counts as free is what a refusal counts (`scheduling.shortage`), for a pod that asks for devices and is plain in
-all else: it tolerates the taints that are usual on Neuron nodes, and no other.
+Free is what `neuron_topology` counts as free, as in the text of a refusal (`scheduling.cycle.neuron_shortage`), for a
+pod that asks for nothing but devices: it tolerates the taints that are usual on Neuron nodes, and no others. Refuses to
+write metrics: that is for `telemetry`.
 """
 
 import enum
@@ -29,17 +30,17 @@ from neuron_scheduler.scheduling.plugins import (
     taint_toleration,
 )
 
-PLAIN: Final = Pod(
+PLAIN_POD: Final = Pod(
     uid="", namespace="", name="", tolerations=tuple(Toleration(key=name, exists=True) for name in NEURON_NAMES)
 )
 """It tolerates what the API server's ExtendedResourceToleration adds to a pod that asks for Neuron."""
 
 
 class Withheld(enum.StrEnum):
-    """Why devices that nobody holds are not free: labels. Of several reasons the first one counts."""
+    """Why unused devices are not free: values of a label. If there are several reasons, the first one counts."""
 
     MALFORMED = "malformed"
-    """The node's object could not be read in full."""
+    """The node's object could not be decoded in full."""
     CORDONED = "cordoned"
     TAINTED = "tainted"
     """NoSchedule or NoExecute, and not usual on Neuron nodes."""
@@ -48,19 +49,20 @@ class Withheld(enum.StrEnum):
     TOO_MANY_PODS = "too_many_pods"
     UNKNOWN_HOLDER = "unknown_holder"
     """A pod whose ids are unknown may hold them."""
-    PROMISED = "promised"
-    """To a pod that others were asked to leave for."""
+    NOMINATED = "promised"
+    """The node is nominated for a pod, for which others were evicted."""
     NOT_ALLOCATABLE = "not_allocatable"
-    """Kubelet would hand out fewer than there are."""
+    """Kubelet would hand out fewer devices than there are."""
 
 
 class _Stock(NamedTuple):
     """
-    What one node has, as far as it is counted here; few of them differ.
+    What one node has, as far as it is counted here; many nodes have the same.
 
     Attributes:
-        devices, whole: all there are, and those of which nobody holds a core.
-        free, largest_block: what a pod would get if the node takes it.
+        devices: all of them.
+        whole: those of which no pod holds a core.
+        free, largest_block: devices that a pod could get if the node takes it.
     """
 
     instance_type: str
@@ -69,7 +71,7 @@ class _Stock(NamedTuple):
     free: int
     largest_block: int
     unknown_holders: int
-    contested_cores: int
+    double_booked_cores: int
 
 
 @attrs.frozen
@@ -78,9 +80,9 @@ class Devices:
     The devices of all nodes, by instance type; free, used and withheld ones add up to what the nodes have.
 
     Attributes:
-        free: a pod could get them now, in pieces if need be.
-        used: pods hold some of their cores, or all.
-        withheld: nobody holds them, and nobody gets them; by instance type and `Withheld`.
+        free: pods could get them now, perhaps in several blocks.
+        used: pods hold some or all of their cores.
+        withheld: no pod holds them, and no pod gets them; by instance type and `Withheld`.
         largest_block: devices in the largest free block of one node.
     """
 
@@ -89,17 +91,17 @@ class Devices:
     withheld: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     largest_block: Counter[str] = attrs.field(factory=Counter)
 
-    def add_open(self, stock: _Stock, still: _Stock, nodes: int) -> None:
-        """Add nodes that take pods; `still` is what is left of their stock when promises are kept."""
+    def add_open(self, stock: _Stock, remaining: _Stock, nodes: int) -> None:
+        """Add nodes that take pods; `remaining` is what is left of their stock with the nominated pods on them."""
         name = stock.instance_type
-        self.free[name] += still.free * nodes
-        self.withheld[name, Withheld.PROMISED] += (stock.free - still.free) * nodes
+        self.free[name] += remaining.free * nodes
+        self.withheld[name, Withheld.NOMINATED] += (stock.free - remaining.free) * nodes
         self.withheld[name, Withheld.NOT_ALLOCATABLE] += (stock.whole - stock.free) * nodes
-        self.largest_block[name] = max(self.largest_block[name], still.largest_block if nodes else 0)
+        self.largest_block[name] = max(self.largest_block[name], remaining.largest_block if nodes else 0)
 
 
 def _stock(node_info: NodeInfo) -> tuple[_Stock, ...]:
-    """Index definition: the nodes by what they have. One index, since it has much to catch up with at a scrape."""
+    """Index definition: the nodes by what they have. A single index, because many rows change between two scrapes."""
     machine, neuron_usage = node_info.machine, node_info.neuron_usage
     if machine is None:
         return ()
@@ -108,8 +110,8 @@ def _stock(node_info: NodeInfo) -> tuple[_Stock, ...]:
         name = NEURON_DEVICE if node_info.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
         devices, whole = machine.devices, whole_free_devices(machine, neuron_usage.free)
         free, block = neuron_topology.free_units_of(name)(node_info), neuron_topology.largest_block_of(name)(node_info)
-    doubts = neuron_usage.unknown_holders, neuron_usage.double_booked.bit_count()
-    return (_Stock(machine.instance_type or "unknown", devices, whole, free, block, *doubts),)
+    unclear = neuron_usage.unknown_holders, neuron_usage.double_booked.bit_count()
+    return (_Stock(machine.instance_type or "unknown", devices, whole, free, block, *unclear),)
 
 
 def _stocks(view: View) -> Iterator[tuple[_Stock, NodeSet]]:
@@ -118,17 +120,17 @@ def _stocks(view: View) -> Iterator[tuple[_Stock, NodeSet]]:
 
 
 def unknown_holders(cluster: Cluster) -> int:
-    """Return how many bound pods hold silicon that cannot be told."""
+    """Return how many bound pods use devices whose ids are unknown."""
     return sum(stock.unknown_holders * nodes.bit_count() for stock, nodes in _stocks(cluster.view))
 
 
-def contested_cores(cluster: Cluster) -> int:
+def double_booked_cores(cluster: Cluster) -> int:
     """Return how many cores more than one pod claims."""
-    return sum(stock.contested_cores * nodes.bit_count() for stock, nodes in _stocks(cluster.view))
+    return sum(stock.double_booked_cores * nodes.bit_count() for stock, nodes in _stocks(cluster.view))
 
 
 def prepared(cluster: Cluster) -> Iterator[None]:
-    """Let the indexes catch up for the questions asked here, a few rows at a time; yields whenever others may run."""
+    """Bring the indexes that are used here up to date, a few rows at a time; yields when other tasks may run."""
 
     def ask(view: View) -> None:
         view.postings(_stock)
@@ -143,41 +145,41 @@ def devices(cluster: Cluster, *, count_unknown_only: bool = False) -> Devices:
 
     Args:
         cluster: whose devices.
-        count_unknown_only: unknown holders count by number only (`--unknown-allocations=count-only`).
+        count_unknown_only: pods with unknown ids count by number only (`--unknown-allocations=count-only`).
     """
-    view, found = cluster.view, Devices()
+    view, counted = cluster.view, Devices()
     closed = _closed(view, count_unknown_only=count_unknown_only)
     open_ = view.live
     for nodes in closed.values():
         open_ = less(open_, nodes)
-    nominated = nodes_with_nominations(cluster, PLAIN.priority) & open_
+    nominated = nodes_with_nominations(cluster, PLAIN_POD.priority) & open_
     open_ = less(open_, nominated)
     for stock, nodes in _stocks(view):
         name, whole = stock.instance_type, stock.whole
-        found.used[name] += (stock.devices - whole) * nodes.bit_count()
-        for reason, among in closed.items():
-            found.withheld[name, reason] += whole * (nodes & among).bit_count()
-        found.add_open(stock, stock, (nodes & open_).bit_count())
-    overlay = WithNominated(PLAIN.priority)
-    for node_info in map(view.row, slots_of(nominated)):  # of few nodes
-        for stock, still in zip(_stock(node_info), _stock(overlay(node_info)), strict=True):
-            found.add_open(stock, still, 1)
-    return found
+        counted.used[name] += (stock.devices - whole) * nodes.bit_count()
+        for reason, nodes_of_reason in closed.items():
+            counted.withheld[name, reason] += whole * (nodes & nodes_of_reason).bit_count()
+        counted.add_open(stock, stock, (nodes & open_).bit_count())
+    overlay = WithNominated(PLAIN_POD.priority)
+    for node_info in map(view.row, slots_of(nominated)):  # few nodes
+        for stock, remaining in zip(_stock(node_info), _stock(overlay(node_info)), strict=True):
+            counted.add_open(stock, remaining, 1)
+    return counted
 
 
 def _closed(view: View, *, count_unknown_only: bool) -> dict[Withheld, NodeSet]:
     """Return the nodes that take no such pod, each under its first reason."""
-    standing = {refusal.reason: refusal.nodes for refusal in node_unschedulable.filter_nodes(view, PLAIN, view.live)}
+    refused = {refusal.reason: refusal.nodes for refusal in node_unschedulable.filter_nodes(view, PLAIN_POD, view.live)}
     closed = {
-        Withheld.MALFORMED: standing.get(node_unschedulable.UNREADABLE, NO_NODES),
-        Withheld.CORDONED: standing.get(node_unschedulable.CORDONED, NO_NODES),
-        Withheld.TAINTED: taint_toleration.untolerated(view, PLAIN),
+        Withheld.MALFORMED: refused.get(node_unschedulable.UNREADABLE, NO_NODES),
+        Withheld.CORDONED: refused.get(node_unschedulable.CORDONED, NO_NODES),
+        Withheld.TAINTED: taint_toleration.untolerated(view, PLAIN_POD),
         Withheld.UNHEALTHY: neuron_topology.unhealthy(view),
-        Withheld.TOO_MANY_PODS: less(view.live, node_resources_fit.fitting_nodes(view, PLAIN, view.live)),
+        Withheld.TOO_MANY_PODS: less(view.live, node_resources_fit.fitting_nodes(view, PLAIN_POD, view.live)),
         Withheld.UNKNOWN_HOLDER: NO_NODES if count_unknown_only else neuron_topology.with_unknown(view),
     }
-    told = NO_NODES
+    earlier = NO_NODES
     for reason, nodes in closed.items():
-        closed[reason] = less(nodes, told)
-        told |= nodes
+        closed[reason] = less(nodes, earlier)
+        earlier |= nodes
     return closed

@@ -1,10 +1,11 @@
 """
-Tell a pod's owner what became of an attempt: an Event and the PodScheduled condition, in kube-scheduler's words.
+Report to a pod's owner how an attempt ended: an Event and the PodScheduled condition, in kube-scheduler's words.
 
-Upstream: `handleSchedulingFailure` and `bindingCycle` in `pkg/scheduler/schedule_one.go`. A thousand waiting pods
-that are tried again and again would drown etcd, so an answer that differs from the last one only in numbers is an
-Event at most every 30 s (the condition writer keeps the same pace); a changed reason is told at once. What a new leader
-finds wrong with thousands of bound pods must not come before the Events of its own: it is told of some of them.
+Upstream: `handleSchedulingFailure` and `bindingCycle` in `pkg/scheduler/schedule_one.go`. A thousand waiting pods that
+are tried again and again would overload etcd, so a message that differs from the last one only in numbers becomes an
+Event at most every 30 s (the condition writer has the same limit); a changed reason is reported at once. A new leader
+may find thousands of bound pods with a problem. Their Events must not delay those of attempts, so only some are
+written. Refuses to decide what a message says.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +21,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 
 OBSERVED_AT_ONCE: Final = 200
-"""Events about pods that others have bound; what is beyond is told by the log and the metrics only."""
+"""Events about bound pods with a problem; above this rate they are only in the log and the metrics."""
 OBSERVED_PER_SECOND: Final = 2.0
 
 
@@ -28,17 +29,17 @@ class Recorder(Protocol):
     """Queues Events."""
 
     def record(self, pod: Pod, *, type: str, reason: str, action: str, note: str, related: Pod | None = None) -> None:  # noqa: A002 - the field's name
-        """Queue one; never waits."""
+        """Queue an Event; never waits."""
 
 
 class Conditions(Protocol):
-    """Writes conditions."""
+    """Writes the PodScheduled condition."""
 
     def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
-        """Let the pod's condition be False with this reason; never waits."""
+        """Set the pod's condition to False with this reason; never waits."""
 
     def clear_nomination(self, pod: Pod) -> None:
-        """Let the pod's status name no node, and leave its condition as it is."""
+        """Remove the nominated node from the pod's status; its condition stays as it is."""
 
     def forget(self, uid: str) -> None:
         """Write nothing more about a pod that is gone."""
@@ -47,25 +48,25 @@ class Conditions(Protocol):
 @attrs.define(eq=False, kw_only=True)
 class PodReporter:
     """
-    Remembers what each waiting pod was told last, as (what it was apart from numbers, when).
+    Reports, and remembers the last report about each waiting pod: its content without numbers, and its time.
 
     Attributes:
-        speaks: whether this replica is the one that tells what all of them see.
+        leads: whether this replica is the leader; only the leader reports what all replicas observe.
     """
 
     recorder: Recorder
     conditions: Conditions
     clock: Callable[[], float]
-    speaks: Callable[[], bool]
-    _told: dict[str, tuple[tuple[str, tuple[str, ...]], float]] = attrs.field(factory=dict, init=False)
+    leads: Callable[[], bool]
+    _last: dict[str, tuple[tuple[str, tuple[str, ...]], float]] = attrs.field(factory=dict, init=False)
     _observed: TokenBucket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._observed = TokenBucket(self.clock, OBSERVED_PER_SECOND, OBSERVED_AT_ONCE)
 
     def scheduled(self, pod: Pod, node_name: str, placement: Placement | None) -> None:
-        """Tell that the pod is bound, and to which ids; the API server has set the condition itself."""
-        self._told.pop(pod.uid, None)
+        """Report that the pod is bound, and with which ids; the API server has set the condition itself."""
+        self._last.pop(pod.uid, None)
         self.recorder.record(
             pod,
             type="Normal",
@@ -78,31 +79,30 @@ class PodReporter:
         self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange = KEEP
     ) -> None:
         """
-        Tell why no node takes the pod now.
+        Report why no node takes the pod now.
 
-        `new_node_cannot_help` keeps autoscalers from buying nodes for it; `nomination` is what its status then says
-        about the node that others leave for it.
+        `new_node_cannot_help` keeps autoscalers from adding nodes for the pod.
         """
         self._refused(pod, message, SCHEDULER_ERROR if new_node_cannot_help else UNSCHEDULABLE, nomination)
 
     def failed(self, pod: Pod, message: str) -> None:
-        """Tell that an attempt ended in an error and is repeated; what the pod was promised is void."""
+        """Report that an attempt ended in an error and is repeated; the pod loses its nomination."""
         self._refused(pod, message, SCHEDULER_ERROR, CLEAR if pod.nominated_node_name else KEEP)
 
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
-        """Tell a pod that it has to leave for another."""
+        """Report to a pod's owner that it is evicted for another pod."""
         note = f"Preempted by pod {preemptor.uid} on node {node_name}"
         self.recorder.record(
             victim, type="Normal", reason="Preempted", action="Preempting", note=note, related=preemptor
         )
 
-    def displaced(self, pod: Pod) -> None:
-        """Let the pod's status name no node any more: what it was promised is another's."""
+    def nomination_lost(self, pod: Pod) -> None:
+        """Remove the nominated node from the pod's status: another pod gets its space."""
         self.conditions.clear_nomination(pod)
 
     def double_booked(self, pod: Pod, rival: Pod) -> None:
-        """Warn that another pod claims the same cores; every core counts as held until both are gone."""
-        if self.speaks() and self._observed.take_now():
+        """Warn that another pod claims the same cores; each of them counts as held until both pods are gone."""
+        if self.leads() and self._observed.take_now():
             note = f"Neuron cores of this pod are also claimed by {rival.key}; delete one of the two"
             self.recorder.record(
                 pod, type="Warning", reason="NeuronConflict", action="Observing", note=note, related=rival
@@ -110,7 +110,7 @@ class PodReporter:
 
     def allocation_unknown(self, pod: Pod, problem: str, advice: str) -> None:
         """Warn that the devices of a bound pod are unknown, and what that costs others."""
-        if self.speaks() and self._observed.take_now():
+        if self.leads() and self._observed.take_now():
             note = (
                 f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
                 " pod that asks for more than one device or core, but fewer than all (unless --unknown-allocations is"
@@ -127,17 +127,17 @@ class PodReporter:
         self.conditions.forget(uid)
 
     def forget(self, uid: str) -> None:
-        """Let go of a pod that is gone."""
-        self._told.pop(uid, None)
+        """Forget a pod that is gone."""
+        self._last.pop(uid, None)
         self.conditions.forget(uid)
 
     def _refused(self, pod: Pod, message: str, reason: str, nomination: NominationChange) -> None:
         self.conditions.set(pod, reason=reason, message=message, nomination=nomination)
-        now, answer = self.clock(), (reason, shape(message))
-        told = self._told.get(pod.uid)
-        if told is not None and told[0] == answer and now - told[1] < NUMBERS_PAUSE:
+        now, content = self.clock(), (reason, shape(message))
+        last = self._last.get(pod.uid)
+        if last is not None and last[0] == content and now - last[1] < NUMBERS_PAUSE:
             return
-        self._told[pod.uid] = (answer, now)
+        self._last[pod.uid] = (content, now)
         self.recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note=message)
 
 

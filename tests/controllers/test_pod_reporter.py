@@ -58,8 +58,8 @@ def told() -> Told:
 
 @pytest.fixture
 def reporter(told: Told) -> PodReporter:
-    """Return a herald of the leader."""
-    return PodReporter(recorder=told, conditions=told, clock=told, speaks=lambda: True)
+    """Return the reporter of a leader."""
+    return PodReporter(recorder=told, conditions=told, clock=told, leads=lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -130,17 +130,17 @@ def test_a_changed_reason_is_told_at_once(told: Told, reporter: PodReporter) -> 
     ]
 
 
-@pytest.mark.parametrize("speaks", [True, False])
-def test_an_unknown_allocation_is_told_by_the_leader(told: Told, reporter: PodReporter, speaks: bool) -> None:
+@pytest.mark.parametrize("leads", [True, False])
+def test_an_unknown_allocation_is_told_by_the_leader(told: Told, reporter: PodReporter, leads: bool) -> None:
     """The pod's owner hears why, what it costs others, and what to do; a replica on standby is silent."""
-    reporter.speaks = lambda: speaks
+    reporter.leads = lambda: leads
     reporter.allocation_unknown(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
     note = (
         "The Neuron devices of this pod are unknown: no annotation names its ids. Until it ends, node trn1 gets no pod"
         " that asks for more than one device or core, but fewer than all (unless --unknown-allocations is count-only);"
         " set schedulerName"
     )
-    assert told.events == ([("p: NeuronAllocationUnknown", note)] if speaks else [])
+    assert told.events == ([("p: NeuronAllocationUnknown", note)] if leads else [])
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,9 @@ class World:
         """Remember what a victim is told."""
         self.told.append((victim.name, f"{preemptor.name} on {node_name}"))
 
-    def displaced(self, pod: Pod) -> None:
-        """Remember who lost a promise."""
-        self.told.append((pod.name, "displaced"))
+    def nomination_lost(self, pod: Pod) -> None:
+        """Remember which pod lost its nomination."""
+        self.told.append((pod.name, "nomination lost"))
 
     def give_up(self, uid: str) -> bool:
         """Let pods go back to the queue that are not bound yet."""
@@ -153,7 +153,7 @@ async def test_a_lower_promise_is_taken_back() -> None:
         await anyio.wait_all_tasks_blocked()
         assert counts(world.queue) == {"unschedulable": 1}
         await post_filter(world, preemption_executor, world.pending())
-        assert ("lesser", "displaced") in world.told
+        assert ("lesser", "nomination lost") in world.told
         assert world.cluster.nomination("uid-lesser") is None
         assert popped(world.queue, 200.0).pod.name == "lesser"
 
@@ -190,7 +190,7 @@ async def test_who_loses_the_space_looks_anew() -> None:
         world.queue.on_change = lambda: woken.append(True)
         preemption_executor.recheck("n")
         assert world.cluster.nomination("uid-big") is None
-        assert world.told[-1] == ("big", "displaced")
+        assert world.told[-1] == ("big", "nomination lost")
         assert woken
         assert popped(world.queue, 100.0).pod.name == "big"
 

@@ -7,7 +7,7 @@ import attrs
 import pytest
 import yaml
 
-from neuron_scheduler.controllers.stale_fence import ASK_EVERY, LAG, PAUSE, QUIET, StaleFence
+from neuron_scheduler.controllers.stale_fence import LAG, PAUSE, QUIET, READ_EVERY, StaleFence
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.writes.binder import NOT_THE_HOLDER
 from neuron_scheduler.kube.writes.lease import Record
@@ -91,7 +91,7 @@ async def test_one_look_serves_many_refusals() -> None:
             for _ in range(48):
                 tasks.start_soon(world.refused)
         assert world.looks == 1
-        await world.refused(after=ASK_EVERY)
+        await world.refused(after=READ_EVERY)
         assert world.looks == 2
 
 

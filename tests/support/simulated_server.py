@@ -162,7 +162,7 @@ class World:
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Do nothing."""
 
-    def displaced(self, pod: Pod) -> None:
+    def nomination_lost(self, pod: Pod) -> None:
         """Do nothing."""
 
     # What the watch shows
