@@ -10,7 +10,7 @@ _STANDARD_STREAMS: Final = (0, 1, 2)
 
 
 def main() -> int:
-    """Run the command line with signals handled from before its imports until the interpreter has ended."""
+    """Run the command line; signals are handled from before its imports until the interpreter ends."""
     _open_standard_streams()
     REQUESTS.install()
     try:
@@ -22,7 +22,7 @@ def main() -> int:
 
 
 def _open_standard_streams() -> None:
-    """Put the null device where a standard stream is closed: libuv aborts at a socket that has its number."""
+    """Open the null device for each closed standard stream: libuv aborts if a socket gets its number."""
     for number in _STANDARD_STREAMS:
         try:
             os.fstat(number)

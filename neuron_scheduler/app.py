@@ -1,12 +1,12 @@
 """
-The life of the process: runs all parts in one task group, and has one way to stop.
+The life of the process: runs all parts in one task group, and stops them.
 
     rights -> nodes, volumes, ... listed -> candidate for the Lease -> pods listed (ready) -> Lease -> pods listed again
     -> schedule ... -> SIGTERM -> Bindings resolved -> Events written -> Lease released -> exit 0
 
-Where the Lease is free, the first list of the pods begins when it is ours, and the second is left out.
-A second signal skips the waiting for Bindings and Events. A leader that does not schedule is not live, and ends.
-Which parts there are says `wiring`. Refuses to do any of the work itself.
+If the Lease is free, it is taken before the first list of the pods, and there is no second list.
+A second signal ends the wait for Bindings and Events. A leader that does not schedule fails its liveness check, and
+ends. `wiring` builds the parts. Refuses to do any of their work itself.
 """
 
 import gc
@@ -43,24 +43,23 @@ log = logs.logger(__name__)
 EVENTS_GRACE = 5.0
 """Seconds after the last Binding in which queued Events may still be written."""
 LONGEST_STEP = 60.0
-"""Seconds within which a leader's loop must look at its queue again; no pod takes so long, and it looks when idle."""
+"""Seconds within which a leader's loop must look at its queue again; it does so when idle, and no pod takes longer."""
 LONGEST_TAKEOVER = 120.0
 """Seconds from taking the Lease to the first look at the queue; a list of 30,000 pods takes about ten."""
 BEAT = 1.0
 """Seconds between two beats; fewer if the Lease is short."""
 _WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 BEATS_TO_RECOVER = 10
-"""How many beats in a row a leader may fail to be live before it ends."""
-_ONLY_THE_YOUNG = (*gc.get_threshold()[:2], 1 << 30)
+"""How many beats in a row a leader may be stalled before it ends."""
+_WHILE_LISTING = (*gc.get_threshold()[:2], 1 << 30)
 """
-Thresholds of the collector while the informers fill. What they hold stays, and is set aside once all of it is there:
-looking through it again and again meanwhile, or once at the end, would hold the event loop for a tenth of a second and
-more where there are 30,000 pods.
+Thresholds of the garbage collector while the informers list. Their objects stay, and are frozen after the last list: a
+collection meanwhile, or one at the end, would block the event loop for a tenth of a second and more with 30,000 pods.
 """
-_IN_LARGE_LOTS = (5_000, 2, 20)
+_WHILE_SCHEDULING = (5_000, 2, 20)
 """
-Thresholds of the collector afterwards. Of what a pod allocates nothing is a cycle, and most is gone within a tenth of a
-second: looked for later it is not found at all. Measured: half of the usual time, in steps of 11 ms at most.
+Thresholds of the garbage collector afterwards. A pod's objects form no cycle, and most are freed within a tenth of a
+second, before a rare collection examines them. Measured: half of the default's time, in steps of 11 ms at most.
 """
 
 
@@ -69,7 +68,7 @@ async def run(config: Config) -> None:
     Run the scheduler until SIGTERM or SIGINT.
 
     Raises:
-        ConfigurationError: it cannot run as it is set up.
+        ConfigurationError: it cannot run with this configuration.
         LeaseLostError: another replica may be leading.
         StalledError: it leads and does not schedule.
     """
@@ -96,7 +95,7 @@ async def run(config: Config) -> None:
 
 @attrs.define(eq=False, kw_only=True)
 class App:
-    """What runs the parts."""
+    """Runs the parts."""
 
     config: Config
     client: Client
@@ -108,7 +107,7 @@ class App:
     _draining: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
 
     async def run(self) -> None:
-        """Run until asked to stop; what fails ends everything."""
+        """Run until asked to stop; a failure of any part ends all."""
         self.metrics.ask(self._state, lambda: fleet_metrics.prepared(self.parts.cluster))
         try:
             with self.requests.listening() as requests:
@@ -117,11 +116,11 @@ class App:
             if self.parts.election is not None:
                 await self.parts.election.leave(release=False)  # has no effect after a clean stop
         if not self._stopping:
-            raise StalledError("a part of the scheduler ended, and nobody had asked it to")
+            raise StalledError("a part of the scheduler ended although no stop was requested")
 
     async def _run(self, requests: AsyncIterator[signal.Signals]) -> None:
         async with self._serving(), anyio.create_task_group() as services:
-            services.start_soon(self.parts.recorder.run)  # from the start: winding down waits for it to have ended
+            services.start_soon(self.parts.recorder.run)  # from the start: `_wind_down` waits for its end
             services.start_soon(self._watch_over)
             with anyio.CancelScope() as work:
                 services.start_soon(self._stop_on_request, requests, work)
@@ -131,9 +130,9 @@ class App:
             services.cancel_scope.cancel()
 
     async def _schedule(self, services: TaskGroup) -> None:
-        """Go through the stages of a scheduler's life; each has its line in the log."""
+        """Go through the stages of a scheduler's life; each writes a log line."""
         parts = self.parts
-        gc.set_threshold(*_ONLY_THE_YOUNG)
+        gc.set_threshold(*_WHILE_LISTING)
         await access_review.require(self.client, self._rights())
         services.start_soon(parts.nodes.run)
         for other in parts.others:
@@ -141,7 +140,9 @@ class App:
         await parts.nodes.synced.wait()
         for other in parts.others:
             await other.synced.wait()
-        _ = parts.cluster.view.live  # numbers the nodes, which were listed by name: that takes longer with pods on them
+        _ = (
+            parts.cluster.view.live
+        )  # numbers the nodes in the order of their names: it takes longer once they have pods
         at_once = True
         if parts.election is None:
             self._leads_since = anyio.current_time()
@@ -152,7 +153,7 @@ class App:
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
         gc.freeze()
-        gc.set_threshold(*_IN_LARGE_LOTS)
+        gc.set_threshold(*_WHILE_SCHEDULING)
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
         services.start_soon(parts.rejections.run)
@@ -160,7 +161,9 @@ class App:
         if parts.election is not None and not at_once:
             await parts.election.acquire()
             self._beat()
-            await parts.pods.resync()  # what a predecessor bound last must be known before the first decision
+            await (
+                parts.pods.resync()
+            )  # the last Bindings of the previous leader must be known before the first decision
             parts.pod_handler.report_doubts()
         log.info(
             "Starting to schedule pods",
@@ -171,7 +174,7 @@ class App:
         await parts.scheduling_loop.run()
 
     def _beat(self) -> None:
-        """Let the Lease be renewed, and notice that it is ours: it may come while the pods are still being listed."""
+        """Allow the next renewal of the Lease, and record when it became ours: maybe before the pods are listed."""
         election = self.parts.election
         if election is not None:
             election.beat()
@@ -180,7 +183,7 @@ class App:
 
     async def _watch_over(self) -> None:
         """
-        Beat, so that the Lease is renewed, and end a leader that does not schedule.
+        Beat, so that the Lease is renewed; end a leader that does not schedule.
 
         Raises:
             StalledError: it has not scheduled for too long, and did not recover.
@@ -193,15 +196,15 @@ class App:
         raise StalledError(self._stalled() or "the scheduling loop was stuck")
 
     def _stalled(self) -> str | None:
-        """Say what is wrong with a leader that does not schedule."""
+        """Return what is wrong with a leader that does not schedule, None if it does."""
         if self._leads_since is None or self._stopping:
-            return None  # it does not lead yet; or it is about to end, within the grace period
+            return None  # it does not lead yet, or it stops within the grace period
         looked_at = self.parts.scheduling_loop.looked_at
         if looked_at is None:
             late = anyio.current_time() - self._leads_since
             return f"pods were not listed within {late:.0f} s of taking the Lease" if late > LONGEST_TAKEOVER else None
         late = self.parts.scheduling_loop.clock() - looked_at
-        return f"the scheduling loop has been at one step for {late:.0f} s" if late > LONGEST_STEP else None
+        return f"the scheduling loop has been in one step for {late:.0f} s" if late > LONGEST_STEP else None
 
     async def _stop_on_request(self, requests: AsyncIterator[signal.Signals], work: anyio.CancelScope) -> None:
         """On the first signal wait for Bindings; on the second, or after the grace period, stop waiting."""
@@ -218,14 +221,16 @@ class App:
             self._stopping = True
 
     async def _wind_down(self) -> None:
-        """Write what is still to be told, and give the Lease back if nothing of ours can land after that."""
+        """Write the queued Events, and release the Lease if none of our Bindings can succeed after that."""
         election, binder = self.parts.election, self.parts.binder
         with self._draining:
             await self.parts.recorder.drain(EVENTS_GRACE)
         if election is None:
             return
         if election.leading and not binder.resolved:
-            log.warning("Lease is not released, it expires: a Binding is unresolved", bindings=binder.unknown)
+            log.warning(
+                "Lease is not released and will expire: the outcome of a Binding is unknown", bindings=binder.unknown
+            )
         await election.leave(release=binder.resolved)
 
     @asynccontextmanager
@@ -269,7 +274,7 @@ class App:
 
     @property
     def _count_unknown_only(self) -> bool:
-        """Whether the pods of every profile may have what unknown holders leave by count."""
+        """Whether every profile counts unknown holders by number only."""
         return all(profile.unknown_allocations == "count-only" for profile in self.config.profiles)
 
     def _state(self) -> State:

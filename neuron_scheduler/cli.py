@@ -1,9 +1,9 @@
 """
-The command line: arguments become a `Config`, and the way the process ends becomes an exit code.
+The command line: turns arguments into a `Config`, and the end of the process into an exit code.
 
-Flags are `Config`'s fields under kube-scheduler's names; `--config` names a file that sets the same. Whatever is wrong
-with either is one sentence on stderr. Decides nothing else: `app.py` runs the scheduler, `sandbox/demo/play.py`
-the demonstration.
+Flags are `Config`'s fields under kube-scheduler's names; `--config` names a file that has the same settings. A mistake
+in either is reported in one sentence on stderr. Refuses all other work: `app.py` runs the scheduler,
+`sandbox/demo/play.py` the demonstration.
 """
 
 import argparse
@@ -78,8 +78,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _run(config: Config) -> int:
-    gc.disable()  # imports leave hardly any garbage, and collecting it takes a sixth of their time
-    from neuron_scheduler import app  # --help and --version do not wait for half a second of imports
+    gc.disable()  # imports leave little garbage, and collecting it takes a sixth of their time
+    from neuron_scheduler import app  # not needed for --help and --version; the import takes 0.5 s
 
     gc.freeze()
     gc.enable()
@@ -93,7 +93,7 @@ def _run(config: Config) -> int:
         code = _stop("Leaderelection lost", group)
     except* StalledError as group:
         code = _stop("The scheduler does not schedule; exiting", group)
-    except* Exception as group:  # noqa: BLE001 - the process ends here, and says why
+    except* Exception as group:  # noqa: BLE001 - the process ends here, with a log line
         code = _crash(group)
     if code == CLEAN:
         log.info("Requested to terminate, exiting")
@@ -117,14 +117,14 @@ def _crash(error: BaseException) -> int:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """
-    Read the arguments; `--help` and `--version` print and leave.
+    Read the arguments; `--help` and `--version` print and exit.
 
     Raises:
         ConfigurationError: an argument is unknown, lacks its value, or cannot be read.
     """
     parser, commands = _parsers()
     if "demo" in argv[:1]:
-        from neuron_scheduler.sandbox.demo.play import add_arguments  # the scheduler itself never loads the sandbox
+        from neuron_scheduler.sandbox.demo.play import add_arguments  # the scheduler itself does not import the sandbox
 
         add_arguments(commands["demo"])
     try:
@@ -134,7 +134,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     if unknown:
         raise ConfigurationError(_unknown(unknown[0], commands.get(arguments.command, parser)))
     if arguments.command is None:
-        raise ConfigurationError("say what to do: 'run' the scheduler, or 'demo' without a cluster; --help tells more")
+        raise ConfigurationError("say what to do: 'run' the scheduler, or 'demo' without a cluster; see --help")
     return arguments
 
 
@@ -159,7 +159,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     _add_settings(run)
     demo = commands.add_parser(
         "demo",
-        help="watch the scheduler at work on an imagined fleet, without any cluster",
+        help="run the scheduler on a simulated fleet, without a cluster",
         allow_abbrev=False,
         exit_on_error=False,
     )
@@ -175,7 +175,9 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
     for field in settings():
         parse = field.metadata["parse"]
-        alone: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}  # as in Go: true
+        bare: dict[str, Any] = (
+            {"nargs": "?", "const": True} if parse is boolean else {}
+        )  # without a value: true, as in Go
         parser.add_argument(
             *(["-v", "--v"] if field.name == "v" else [flag(field.name)]),
             dest=field.name,
@@ -183,19 +185,19 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
             metavar=field.metadata["metavar"],
             help=f"{field.metadata['help']} (default: {field.metadata['shown'] or _shown(field.default, parse)})",
             default=argparse.SUPPRESS,
-            **alone,
+            **bare,
         )
 
 
 def _reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the function that argparse calls, whose complaint it prints: ours, which names the remedy."""
+    """Return the function that argparse calls; argparse prints its error, which says what to write instead."""
 
     def read(text: str) -> Any:
         try:
             return parse(text)
         except ValueError as error:
-            words = f"{text!r} is not a number" if parse in {int, float} else str(error)
-            raise argparse.ArgumentTypeError(words) from None
+            message = f"{text!r} is not a number" if parse in {int, float} else str(error)
+            raise argparse.ArgumentTypeError(message) from None
 
     return read
 
@@ -213,12 +215,12 @@ def _config(arguments: argparse.Namespace) -> Config:
 
 
 def _with_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile | None]":
-    """Return the settings, and the file that some of them come from."""
+    """Return the settings, and the file that they were read from, if any."""
     given = {key: value for key, value in vars(arguments).items() if key not in {"command", "config"}}
     path = getattr(arguments, "config", "")
     if not path:
         return _checked(given), None
-    from neuron_scheduler.settings import config_file  # the plugins' names are needed for this only
+    from neuron_scheduler.settings import config_file  # imports the plugins, whose names only a file needs
 
     file = config_file.read(path)
     try:
@@ -235,7 +237,7 @@ def _checked(values: Mapping[str, Any]) -> Config:
 
 def _overridden(file: "ConfigFile", given: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Return the file's values with the flags' in their place.
+    Return the file's values, overridden by the flags.
 
     Raises:
         ConfigurationError: a flag names one scheduler where the file lists several.
@@ -245,7 +247,7 @@ def _overridden(file: "ConfigFile", given: Mapping[str, Any]) -> dict[str, Any]:
     profiles = file.values.get("profiles", ())
     if "scheduler_name" in changes and len(profiles) > 1:
         raise ConfigurationError(
-            f"--scheduler-name names one scheduler, {file.path} has profiles for {len(profiles)}; take the flag away"
+            f"--scheduler-name names one scheduler, {file.path} has profiles for {len(profiles)}; remove the flag"
         )
     if profiles:
         values["profiles"] = tuple(attrs.evolve(profile, **changes) for profile in profiles)
@@ -253,12 +255,12 @@ def _overridden(file: "ConfigFile", given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
-    """Say what is wrong with an argument nobody knows, and what was probably meant."""
+    """Return the error for an unknown argument, with the flag that was probably meant."""
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {argument!r}; every setting is a --flag"
     if name in _KUBE_SCHEDULERS_OWN:
-        return f"{name} is a flag of kube-scheduler that means nothing here; remove it"
+        return f"{name} is a flag of kube-scheduler that has no effect here; remove it"
     known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no public list
     meant = difflib.get_close_matches(name, known, n=1)
     return f"unknown flag {name}" + (f"; did you mean {meant[0]}?" if meant else f"; see {parser.prog} --help")

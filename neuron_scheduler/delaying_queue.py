@@ -1,9 +1,9 @@
 """
 A queue of work with due times, in which the namespaces take turns.
 
-client-go's delaying queue (`util/workqueue`), made fair: what fails is put back with a pause, so that no worker sleeps
-on it, and a namespace with a thousand failing objects delays no other. Refuses to know what is worked on, and to drop
-anything.
+client-go's delaying queue (`util/workqueue`), made fair: a failed item is put back with a due time, so that no worker
+sleeps, and a namespace with a thousand failing objects delays no other. Refuses to know what the items are, and to drop
+any.
 """
 
 import heapq
@@ -25,9 +25,9 @@ class DelayingQueue(Generic[T]):
     Items by due time; among items that are due, the namespaces take turns.
 
     Attributes:
-        clock: seconds that never jump.
-        share: items of one namespace that are worked on at once; fewer than there are workers, so that a namespace
-            whose requests hang leaves some free.
+        clock: seconds, monotonic.
+        share: items of one namespace that are worked on at the same time; fewer than there are workers, so that a
+            namespace whose requests hang leaves some workers free.
     """
 
     clock: Callable[[], float]
@@ -49,7 +49,7 @@ class DelayingQueue(Generic[T]):
         wake_one(self._idle)
 
     def close(self) -> None:
-        """Let `serve` end once the queue is empty; an item that is being worked on may still be put back."""
+        """End `serve` once the queue is empty; an item that is being worked on may still be put back."""
         self.closed = True
         self._wake_all()
 
@@ -64,13 +64,13 @@ class DelayingQueue(Generic[T]):
                 if not self._busy[namespace]:
                     del self._busy[namespace]
                 if self._due:
-                    wake_one(self._idle)  # for one that waited for its namespace's share
+                    wake_one(self._idle)  # a worker that waited for its namespace's share
                 elif self.closed:
                     self._wake_all()
 
     async def _next(self) -> tuple[str, T] | None:
         while True:
-            self._look_at_the_clock()
+            self._move_due_items()
             for namespace in self._due:
                 if self._busy[namespace] < self.share:
                     return namespace, self._take(namespace)
@@ -79,14 +79,14 @@ class DelayingQueue(Generic[T]):
             with anyio.move_on_after(self._later[0][0] - self.clock() if self._later else None):
                 await turn(self._idle)
 
-    def _look_at_the_clock(self) -> None:
+    def _move_due_items(self) -> None:
         now = self.clock()
         while self._later and self._later[0][0] <= now:
             _, _, namespace, item = heapq.heappop(self._later)
             self._due.setdefault(namespace, deque()).append(item)
 
     def _take(self, namespace: str) -> T:
-        """Take the first item of the namespace, whose next turn comes after all others'."""
+        """Remove and return the first item of the namespace; its next turn comes after those of all others."""
         items = self._due.pop(namespace)
         item = items.popleft()
         if items:

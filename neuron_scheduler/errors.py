@@ -1,9 +1,9 @@
 """
-The whole error story on one page.
+All exceptions that this process raises on purpose.
 
-Expected outcomes are values elsewhere (`FitError`, `BindOutcome`); what stands here is raised. Each class is one
-sentence; whoever catches one knows from its name whether the process, the call or the configuration is at fault. No
-exception of the HTTP library leaves `kube`: `kube.transport` maps them to these at the boundary and nowhere else.
+Expected outcomes are values elsewhere (`FitError`, `BindOutcome`). The name of a class says whether the process, the
+call or the configuration is at fault. No exception of the HTTP library leaves `kube`: `kube.http.pools` turns them into
+these, and no other module does.
 """
 
 
@@ -39,10 +39,10 @@ class ApiError(NeuronSchedulerError):
     Attributes:
         status: HTTP status code.
         reason: `Status.reason`, such as `Conflict` or `Expired`; empty if the body was no Status.
-        message: the server's sentence, or the beginning of what else it sent.
+        message: the server's sentence, or the beginning of any other body.
         kind, name, uid: `Status.details`: which object the answer is about, such as `pods/binding` and the pod's name.
         retry_after: seconds the server asks to wait, at most 30; None if it does not say.
-        is_status: the body was a Status of failure with this code. Anything else may come from a proxy on the way, and
+        is_status: the body was a Status of failure with this code. Anything else may come from a proxy, and
             says nothing about what the API server did.
     """
 
@@ -83,7 +83,7 @@ class ApiError(NeuronSchedulerError):
         return self.is_status and "etcdserver: request is too large" in self.message
 
     def gone(self, kind: str, name: str, uid: str = "") -> bool:
-        """Tell whether the API server says that this object does not exist; `kind` is the plural, such as `pods`."""
+        """Return whether the API server says that this object does not exist; `kind` is the plural, such as `pods`."""
         return (
             self.refused
             and (self.status, self.reason, self.kind) == (404, "NotFound", kind)
@@ -112,7 +112,7 @@ class OversizedLineError(UnreachableError):
     The API server sent one line that is larger than any object may be.
 
     Attributes:
-        beginning: its first bytes, where the name of the object stands.
+        beginning: its first bytes, which contain the name of the object.
     """
 
     def __init__(self, message: str, beginning: bytes = b"") -> None:

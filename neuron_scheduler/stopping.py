@@ -1,10 +1,11 @@
 """
-Requests to stop: SIGTERM and SIGINT, handled from the first import to the interpreter's last line.
+Requests to stop: SIGTERM and SIGINT, handled from the first import until the interpreter ends.
 
-The event loop's own signal handling begins late and ends early, and outside of it a signal kills: the process would
-exit with 143, and might leave the Lease held. Python's handlers also run while one step holds the event loop. Before
-the scheduler listens nothing is held, and the process ends at once with 0; after it has ended, the exit code stands.
-Refuses to know how to stop: that is for `app`. Imports little, so that nothing slow comes before `install`.
+The event loop handles signals only while it runs. Before and after that a signal kills the process: it would exit with
+143, and might not release the Lease. Python's handlers also run while one step blocks the event loop. Before the
+scheduler listens there is no Lease yet, and the process ends at once with 0; after the scheduler has ended, a signal
+does not change the exit code. Refuses to know how to stop: `app` does. Imports little, so that nothing slow comes
+before `install`.
 """
 
 import os
@@ -22,7 +23,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequests:
-    """The requests, in the order in which they came."""
+    """The requests, in the order of their arrival."""
 
     def __init__(self) -> None:
         self._received: deque[signal.Signals] = deque()
@@ -39,7 +40,7 @@ class StopRequests:
             signal.signal(number, signal.SIG_IGN)
 
     def receive(self, number: int, _frame: FrameType | None = None) -> None:
-        """Take a signal; called by Python between any two steps of the main thread."""
+        """Accept a signal; called by Python between any two steps of the main thread."""
         self._received.append(signal.Signals(number))
         self._notify()
 
@@ -48,18 +49,18 @@ class StopRequests:
         """Give the requests to this event loop; after the block, further ones have no effect."""
         import asyncio
 
-        loop, came = asyncio.get_running_loop(), asyncio.Event()
-        self._notify = lambda: loop.call_soon_threadsafe(came.set)
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        self._notify = lambda: loop.call_soon_threadsafe(arrived.set)
         try:
-            yield self._each(came)
+            yield self._arriving(arrived)
         finally:
             self._notify = _ignore
 
-    async def _each(self, came: "asyncio.Event") -> AsyncIterator[signal.Signals]:
+    async def _arriving(self, arrived: "asyncio.Event") -> AsyncIterator[signal.Signals]:
         while True:
             while not self._received:
-                came.clear()
-                await came.wait()
+                arrived.clear()
+                await arrived.wait()
             yield self._received.popleft()
 
 

@@ -1,4 +1,4 @@
-"""A bounded queue between code that must not wait and the few tasks that write for it; an item wakes one of them."""
+"""A bounded queue between code that must not wait and the few tasks that do its slow work; an item wakes one task."""
 
 import asyncio
 from collections import deque
@@ -29,32 +29,32 @@ class WorkQueue(Generic[T]):
         return len(self._items)
 
     def put(self, item: T) -> bool:
-        """Append the item; False if the list is full or closed."""
+        """Append the item; return False if the queue is full or closed."""
         if self._closed or len(self._items) >= self.capacity:
             return False
         self.push(item)
         return True
 
     def push(self, item: T) -> None:
-        """Append the item even where the list is full: its number is bounded elsewhere."""
+        """Append the item even if the queue is full: the caller limits the number of items."""
         self._items.append(item)
         if self._takers:
             wake_one(self._takers)
 
     async def give(self, item: T) -> None:
-        """Append the item to a list that is not closed, waiting while it is full."""
+        """Append the item to a queue that is not closed; wait while it is full."""
         while len(self._items) >= self.capacity:
             await turn(self._givers)
         self.put(item)
 
     def close(self) -> None:
-        """Take nothing more; `next` gives what is left, then None."""
+        """Accept no more items; `next` returns those that are left, then None."""
         self._closed = True
         while self._takers:
             wake_one(self._takers)
 
     async def next(self) -> T | None:
-        """Return the next item, waiting for it; None when the list is closed and empty."""
+        """Wait for the next item and return it; None when the queue is closed and empty."""
         while not self._items:
             if self._closed:
                 return None
@@ -66,7 +66,7 @@ class WorkQueue(Generic[T]):
 
 
 def wake_one(waiting: Waiting) -> None:
-    """Wake the one that waits longest, if any does."""
+    """Wake the task that has waited longest, if there is one."""
     while waiting:
         woken = waiting.popleft()
         if not woken.done():  # else it has just been cancelled
@@ -75,7 +75,7 @@ def wake_one(waiting: Waiting) -> None:
 
 
 async def turn(waiting: Waiting) -> None:
-    """Wait to be woken; one that is cancelled then passes it on."""
+    """Wait to be woken; a task that is cancelled when it was woken wakes the next one."""
     woken = asyncio.get_running_loop().create_future()
     waiting.append(woken)
     try:

@@ -247,7 +247,7 @@ async def test_a_follower_that_loses_the_lease_before_its_pods_are_listed_ends()
     ("late", "status", "line"),
     [
         (59.0, 200, "[+]scheduling ok"),
-        (61.0, 500, "[-]scheduling failed: the scheduling loop has been at one step for 61 s"),
+        (61.0, 500, "[-]scheduling failed: the scheduling loop has been in one step for 61 s"),
     ],
 )
 async def test_a_leader_is_live_while_its_loop_goes_on(free_tcp_port: int, late: float, status: int, line: str) -> None:
@@ -323,4 +323,4 @@ async def test_an_end_that_nobody_asked_for_is_an_error() -> None:
         tasks.start_soon(found.run)
         await found.scheduling()
         found.app.parts.scheduling_loop.stop()
-        assert await found.end() == "StalledError: a part of the scheduler ended, and nobody had asked it to"
+        assert await found.end() == "StalledError: a part of the scheduler ended although no stop was requested"

@@ -108,7 +108,7 @@ def test_spellings(app: App, argument: str, want: Config) -> None:
         pytest.param(["run", "--lead"], "unknown flag --lead", id="abbreviations are not guessed"),
         pytest.param(
             ["run", "--profiling=false"],
-            "--profiling is a flag of kube-scheduler that means nothing here; remove it",
+            "--profiling is a flag of kube-scheduler that has no effect here; remove it",
             id="kube-scheduler's own",
         ),
         pytest.param(["run", "now"], "unexpected argument 'now'; every setting is a --flag", id="an argument"),

@@ -1,9 +1,9 @@
 """
 Who may read /metrics: the holder of a bearer token that the API server accepts, with the right to GET that path.
 
-The answers are kube-scheduler's, but that a request without a token is 401 here, without a question to the API server.
-The API server's answers, refusals too, are remembered for a few seconds, so that clients cannot make us flood it. Of a
-token only the digest is remembered. If the API server cannot be asked, the request is refused.
+The answers are kube-scheduler's, except that a request without a token gets 401 without a question to the API server.
+The API server's answers, including refusals, are cached for a few seconds, so that clients cannot make us flood it. The
+cache has digests, not tokens. If the API server cannot be asked, the request is refused.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.kube.user_review import User
 from neuron_scheduler.telemetry import logs
 
-REMEMBERED: Final = 10.0  # seconds; kube-scheduler's --authentication-token-webhook-cache-ttl and its like
-MOST_REMEMBERED: Final = 256
+CACHE_SECONDS: Final = 10.0  # kube-scheduler's --authentication-token-webhook-cache-ttl and its like
+MOST_CACHED: Final = 256
 QUESTIONS_PER_SECOND: Final = 5.0  # about tokens that have not been accepted yet
 QUESTIONS_AT_ONCE: Final = 10
 
@@ -31,10 +31,10 @@ class Reviews(Protocol):
     """What is asked of the API server."""
 
     async def user_of(self, token: str) -> User | None:
-        """Return who holds a token."""
+        """Return the user that a token belongs to."""
 
     async def may_get(self, user: User, path: str) -> bool:
-        """Tell whether a user may GET a path."""
+        """Return whether a user may GET a path."""
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ class Access:
         self._questions = TokenBucket(self.clock, QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE)
 
     async def refusal(self, authorization: str) -> Reply | None:
-        """Return the answer that a request with this `Authorization` gets instead of what it asks for, if any."""
+        """Return the refusal of a request with this `Authorization`, None if it may read the path."""
         scheme, _, token = authorization.strip().partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -90,8 +90,8 @@ class Access:
             return _status(503, "ServiceUnavailable", "the API server cannot be asked who may read this")
         self._failing = False
         self._verdicts.pop(digest, None)
-        self._verdicts[digest] = _Verdict(refusal, self.clock() + REMEMBERED)
-        if len(self._verdicts) > MOST_REMEMBERED:
+        self._verdicts[digest] = _Verdict(refusal, self.clock() + CACHE_SECONDS)
+        if len(self._verdicts) > MOST_CACHED:
             del self._verdicts[next(iter(self._verdicts))]
         return refusal
 

@@ -1,7 +1,7 @@
 """
 The certificate of --secure-port, read again when its files change, so that a renewal needs no restart.
 
-A certificate that cannot be used does not replace the one in use: half-written files are a moment, not an outage.
+A certificate that cannot be used does not replace the one in use: files that are half-written become readable soon.
 """
 
 import ssl

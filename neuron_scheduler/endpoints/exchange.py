@@ -1,8 +1,8 @@
 """
-One request and its answer as bytes: HTTP/1.1 as far as probes and scrapers speak it.
+One request and its answer as bytes: the part of HTTP/1.1 that probes and scrapers use.
 
-A connection carries one request, whose body is not read. So a hostile client cannot use what kept connections allow:
-pipelines, chunks, two lengths. Refuses a request that it cannot read in full.
+A connection carries one request, whose body is not read. This excludes attacks on persistent connections: pipelines,
+chunks, two lengths. Refuses a request that it cannot read in full.
 """
 
 import re
@@ -36,21 +36,21 @@ class Request:
     fields: Mapping[str, str] = NO_FIELDS
 
     def asks_for(self, parameter: str) -> bool:
-        """Tell whether the query has this parameter, with or without a value."""
+        """Return whether the query has this parameter, with or without a value."""
         return parameter in parse_qs(self.query, keep_blank_values=True)
 
 
 def read_request(head: bytes) -> Request | None:
-    """Return the request that a head (up to and with its empty line) is; None if it is none."""
-    found = _HEAD.fullmatch(head)
-    if found is None:
+    """Return the request in a head (including its empty line); None if the head is invalid."""
+    match = _HEAD.fullmatch(head)
+    if match is None:
         return None
-    path, _, query = found[2].decode("ascii").partition("?")
+    path, _, query = match[2].decode("ascii").partition("?")
     fields: dict[str, str] = {}
-    for line in found[3].decode("latin-1").split("\r\n")[:-1]:
+    for line in match[3].decode("latin-1").split("\r\n")[:-1]:
         name, _, value = line.partition(":")
         fields.setdefault(name.lower(), value.strip(" \t"))
-    return Request(found[1].decode("ascii"), path, query, fields)
+    return Request(match[1].decode("ascii"), path, query, fields)
 
 
 @attrs.frozen

@@ -1,8 +1,8 @@
 """
-The metrics as they were a moment ago, so that many scrapers cost the event loop no more than one.
+A cache of the text of /metrics, so that many scrapers cost the event loop no more than one.
 
-Writing all metrics takes milliseconds, in which nothing is scheduled. A lone scraper always gets them as they are; once
-scrapes have used up their share of the event loop, further ones get the last text again.
+Writing all metrics takes milliseconds, in which nothing is scheduled. A single scraper always gets current values; once
+scrapes have used their share of the event loop, further ones get the last text.
 """
 
 from collections.abc import Callable

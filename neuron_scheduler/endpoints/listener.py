@@ -1,10 +1,9 @@
 """
 Listens on one of the process's own ports, so that no client can slow the scheduler down or delay another's probe.
 
-Every pod of the cluster can connect, and the event loop that answers also schedules. So there are limits on what
-clients can make the loop do: a connection waits unread, which costs a few microseconds; a limited number of connections
-a second is read and answered (`turns` says whose); each of them ends a few seconds later. Refuses to know what is asked
-for.
+Every pod of the cluster can connect, and the event loop that answers also schedules. So the work that clients can cause
+is limited: an unread connection waits, which costs a few microseconds; a limited number of connections per second is
+read and answered (`turns` says whose); each of them ends after a few seconds. Refuses to know what the requests mean.
 """
 
 import asyncio
@@ -23,9 +22,9 @@ from neuron_scheduler.telemetry import logs
 
 ACCEPTED_AT_ONCE: Final = 8  # connections in one turn of the event loop
 BACKLOG: Final = 1024  # connections that the kernel keeps for us
-GOODBYE: Final = 1.0  # seconds that TLS may take to say that it ends
+GOODBYE: Final = 1.0  # seconds for the end of TLS
 END_OF_HEAD: Final = b"\r\n\r\n"
-PAUSE: Final = 1.0  # seconds without new connections when no more can be opened
+PAUSE: Final = 1.0  # seconds without new connections after one could not be accepted
 
 Answer = Callable[[Request], Awaitable[Reply]]
 
@@ -35,14 +34,14 @@ log = logs.logger(__name__)
 @attrs.frozen(kw_only=True)
 class Limits:
     """
-    What the clients of one port may take.
+    The limits for the clients of one port.
 
-    Even if every waiting connection has a different peer, each gets its turn before a probe's time limit.
+    If every waiting connection has a different peer, each still gets its turn before a probe's time limit.
 
     Attributes:
         waiting: connections that wait for their turn.
         at_once: connections that are being read or answered; a further one ends the oldest.
-        rate, burst: connections a second that get their turn, and how many without a pause between them.
+        rate, burst: connections per second that get their turn, and how many may follow each other without a pause.
         seconds: from a connection's turn to its end, TLS included.
         head: bytes of a request; large enough for the token of an identity provider.
     """
@@ -64,8 +63,8 @@ def open_socket(address: str, port: int) -> socket.socket:
     """
     Return a socket that listens on an IP address, as Go's `net.Listen` does.
 
-    An unspecified address (`0.0.0.0`, `::`) is that of all interfaces and both families; one socket serves both, so
-    that a port is ours as a whole or not at all. A host without IPv6 gets IPv4 alone.
+    An unspecified address (`0.0.0.0`, `::`) means all interfaces and both families; one socket serves both, so that
+    another process cannot have the same port for the other family. A host without IPv6 gets IPv4 only.
 
     Raises:
         OSError: the address is taken, or not ours.
@@ -86,11 +85,11 @@ def open_socket(address: str, port: int) -> socket.socket:
 @attrs.define(eq=False, kw_only=True)
 class Listener:
     """
-    All connections to one port, from when it is built until `close`.
+    All connections to one port, until `close`.
 
     Attributes:
         listening: from `open_socket`; it belongs to the listener.
-        certificate: gives the TLS context of a connection that begins; None for no TLS.
+        certificate: returns the TLS context for a new connection; None for no TLS.
         dropped: called with the reason, `crowded` or `slow`, for each connection that is ended without its answer.
     """
 
@@ -131,7 +130,7 @@ class Listener:
                 connection, address = self.listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
                 break
-            except OSError as error:  # no files or no memory are left; the socket would stay readable all the while
+            except OSError as error:  # no file descriptor or memory is left; the socket stays readable
                 log.warning("Cannot accept connections; pausing", exc=error)
                 self._loop.remove_reader(self.listening)
                 self._pause = self._loop.call_later(PAUSE, self._loop.add_reader, self.listening, self._accept)
@@ -178,7 +177,7 @@ class Listener:
         except TimeoutError:
             self.dropped("slow")
         except OSError:
-            pass  # the client does not speak TLS, or went away meanwhile
+            pass  # the client does not use TLS, or has gone
         finally:
             client.abort()
             connection.close()
@@ -192,18 +191,18 @@ async def _answered(head: bytes | None, answer: Answer) -> bytes:
         return text(400, "not a request of HTTP/1.1").encode()
     try:
         reply = await answer(request)
-    except Exception as error:  # noqa: BLE001 - a client gets an answer, and the others theirs
+    except Exception as error:  # noqa: BLE001 - this client gets an answer; other clients are not affected
         log.error("Cannot answer a request", path=request.path, exc=error)
-        reply = text(500, "internal error; the log says more")
+        reply = text(500, "internal error; see the log")
     return reply.encode(with_body=request.method != "HEAD")
 
 
 class _Client(asyncio.Protocol):
     """
-    One connection: collects the head of a request, and tells when the answer has been taken.
+    One connection: collects the head of a request, and waits until the client has the answer.
 
     Attributes:
-        head: up to and with its empty line; None if it is larger than allowed, empty if the client went away.
+        head: including its empty line; None if it is larger than allowed, empty if the client has gone.
     """
 
     def __init__(self, most: int) -> None:
@@ -215,19 +214,19 @@ class _Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, but is no subclass
 
     def data_received(self, data: bytes) -> None:
         if self.head.done():
             return
-        looked_at = max(len(self._received) - len(END_OF_HEAD), 0)
+        searched = max(len(self._received) - len(END_OF_HEAD), 0)
         self._received += data
-        end = self._received.find(END_OF_HEAD, looked_at, self._most)
+        end = self._received.find(END_OF_HEAD, searched, self._most)
         if end < 0 and len(self._received) < self._most:
             return
         self.head.set_result(None if end < 0 else bytes(self._received[: end + len(END_OF_HEAD)]))
         if self._transport is not None:
-            self._transport.pause_reading()  # nothing else is asked on this connection
+            self._transport.pause_reading()  # a connection has one request
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._transport = None
@@ -244,6 +243,6 @@ class _Client(asyncio.Protocol):
             await self._ended
 
     def abort(self) -> None:
-        """Cut the connection, if it is still there."""
+        """Abort the connection, if it is still open."""
         if self._transport is not None:
             self._transport.abort()

@@ -1,10 +1,10 @@
 """
 The process's own endpoints: /healthz, /livez, /readyz and /metrics, over HTTP and, with a certificate, over HTTPS.
 
-Answers look like kube-scheduler's (`apiserver/pkg/server/healthz`): `ok`, or the list of checks with `?verbose` and
-whenever one fails. Live means that the event loop answers and a leader renews its Lease; ready means that the informers
-have synced, leader or not. Refuses to know what a check looks at: each is a function that returns what is wrong, if
-anything. Nothing secret is served, so clients need no token, except for /metrics if there is an `Access`.
+The answers are like kube-scheduler's (`apiserver/pkg/server/healthz`): `ok`, or the list of checks with `?verbose` or
+if one fails. Live means that the event loop answers and a leader renews its Lease; ready means that the informers
+have synced, leader or not. Refuses to know what a check does: each is a function that returns what is wrong, or
+None. Nothing secret is served, so clients need no token, except for /metrics if there is an `Access`.
 """
 
 import os
@@ -36,7 +36,7 @@ class Access(Protocol):
     """Who may read /metrics."""
 
     async def refusal(self, authorization: str) -> Reply | None:
-        """Return the answer for a client that may not read them, None for one that may."""
+        """Return the refusal of a client that may not read them, None for one that may."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +85,7 @@ async def serving(
     access: Access | None = None,
 ) -> AsyncIterator[None]:
     """
-    Answer requests for as long as the context is open.
+    Answer requests while the context is open.
 
     Args:
         endpoints: where to listen.
@@ -167,7 +167,7 @@ def _metrics_page(shown: Exposition, prepared: Callable[[], Iterator[None]], acc
 
 
 async def _elsewhere(_request: Request) -> Reply:
-    return text(403, "metrics are served on --secure-port only, to those who have the right to read them\n")
+    return text(403, "metrics are served on --secure-port only, to clients that have the right to get them\n")
 
 
 def _checking(endpoint: str, checks: Mapping[str, Check]) -> Answer:

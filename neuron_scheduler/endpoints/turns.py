@@ -1,8 +1,8 @@
 """
-Who is served next when more clients wait than can be served: peers take turns, however many connections each opens.
+Which client is served next when more wait than can be served: peers take turns, however many connections each opens.
 
-The kubelet asks a few times a minute from an address of its own, so its probe is always among the next, whatever the
-pods of the cluster do. Refuses to wait, to know the time and to look at what waits.
+The kubelet asks a few times a minute, from an address that no pod has, so its probe is always among the next, whatever
+the pods of the cluster do. Refuses to wait, to know the time, and to know what the items are.
 """
 
 from collections import deque
@@ -10,8 +10,8 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
-REMEMBERED: Final = 4096
-"""Peers whose last turn is remembered; the oldest ones are forgotten, and then count as new."""
+MOST_PEERS: Final = 4096
+"""Peers whose last turn is known; the oldest ones are dropped, and then count as new."""
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 @attrs.define(eq=False)
 class Turns(Generic[T]):
     """
-    A queue for each peer; the next turn is that of the peer whose last one is longest ago.
+    A queue for each peer; the next turn goes to the peer whose last turn is longest ago.
 
     Attributes:
         most: how many items may wait in all.
@@ -52,7 +52,7 @@ class Turns(Generic[T]):
         self._turn += 1
         self._last_turns.pop(peer, None)
         self._last_turns[peer] = self._turn  # the dict stays in the order of the turns
-        if len(self._last_turns) > REMEMBERED:
+        if len(self._last_turns) > MOST_PEERS:
             del self._last_turns[next(iter(self._last_turns))]
         return self._remove(peer, newest=False)
 

@@ -239,7 +239,7 @@ class Config:
     def _check_profiles(self) -> None:
         scheduler_names = [profile.scheduler_name for profile in self.profiles]
         if not scheduler_names:
-            raise ConfigurationError("there is no profile: name at least one scheduler whose pods are to be placed")
+            raise ConfigurationError("there is no profile: name at least one scheduler")
         for profile in self.profiles:
             _require("scheduler_name", "schedulerName", profile.scheduler_name)
             if scheduler_names.count(profile.scheduler_name) > 1:
@@ -259,7 +259,7 @@ class Config:
     def _check_endpoints(self) -> None:
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
             given, missing = ("cert", "private-key") if self.tls_cert_file else ("private-key", "cert")
-            raise ConfigurationError(f"--tls-{given}-file needs --tls-{missing}-file beside it")
+            raise ConfigurationError(f"--tls-{given}-file needs --tls-{missing}-file too")
         if self.tls_cert_file and self.secure_port and self.secure_port == self.port:
             raise ConfigurationError(f"--port and --secure-port are both {self.port}: give them different ports")
         if self.authorize_metrics and not self.serves_tls:

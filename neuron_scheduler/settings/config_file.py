@@ -68,7 +68,7 @@ def _parsed(path: str, text: str) -> ConfigFile:
     _require_single_keys(yaml.compose(text, Loader=yaml.CSafeLoader))
     fields = msgspec.yaml.decode(text.encode())
     if not isinstance(fields, dict):
-        raise ValueError(f"expected apiVersion: {API_VERSION} and kind: {KIND}, got no fields at all")  # noqa: TRY004 - about a file
+        raise ValueError(f"expected apiVersion: {API_VERSION} and kind: {KIND}, got no fields")  # noqa: TRY004 - about a file
     ignored: tuple[str, ...] = ()
     form = _format(fields.get("apiVersion"), fields.get("kind"))
     if form is kube_scheduler_kind.FORMAT:
@@ -93,11 +93,11 @@ def _format(version: object, kind: object) -> type[msgspec.Struct]:
         return kube_scheduler_kind.FORMAT
     if isinstance(version, str) and version.startswith(f"{kube_scheduler_kind.API_VERSION}beta"):
         raise ValueError(
-            f"apiVersion {version} is no longer read, by kube-scheduler neither;"
+            f"apiVersion {version} is no longer supported, not by kube-scheduler either;"
             f" write {kube_scheduler_kind.API_VERSION}"
         )
     raise ValueError(
-        f"apiVersion {version!r}, kind {kind!r} is not known here; write {API_VERSION}, {KIND}"
+        f"apiVersion {version!r}, kind {kind!r} is not supported; write {API_VERSION}, {KIND}"
         f" or {kube_scheduler_kind.API_VERSION}, {kube_scheduler_kind.KIND}"
     )
 
@@ -116,5 +116,5 @@ def _require_single_keys(root: yaml.Node | None) -> None:
             keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
             for i, key in enumerate(keys):
                 if any(key.value == other.value for other in keys[:i]):
-                    raise ValueError(f"line {key.start_mark.line + 1}: {key.value} stands there twice")
+                    raise ValueError(f"line {key.start_mark.line + 1}: duplicate key {key.value}")
             todo.extend(value for _, value in node.value)

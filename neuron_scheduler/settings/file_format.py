@@ -66,9 +66,9 @@ class _Profile(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         names = self.preferences or []
-        twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-        if twice is not None:
-            raise ValueError(f"preference {twice!r} stands there twice; an order has each once")
+        duplicate = next((name for i, name in enumerate(names) if name in names[:i]), None)
+        if duplicate is not None:
+            raise ValueError(f"duplicate preference {duplicate!r}; list each preference once")
 
     def config(self) -> ProfileConfig:
         """Return what the profile sets."""

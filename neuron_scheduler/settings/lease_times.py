@@ -28,9 +28,7 @@ def require_order(*, lease: float, renew: float, retry: float) -> None:
         ConfigurationError: two of them contradict each other.
     """
     if lease < 1 or lease != int(lease):
-        raise ConfigurationError(
-            f"--leader-elect-lease-duration is {lease:g}s; a Lease counts in whole seconds, from 1s on"
-        )
+        raise ConfigurationError(f"--leader-elect-lease-duration is {lease:g}s; it must be whole seconds, 1s or more")
     if renew >= lease:
         raise ConfigurationError(
             f"--leader-elect-renew-deadline ({renew:g}s) must be below --leader-elect-lease-duration ({lease:g}s)"

@@ -1,5 +1,5 @@
 """
-Log lines as `kubectl logs` readers know them: klog text, or klog-like JSON, beside the standard library's logging.
+Log lines in klog's formats, text or JSON; lines of libraries come through the standard library's logging.
 
 A line is a constant message and key/value pairs, so that it can be searched and counted:
 
@@ -8,7 +8,7 @@ A line is a constant message and key/value pairs, so that it can be searched and
     log.v(4).info("Filtered nodes", nodes=names)
 
 Formats: klog's `internal/serialize` and `klog.go` (text), component-base's `logs/json` (JSON). Refuses to interpolate:
-a message is never formatted with values, so no value can forge a second line.
+values are never part of the message, so no value can forge a second line.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ class Logger:
     def error(
         self, message: str, /, *, exc: BaseException | None = None, traceback: bool = False, **pairs: Any
     ) -> None:
-        """Write a line of severity E; `traceback` is for surprises, whose place in the code matters."""
+        """Write a line of severity E; `traceback` is for unexpected exceptions, whose place in the code matters."""
         self._write(logging.ERROR, message, _with_error(pairs, exc, traceback=traceback))
 
     def fatal(self, message: str, /, *, exc: BaseException | None = None, **pairs: Any) -> None:
@@ -82,7 +82,7 @@ class Logger:
         self._write(logging.CRITICAL, message, _with_error(pairs, exc, traceback=True))
 
     def _write(self, level: int, message: str, pairs: Mapping[str, Any]) -> None:
-        """Write where `configure` says; before that, as any library would."""
+        """Write to the target of `configure`; before it is called, through `logging`."""
         if _output is None:
             self._log.log(level, message, extra={"pairs": pairs}, stacklevel=3)
             return
@@ -93,10 +93,10 @@ class Logger:
 @attrs.define(eq=False)
 class Once:
     """
-    Tells the first time from every later one, so that one warning per object is written once.
+    Returns whether something happens for the first time, so that a warning about an object is written once.
 
-    Remembers the `limit` subjects seen first-or-again most recently, each with up to so many `details`; what is
-    forgotten counts as new.
+    Keeps the `limit` subjects that were seen most recently, each with a limited number of `details`; dropped ones count
+    as new.
     """
 
     _limit: int = 10_000
@@ -105,7 +105,7 @@ class Once:
 
     def __call__(self, subject: Hashable, detail: Hashable = None) -> bool:
         """Return True if this detail of the subject is new."""
-        known = self._seen[subject] = self._seen.pop(subject, set())  # the last one of all
+        known = self._seen[subject] = self._seen.pop(subject, set())  # moves it to the end
         if len(self._seen) > self._limit:
             del self._seen[next(iter(self._seen))]
         if detail in known:
@@ -116,14 +116,14 @@ class Once:
         return True
 
     def forget(self, subject: Hashable) -> None:
-        """Let all about the subject count as new again: it is gone, or well."""
+        """Count all details of the subject as new again, because it is gone or has recovered."""
         self._seen.pop(subject, None)
 
 
 @attrs.define(eq=False)
 class Trouble:
     """
-    Writes the first of like failures, a lasting one every ten minutes, and the recovery.
+    Writes the first of equal failures, a reminder every ten minutes while they last, and the recovery.
 
     Attributes:
         ends: the line of the recovery; empty for none.
@@ -137,22 +137,22 @@ class Trouble:
     clock: Callable[[], float]
     verbosity: int | None = None
     pairs: Mapping[str, Any] = attrs.field(factory=dict)
-    _said_at: dict[Hashable, float] = attrs.field(factory=dict, init=False)
+    _written_at: dict[Hashable, float] = attrs.field(factory=dict, init=False)
 
     def met(self, message: str, error: Exception | None = None, *, kind: Hashable = None) -> None:
-        """Write a failure, unless one with this message and kind has been written lately."""
+        """Write a failure, unless one with this message and kind was written in the last ten minutes."""
         now = self.clock()
-        if now - self._said_at.get((message, kind), -math.inf) < REMIND:
+        if now - self._written_at.get((message, kind), -math.inf) < REMIND:
             return
-        self._said_at[message, kind] = now
+        self._written_at[message, kind] = now
         level = logging.WARNING if self.verbosity is None else logging.INFO - self.verbosity
         if self.verbosity is None or self.log.v(self.verbosity).enabled:
             self.log._write(level, message, _with_error(dict(self.pairs), error))  # noqa: SLF001 - names the caller's line
 
     def over(self) -> None:
         """Write the recovery if a failure has been written."""
-        if self._said_at:
-            self._said_at.clear()
+        if self._written_at:
+            self._written_at.clear()
             if self.ends:
                 self.log._write(logging.INFO, self.ends, self.pairs)  # noqa: SLF001 - as above
 
@@ -167,33 +167,33 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
     Send the process's log lines to a stream (stderr, as klog does), replacing what was set before.
 
     Args:
-        verbosity: of our own lines, as klog's `-v`. Libraries are heard from warnings on.
+        verbosity: of our own lines, as klog's `-v`. Of libraries, only warnings and errors are written.
         logging_format: `text` (klog) or `json`.
-        stream: where the lines go.
+        stream: what the lines are written to.
     """
     global _output  # noqa: PLW0603 - as the root logger is
     form = _json if logging_format == "json" else _klog
     _output = _Output(sys.stderr if stream is None else stream, form)
     if isinstance(sys.stderr, UnblockedStderr):
-        sys.stderr.tell_dropped = partial(_dropped, form)
+        sys.stderr.dropped_line = partial(_dropped, form)
     logging.basicConfig(level=logging.WARNING, handlers=[_output], force=True)
     logging.getLogger(ROOT).setLevel(logging.INFO - min(verbosity, MOST_VERBOSE))
     logging.captureWarnings(capture=True)
 
 
 def flush() -> None:
-    """Wait until stderr has taken all lines, for a second at most; for use before `os._exit`."""
+    """Wait until all lines are written to stderr, for a second at most; for use before `os._exit`."""
     if isinstance(sys.stderr, UnblockedStderr):
         sys.stderr.drain()
 
 
 def dropped() -> int:
-    """How many lines stderr did not take."""
+    """Return how many lines could not be written to stderr."""
     return sys.stderr.dropped if isinstance(sys.stderr, UnblockedStderr) else 0
 
 
 def sentence(exc: BaseException) -> str:
-    """Return what an exception says: its text, or its type where it has none; a group is the sum of its parts."""
+    """Return the text of an exception, or its type if it has none; for a group, those of its parts."""
     return "; ".join(dict.fromkeys(str(leaf) or type(leaf).__name__ for leaf in _leaves(exc)))
 
 
@@ -248,7 +248,7 @@ def _text(value: object) -> str:
 
 @lru_cache(maxsize=4)
 def _stamp(second: int) -> str:
-    """Return the local time as klog writes it: a thousand lines share one."""
+    """Return the local time as klog writes it; cached, because many lines have the same second."""
     return time.strftime("%m%d %H:%M:%S", time.localtime(second))
 
 
@@ -272,7 +272,7 @@ def _klog(level: int, created: float, place: str, message: str, pairs: Mapping[s
 
 
 def _json(level: int, created: float, place: str, message: str, pairs: Mapping[str, Any] | None) -> str:
-    """Return one JSON object: ts (milliseconds), caller, msg, v (or severity from warnings on), then the pairs."""
+    """Return one JSON object: ts (milliseconds), caller, msg, v (or severity, from warnings up), then the pairs."""
     line: dict[str, object] = {"ts": round(created * 1000, 3), "caller": place, "msg": message}
     if level < logging.WARNING:
         line["v"] = logging.INFO - level
@@ -284,7 +284,7 @@ def _json(level: int, created: float, place: str, message: str, pairs: Mapping[s
 
 
 def _dropped(form: _Form, lines: int) -> str:
-    """Return the line that reports how many lines stderr did not take."""
+    """Return the line that reports how many lines could not be written to stderr."""
     return form(
         logging.WARNING, time.time(), "stderr.py", "Dropped log lines: stderr did not take them", {"lines": lines}
     )
@@ -292,10 +292,10 @@ def _dropped(form: _Form, lines: int) -> str:
 
 class _Output(logging.Handler):
     """
-    The target of all lines. Ours are written directly, at a third of the cost of `logging`; those of libraries come
-    through `logging`, as this is its handler.
+    The target of all lines. Our own are written directly, at a third of the cost of `logging`; those of libraries come
+    through `logging`, whose handler this is.
 
-    A stream that is passed in gets every line at once. The process's own stderr (`stderr`) buffers it, and never waits.
+    A stream that is passed in gets every line at once; the process's own stderr (`stderr`) buffers lines.
     """
 
     def __init__(self, stream: TextIO, form: _Form) -> None:
@@ -310,7 +310,7 @@ class _Output(logging.Handler):
         self.write(record.levelno, record.created, place, self.format(record), None)
 
     def write(self, level: int, created: float, place: str, message: str, pairs: Mapping[str, Any] | None) -> None:
-        """Write a line; that it cannot be written, to a full disk say, ends nothing."""
+        """Write a line; an error, such as a full disk, is ignored."""
         with contextlib.suppress(OSError):
             self._stream.write(f"{self._form(level, created, place, message, pairs)}\n")
             self._stream.flush()

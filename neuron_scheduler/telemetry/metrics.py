@@ -114,7 +114,7 @@ class Metrics:
     )
     malformed: Callable[[str], None] = counter(
         "neuron_scheduler_malformed_objects",
-        "Objects from the API server that could not be read in full and were set aside.",
+        "Objects from the API server that could not be read in full and were skipped.",
         "resource",
     )
     """Count an object of this resource (`pods`, `nodes`) that could not be read."""
@@ -126,10 +126,10 @@ class Metrics:
     """Count a list or watch of this resource that failed."""
     unhandled: Callable[[str], None] = counter(
         "neuron_scheduler_unhandled_objects",
-        "Objects that were set aside because the scheduler failed on them, by resource: a bug of the scheduler.",
+        "Objects that were skipped because their handling raised an exception, by resource: a bug of the scheduler.",
         "resource",
     )
-    """Count an object of this resource that the scheduler failed on."""
+    """Count an object of this resource whose handling raised an exception."""
     event_dropped: Callable[[], None] = counter(
         "neuron_scheduler_events_dropped", "Events not sent because their queue was full."
     )
@@ -166,7 +166,7 @@ class Metrics:
     """Count a pod that its node rejected, by one of few reasons."""
     rejection_unread: Callable[[], None] = counter(
         "neuron_scheduler_rejections_unread",
-        "Pods that left before they started, of which it was not found out whether their nodes rejected them.",
+        "Pods that left before they started, of which it is unknown whether their nodes rejected them.",
     )
     """Count a pod that its node may have rejected; whether it did is unknown."""
 
@@ -200,12 +200,12 @@ class Metrics:
         self._attempt_seconds(result, profile).observe(seconds)
 
     def scheduled(self, *, attempts: int, seconds: float) -> None:
-        """Count a bound pod that needed so many attempts and waited so long since it was first queued, ungated."""
+        """Count a bound pod: its attempts, and the seconds since it was first queued, without the time it was gated."""
         self._attempts_of_pod(attempts)
         self._sli_seconds(str(attempts) if attempts < MOST_DISTINCT_ATTEMPTS else "15+").observe(seconds)
 
     def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
-        """Count a pod whose volumes were bound before it, or could not be, after so long."""
+        """Count a pod whose volumes were bound before it, or could not be, and the seconds that it took."""
         self._pre_bind_seconds("PreBind", "Error" if failed else "Success", profile).observe(seconds)
         if failed:
             self._volume_errors("bind").inc()

@@ -56,7 +56,10 @@ class State:
         "scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type", default=_EMPTY
     )
     leader: bool = _shown(
-        "leader_election_master_status", "1 if this process is the leader, 0 if it stands by.", "name", default=False
+        "leader_election_master_status",
+        "1 if this process is the leader, 0 if it is on standby.",
+        "name",
+        default=False,
     )
     """This process holds the Lease, or needs none; the label has the name of the Lease."""
     unknown_holders: int = _shown(

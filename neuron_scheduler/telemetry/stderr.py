@@ -1,11 +1,11 @@
 """
 A standard error that never makes its writers wait.
 
-The reader of the process's stderr (the container runtime) may stall. The pipe is then full, and a write waits, and with
-it everything else on the event loop, signals included. So lines go to a bounded buffer, and a thread writes them out.
-Non-blocking writes would need no thread, but they change the pipe or terminal for all processes that share it. Lines
-that the buffer cannot hold are dropped and counted, and a line in their place says how many. Refuses to lose the last
-lines: `drain` before the end takes a second at most.
+The reader of the process's stderr (the container runtime) may stall. Then the pipe is full, and a write would block the
+event loop, including its signals. So lines go to a bounded buffer, and a thread writes them. Non-blocking writes would
+need no thread, but they change the pipe or terminal for all processes that share it. Lines that do not fit into the
+buffer are dropped and counted, and a line in their place says how many. Refuses to lose the last lines: `drain` writes
+them at the end, in a second at most.
 """
 
 import contextlib
@@ -23,20 +23,20 @@ MOST_BYTES: Final = 4 << 20
 """Bytes of lines that wait, about ten thousand lines."""
 FLUSH_SECONDS: Final = 1.0
 _AT_ONCE: Final = 1 << 16
-"""Bytes of one write, which is a few hundred lines: a busy loop lets the thread go on only every 5 ms."""
+"""Bytes of one write, which is a few hundred lines: while the loop is busy, the thread runs only every 5 ms."""
 
 _LINGER_SECONDS: Final = 0.01
-"""Seconds for which the thread lets lines gather: to be woken for each costs more than to write it."""
+"""Seconds for which the thread collects lines: waking it for each line costs more than writing the line."""
 
 
 @attrs.define(eq=False)
 class _Gap:
-    """Stands in the buffer for lines that were dropped there."""
+    """Takes the place of dropped lines in the buffer."""
 
     lines: int = 0
 
 
-def _told(lines: int) -> str:
+def _dropped_line(lines: int) -> str:
     return f"Dropped {lines} log lines: stderr did not take them"
 
 
@@ -45,8 +45,8 @@ class UnblockedStderr(io.TextIOBase):
     Text that is written to a file descriptor, line by line, by a thread that is started with the first line.
 
     Attributes:
-        dropped: lines that stderr did not take.
-        tell_dropped: returns the line that says how many were dropped.
+        dropped: lines that could not be written.
+        dropped_line: returns the line that says how many were dropped.
     """
 
     encoding = "utf-8"
@@ -54,7 +54,7 @@ class UnblockedStderr(io.TextIOBase):
     def __init__(self, descriptor: int, most_bytes: int = MOST_BYTES) -> None:
         super().__init__()
         self.dropped = 0
-        self.tell_dropped: Callable[[int], str] = _told
+        self.dropped_line: Callable[[int], str] = _dropped_line
         self._descriptor = descriptor
         self._most_bytes = most_bytes
         self._partial = ""
@@ -65,7 +65,7 @@ class UnblockedStderr(io.TextIOBase):
         self._lock = threading.RLock()  # a finalizer may write a line in the middle of another line's write
         self._bell = threading.Lock()  # held while there is nothing to write
         self._bell.acquire()
-        self._hurry = threading.Lock()  # held while nobody waits for what is written
+        self._hurry = threading.Lock()  # held unless `drain` waits
         self._hurry.acquire()
         self._idle = True
         self._thread: threading.Thread | None = None
@@ -79,7 +79,7 @@ class UnblockedStderr(io.TextIOBase):
         return True
 
     def write(self, text: str, /) -> int:
-        """Take text; it goes out once its line is complete."""
+        """Accept text; it is written once its line is complete."""
         if not text.endswith("\n"):
             self._partial += text
             return len(text)
@@ -89,7 +89,7 @@ class UnblockedStderr(io.TextIOBase):
         return len(text)
 
     def drain(self, seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until all that was written is out, but no longer than so many seconds; return whether it is."""
+        """Wait until all lines are written, for so many seconds at most; return whether they are."""
         if self._partial:
             self.write("\n")
         if self._thread is None:
@@ -138,7 +138,7 @@ class UnblockedStderr(io.TextIOBase):
             self._bell.acquire()
             self._hurry.acquire(timeout=_LINGER_SECONDS)
             while batch := self._taken():
-                for chunk, lines, size in _chunks(batch, self.tell_dropped):
+                for chunk, lines, size in _chunks(batch, self.dropped_line):
                     written = not chunk or _write(self._descriptor, chunk)
                     with self._lock:
                         self._bytes -= size
@@ -153,9 +153,9 @@ class UnblockedStderr(io.TextIOBase):
 
 
 def _chunks(
-    batch: list[bytes | _Gap | threading.Event], tell_dropped: Callable[[int], str]
+    batch: list[bytes | _Gap | threading.Event], dropped_line: Callable[[int], str]
 ) -> Iterator[tuple[bytes, int, int]]:
-    """Yield whole lines together, with their number and how many bytes of the buffer they took."""
+    """Yield whole lines together, with their number and the bytes that they took in the buffer."""
     chunk, size = list[bytes](), 0
     for item in batch:
         if isinstance(item, threading.Event):
@@ -163,7 +163,7 @@ def _chunks(
             chunk, size = [], 0
             item.set()
             continue
-        line = item if isinstance(item, bytes) else f"{tell_dropped(item.lines)}\n".encode()
+        line = item if isinstance(item, bytes) else f"{dropped_line(item.lines)}\n".encode()
         if chunk and size + len(line) > _AT_ONCE:
             yield b"".join(chunk), len(chunk), size
             chunk, size = [], 0
@@ -173,7 +173,7 @@ def _chunks(
 
 
 def _write(descriptor: int, data: bytes) -> bool:
-    """Write all of the data, however long it takes; return whether it could be written."""
+    """Write all of the data, however long it takes; return whether that succeeded."""
     while data:
         try:
             data = data[os.write(descriptor, data) :]
@@ -186,7 +186,7 @@ def _write(descriptor: int, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def unblocked_stderr() -> Iterator[None]:
-    """Replace sys.stderr inside the `with` block by one that never waits; drain it at the end of the block."""
+    """Replace sys.stderr inside the `with` block by one that never waits; drain it when the block ends."""
     try:
         stream = UnblockedStderr(sys.stderr.fileno())
     except (OSError, AttributeError):  # no file at all: a test's buffer, or a closed stderr

@@ -2,7 +2,7 @@
 An unexpected exception in the work on one pod is that pod's error; it does not end the process.
 
 Upstream: `utilruntime.HandleError`. Each is counted; the first of its kind for a pod is logged with its traceback.
-Refuses to decide what becomes of the pod: the code that catches the exception knows.
+Refuses to decide what happens to the pod: the code that catches the exception does.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import attrs
 
 from neuron_scheduler.telemetry import logs
 
-MOST_TOLD: Final = 300  # characters of an exception's text, which may quote an object
+MOST_SHOWN: Final = 300  # characters of an exception's text, which may quote an object
 
 log = logs.logger(__name__)
 
@@ -34,11 +34,11 @@ class UnexpectedErrors:
     _first: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def report(self, error: Exception, *, task: str, pod: str) -> str:
-        """Count and log an exception in a task that was done for a pod, and return the message for its owner."""
+        """Count and log an exception in a task for a pod, and return the message for the pod's owner."""
         self.count(task)
         if self._first((pod, task, _cause(error))):
             log.error("Unexpected error, please report it", exc=error, traceback=True, task=task, pod=pod)
-        return f"unexpected error in {task}: {type(error).__name__}: {str(error)[:MOST_TOLD]}"
+        return f"unexpected error in {task}: {type(error).__name__}: {str(error)[:MOST_SHOWN]}"
 
 
 def _cause(error: Exception) -> tuple[str, str, int]:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import attrs
 import pytest
 
-from neuron_scheduler.endpoints.access import MOST_REMEMBERED, QUESTIONS_AT_ONCE, REMEMBERED, Access
+from neuron_scheduler.endpoints.access import CACHE_SECONDS, MOST_CACHED, QUESTIONS_AT_ONCE, Access
 from neuron_scheduler.errors import ApiError, NeuronSchedulerError, UnreachableError
 from neuron_scheduler.kube.user_review import User
 
@@ -101,7 +101,7 @@ async def test_the_answers_are_kube_schedulers(gate: Gate) -> None:
 async def test_rights_are_asked_for_again(gate: Gate) -> None:
     """What was found out holds for a few seconds."""
     await gate.status("Bearer good")
-    gate.server.now += REMEMBERED
+    gate.server.now += CACHE_SECONDS
     await gate.status("Bearer good")
     assert gate.server.asked == ["good", "good"]
 
@@ -113,7 +113,7 @@ async def test_nobody_gets_in_when_nobody_can_be_asked(gate: Gate, failure: Neur
     gate.server.failure = failure
     assert await gate.status("Bearer poor") == 503
     assert await gate.status("Bearer good") == 200
-    gate.server.now += REMEMBERED
+    gate.server.now += CACHE_SECONDS
     assert await gate.status("Bearer good") == 503
     gate.server.failure = None
     assert [await gate.status(f"Bearer {token}") for token in ("good", "poor")] == [200, 403]
@@ -122,7 +122,7 @@ async def test_nobody_gets_in_when_nobody_can_be_asked(gate: Gate, failure: Neur
 async def test_guesses_are_limited(gate: Gate) -> None:
     """Many unknown tokens neither flood the API server nor lock out a scraper whose token is accepted."""
     await gate.status("Bearer good")
-    gate.server.now += REMEMBERED
+    gate.server.now += CACHE_SECONDS
     guesses = [await gate.status(f"Bearer guess {n}") for n in range(100)]
     assert guesses == [401] * QUESTIONS_AT_ONCE + [503] * (100 - QUESTIONS_AT_ONCE)
     assert await gate.status("Bearer good") == 200
@@ -132,8 +132,8 @@ async def test_guesses_are_limited(gate: Gate) -> None:
 
 async def test_tokens_are_forgotten_and_never_kept(gate: Gate) -> None:
     """No number of tokens fills the memory, and none can be read from it."""
-    for n in range(MOST_REMEMBERED + 50):
+    for n in range(MOST_CACHED + 50):
         gate.server.now += 1
         await gate.status(f"Bearer guess {n}")
-    assert len(gate.access._verdicts) == MOST_REMEMBERED
+    assert len(gate.access._verdicts) == MOST_CACHED
     assert "guess" not in repr(gate.access._verdicts)

@@ -64,7 +64,7 @@ def test_nothing_is_lost(steps: list[tuple[str, bool]]) -> None:
 def test_peers_are_forgotten() -> None:
     """An attacker with many addresses does not fill the memory."""
     queue = Turns[int](10)
-    for n in range(turns.REMEMBERED + 100):
+    for n in range(turns.MOST_PEERS + 100):
         queue.add(str(n), n)
         queue.next()
-    assert len(queue._last_turns) == turns.REMEMBERED
+    assert len(queue._last_turns) == turns.MOST_PEERS

@@ -74,7 +74,7 @@ def test_a_short_lease_shortens_the_bind_timeout() -> None:
             "--unknown-allocations is 'guess'; it must be pessimistic or count-only",
             id="policy",
         ),
-        pytest.param({"leader_elect_lease_duration": 15.5}, "a Lease counts in whole seconds", id="half a second"),
+        pytest.param({"leader_elect_lease_duration": 15.5}, "it must be whole seconds, 1s or more", id="half a second"),
         pytest.param(
             {"leader_elect_renew_deadline": 15.0},
             r"--leader-elect-renew-deadline \(15s\) must be below --leader-elect-lease-duration \(15s\)",
@@ -91,7 +91,7 @@ def test_a_short_lease_shortens_the_bind_timeout() -> None:
             "must exceed --leader-elect-renew-deadline .* by 0.625s or more",
             id="no time left for a Binding",
         ),
-        pytest.param({"tls_cert_file": "c"}, "--tls-cert-file needs --tls-private-key-file beside it", id="no key"),
+        pytest.param({"tls_cert_file": "c"}, "--tls-cert-file needs --tls-private-key-file too", id="no key"),
         pytest.param(
             {"tls_private_key_file": "k"}, "--tls-private-key-file needs --tls-cert-file", id="no certificate"
         ),

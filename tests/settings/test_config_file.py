@@ -1,4 +1,4 @@
-"""A configuration file is read strictly, told by its paths, and has the last word after the flags only."""
+"""A configuration file is read strictly, mistakes are reported with their paths, and flags override it."""
 
 import functools
 import logging
@@ -140,15 +140,15 @@ def test_every_setting_has_its_place(write: Write) -> None:
     [
         pytest.param("", "expected apiVersion: neuron-scheduler/v1 and kind: Neuron", id="empty"),
         pytest.param("- a", "expected apiVersion: neuron-scheduler/v1 and kind: Neuron", id="a list"),
-        pytest.param("kind: Pod\napiVersion: v1", "apiVersion 'v1', kind 'Pod' is not known here; write", id="a pod"),
+        pytest.param("kind: Pod\napiVersion: v1", "apiVersion 'v1', kind 'Pod' is not supported; write", id="a pod"),
         pytest.param(
             OLD.replace("/v1", "/v1beta2"),
-            "apiVersion .*/v1beta2 is no longer read, by kube-scheduler neither; write kubescheduler.config.k8s.io/v1$",
+            "/v1beta2 is no longer supported, not by kube-scheduler either; write kubescheduler.config.k8s.io/v1$",
             id="too old",
         ),
         pytest.param("a: [", "did not find expected node content in .* line 2, column 1", id="no YAML"),
-        pytest.param("a: &a [*a]", "apiVersion None, kind None is not known", id="contains itself"),
-        pytest.param(OURS + OURS, "line 3: apiVersion stands there twice", id="a key twice"),
+        pytest.param("a: &a [*a]", "apiVersion None, kind None is not supported", id="contains itself"),
+        pytest.param(OURS + OURS, "line 3: duplicate key apiVersion", id="a key twice"),
         pytest.param(f"{OURS}---\n{OURS}", "expected a single document", id="two documents"),
         pytest.param(OURS + "leaderElecton: {}", "Object contains unknown field `leaderElecton`", id="misspelt"),
         pytest.param(
@@ -180,7 +180,7 @@ def test_every_setting_has_its_place(write: Write) -> None:
         ),
         pytest.param(
             OURS + "profiles: [{schedulerName: a, preferences: [ImageLocality, ImageLocality]}]",
-            r"preference 'ImageLocality' stands there twice; an order has each once - at `profiles\[0\]`",
+            r"duplicate preference 'ImageLocality'; list each preference once - at `profiles\[0\]`",
             id="preference twice",
         ),
         pytest.param(OURS + "profiles: []", "config.yaml: there is no profile: name at least one", id="no profile"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from neuron_scheduler.telemetry import logs
-from neuron_scheduler.telemetry.unexpected import MOST_TOLD, UnexpectedErrors
+from neuron_scheduler.telemetry.unexpected import MOST_SHOWN, UnexpectedErrors
 
 
 @pytest.fixture
@@ -52,4 +52,4 @@ def test_once_for_a_pod_and_cause(stream: io.StringIO) -> None:
 def test_what_the_owner_is_told() -> None:
     """Type and text, which is cut: it may quote a whole object."""
     told = UnexpectedErrors().report(raised("x" * 5000), task="scheduling", pod="d/p")
-    assert told == f"unexpected error in scheduling: ValueError: {'x' * MOST_TOLD}"
+    assert told == f"unexpected error in scheduling: ValueError: {'x' * MOST_SHOWN}"

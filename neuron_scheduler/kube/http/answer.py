@@ -1,5 +1,5 @@
 """
-Read one answer of HTTP/1.1 from the pieces in which it comes: bytes in, an `Answer` or a ValueError out.
+Read one answer of HTTP/1.1 from the pieces in which it arrives: bytes in, an `Answer` or a ValueError out.
 
 An answer is accepted only if every byte of it is understood: if a proxy reads the same bytes in another way, the end of
 one answer could be taken for the beginning of the next. `tests/kube/http/test_answer_fuzz.py` compares this with h11.
@@ -58,9 +58,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 def reading(most_bytes: int) -> Pieces[Answer]:
     """
-    Read one answer, whose pieces are sent in as they come, and return it with its last byte.
+    Read one answer from the pieces that are sent in; return it when its last byte is there.
 
-    Every byte is looked at a few times at most, whatever the size of the pieces.
+    Every byte is examined a few times at most, whatever the size of the pieces.
 
     Args:
         most_bytes: limit for the body, with the lengths and line ends around its chunks.
@@ -85,7 +85,7 @@ def reading(most_bytes: int) -> Pieces[Answer]:
     elif framing.length is not None:
         body = yield from _of_length(framing.length, received, most_bytes)
     else:
-        raise ValueError("an answer that does not tell its length may have been cut")
+        raise ValueError("an answer without a length may be incomplete")
     return Answer(status, head[0], body, not framing.closes and not received)
 
 
@@ -104,7 +104,7 @@ def _head(received: bytearray) -> Pieces[re.Match[bytes]]:
 
 
 class _Framing(msgspec.Struct, frozen=True):
-    """How long an answer is, as its headers tell: in bytes, or in chunks; and whether the connection ends with it."""
+    """What the headers say about the length of an answer, in bytes or in chunks, and whether the connection ends."""
 
     length: int | None = None
     in_chunks: bool = False
@@ -113,21 +113,21 @@ class _Framing(msgspec.Struct, frozen=True):
 
 def _framing(head: re.Match[bytes]) -> _Framing:
     length, in_chunks, closes = None, False, head[1] == b"0"
-    for name, value in _FRAMING.findall(head[0]):
-        told = value.strip().lower()
+    for name, field in _FRAMING.findall(head[0]):
+        value = field.strip().lower()
         match name.lower():
             case b"connection":
-                closes = closes or b"close" in map(bytes.strip, told.split(b","))
-            case b"content-encoding" if told == b"identity":
+                closes = closes or b"close" in map(bytes.strip, value.split(b","))
+            case b"content-encoding" if value == b"identity":
                 pass
-            case b"content-length" if length is None and _LENGTH.fullmatch(told):
-                length = int(told)
-            case b"transfer-encoding" if told == b"chunked" and head[1] == b"1" and not in_chunks:
+            case b"content-length" if length is None and _LENGTH.fullmatch(value):
+                length = int(value)
+            case b"transfer-encoding" if value == b"chunked" and head[1] == b"1" and not in_chunks:
                 in_chunks = True
             case _:
-                raise ValueError(f"an answer whose {name.decode()} cannot be relied on: {told[:60]!r}")
+                raise ValueError(f"an answer whose {name.decode()} is not supported: {value[:60]!r}")
     if in_chunks and length is not None:
-        raise ValueError("an answer that is in chunks and tells a length")
+        raise ValueError("an answer with both chunks and a length")
     return _Framing(length, in_chunks, closes)
 
 
@@ -147,7 +147,7 @@ def _in_chunks(received: bytearray, most: int) -> Pieces[bytes]:
             received += yield
         size = _CHUNK.fullmatch(received, 0, end) if end > 0 else None
         if size is None:
-            raise ValueError("a chunk of the answer does not tell its length")
+            raise ValueError("a chunk of the answer has no length")
         start = end + 2
         stop = start + int(size[1], 16)
         taken += stop

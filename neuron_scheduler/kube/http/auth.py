@@ -1,8 +1,8 @@
 """
 The API server's address and our credentials, from a flag or from the environment.
 
-Settings that cannot work are refused here, with a sentence, before anything is sent. Refuses to guess between a
-kubeconfig and the cluster it runs in.
+Settings that cannot work are refused here, before anything is sent; the error is one sentence. Refuses to guess between
+a kubeconfig and the cluster that it runs in.
 """
 
 import os
@@ -35,9 +35,9 @@ class Connection:
 
     Attributes:
         server: URL without a trailing slash.
-        source: in words, for log lines and error messages.
+        source: a description, for log lines and error messages.
         proxy: read once.
-        headers: sent with every request; a name may be there several times.
+        headers: sent with every request; a name may occur several times.
     """
 
     server: str
@@ -77,16 +77,16 @@ async def load(
 
 
 def _check(server: str, origin: str) -> bool:
-    """Return whether the server is to be asked over TLS."""
+    """Return whether the server is reached over TLS."""
     parts = split_server(server)
     if parts is None:
         raise ConfigurationError(
-            f"{origin}: {without_password(server)!r} is no URL of an API server; write https://HOST:PORT"
+            f"{origin}: {without_password(server)!r} is not the URL of an API server; write https://HOST:PORT"
         )
     if "@" in parts.netloc:
         raise ConfigurationError(
-            f"{origin}: the URL {without_password(server)!r} holds a user name or password; put them into a user of a"
-            " kubeconfig"
+            f"{origin}: the URL {without_password(server)!r} contains a user name or password; put them into a user"
+            " of a kubeconfig"
         )
     return parts.scheme == "https"
 
@@ -112,15 +112,15 @@ async def _from_kubeconfig(
     paths: str, master: str | None, environment: Mapping[str, str], clock: Callable[[], float]
 ) -> Connection:
     origin = f"kubeconfig {paths}"
-    found = kubeconfig.read(paths)
-    cluster, user = found.cluster, found.user
+    context = kubeconfig.read(paths)
+    cluster, user = context.cluster, context.user
     server = (master or cluster.server).rstrip("/")
     secure = _check(server, "--master" if master else origin)
     proxy = read_proxy(cluster.proxy_url, f"{origin}: proxy-url") if cluster.proxy_url else None
     try:
         pair = _embedded_pair(user)
         ca = kubeconfig.pem(cluster.certificate_authority_data, "certificate-authority-data")
-        credentials = _credentials(user, lambda: _told(cluster, server, ca), environment, clock)
+        credentials = _credentials(user, lambda: _exec_cluster(cluster, server, ca), environment, clock)
         headers = (*_acting_as(user), *((("Accept-Encoding", "identity"),) if cluster.disable_compression else ()))
     except (OSError, ValueError, CredentialsError) as error:
         raise ConfigurationError(f"{origin}: {error}; compare `kubectl config view`") from error
@@ -157,12 +157,12 @@ async def _start(credentials: Credentials, origin: str) -> None:
 
 def _credentials(
     user: kubeconfig.User,
-    told: Callable[[], Mapping[str, object]],
+    cluster_info: Callable[[], Mapping[str, object]],
     environment: Mapping[str, str],
     clock: Callable[[], float],
 ) -> Credentials:
     """
-    Return the credentials that client-go would use for a user; `told` describes the cluster to a plugin.
+    Return the credentials that client-go would use for a user; `cluster_info` describes the cluster to a plugin.
 
     A plugin is not run beside a token, a user name or a certificate (`exec.go`, UpdateTransportConfig); the token is
     sent until the tokenFile has been read (`round_trippers.go`, NewBearerAuthWithRefreshRoundTripper).
@@ -193,18 +193,18 @@ def _credentials(
         arguments=tuple(plugin.args),
         environment={**environment, **{variable.name: variable.value for variable in plugin.env}},
         api_version=plugin.api_version,
-        cluster=told() if plugin.provide_cluster_info else None,
+        cluster=cluster_info() if plugin.provide_cluster_info else None,
         install_hint=plugin.install_hint,
     ).run
     return ExecPlugin(run, time.time)
 
 
-def _told(cluster: kubeconfig.Cluster, server: str, ca: str | None) -> Mapping[str, object]:
+def _exec_cluster(cluster: kubeconfig.Cluster, server: str, ca: str | None) -> Mapping[str, object]:
     """Return the Cluster of client.authentication.k8s.io (`client-go/rest/exec.go`, ConfigToExecCluster)."""
     if cluster.certificate_authority:
         ca = Path(cluster.certificate_authority).read_text(encoding="utf-8")
     extensions = {extension.name: extension.extension for extension in cluster.extensions}
-    found = {
+    fields = {
         "server": server,
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
@@ -213,7 +213,7 @@ def _told(cluster: kubeconfig.Cluster, server: str, ca: str | None) -> Mapping[s
         "disable-compression": cluster.disable_compression,
         "config": extensions.get(kubeconfig.CLUSTER_EXTENSION),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _embedded_pair(user: kubeconfig.User) -> tuple[str, str] | None:
@@ -232,12 +232,12 @@ def _acting_as(user: kubeconfig.User) -> Iterator[tuple[str, str]]:
     """Yield the headers of impersonation (`client-go/transport/round_trippers.go`)."""
     if not user.impersonate:
         return
-    found = [("Impersonate-User", user.impersonate)]
-    found += [("Impersonate-Uid", user.as_uid)] if user.as_uid else []
-    found += [("Impersonate-Group", group) for group in user.as_groups]
+    headers = [("Impersonate-User", user.impersonate)]
+    headers += [("Impersonate-Uid", user.as_uid)] if user.as_uid else []
+    headers += [("Impersonate-Group", group) for group in user.as_groups]
     for key, values in user.as_user_extra.items():
-        found += [(f"Impersonate-Extra-{quote(key, safe=_LEGAL_IN_A_NAME)}", value) for value in values]
-    for name, value in found:
+        headers += [(f"Impersonate-Extra-{quote(key, safe=_LEGAL_IN_A_NAME)}", value) for value in values]
+    for name, value in headers:
         if not value.isprintable():
             raise ValueError(f"the user's {name} has characters that cannot be part of a header")
         yield name, value

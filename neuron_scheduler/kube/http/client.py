@@ -1,8 +1,8 @@
 """
-The one way to the API server: send bytes, check the status, return bytes.
+The only way to the API server: send bytes, check the status, return bytes.
 
-What a request means is known elsewhere (`wire`, `codec`, `binder`, ...). Refuses to retry writes: only their callers
-know whether a repeat is harmless.
+Refuses to know what a request means (`kube.objects` and `kube.writes` do), and to retry writes: only their callers know
+whether a repeat is harmless.
 """
 
 import asyncio
@@ -129,24 +129,25 @@ class Client:
         """
         Send one request and return its answer.
 
-        A read that is answered with 429 waits as long as the server says and is sent again, a few times; not in
+        A read that is answered with 429 is sent again after the pause that the server asks for, a few times; not in
         `Pool.LEASE`, where the caller counts the seconds. A 401 forces new credentials and one more try. `timeout` is
-        in seconds, for each try. `permit`, in `Pool.BIND` only, is asked when the connection is there; if it is False,
-        nothing is sent. `most_bytes` limits the answer, by default to the size of one object: lists are streamed.
+        in seconds, for each try. `permit`, in `Pool.BIND` only, is called when the connection is open; if it returns
+        False, nothing is sent. `most_bytes` limits the answer, by default to the size of one object; lists use
+        `stream`.
 
         Raises:
             ApiError: the status is not 2xx.
             UnreachableError: no complete answer (ApiTimeoutError, CredentialsError, OversizedAnswerError); a write may
                 have happened.
-            FencedError: `permit` said no.
+            FencedError: `permit` returned False.
         """
         if method != "GET" and pool is not Pool.LEASE and (wait := self._bucket.take()):
             await self.sleep(wait)
         target = f"{path}?{urlencode(params)}" if params else path
         if not _TARGET.fullmatch(target):
-            raise UnreachableError(f"nothing was sent, because this is no path of an API server: {target!r}")
+            raise UnreachableError(f"nothing was sent: this is not a path of an API server: {target!r}")
         is_read = method == "GET" and pool is not Pool.LEASE
-        asked = _Request(
+        request = _Request(
             method=method,
             target=target,
             body=body,
@@ -157,15 +158,15 @@ class Client:
             most_bytes=most_bytes,
         )
         if not is_read:
-            return await self._authorized(asked, self._short if pool in self._kept else self._whole)
+            return await self._authorized(request, self._short if pool in self._kept else self._whole)
         for _ in range(READ_TRIES - 1):
             try:
-                return await self._authorized(asked, self._whole)
+                return await self._authorized(request, self._whole)
             except ApiError as error:
                 if error.status != 429:
                     raise
                 await self.sleep(error.retry_after or 1.0)
-        return await self._authorized(asked, self._whole)
+        return await self._authorized(request, self._whole)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -177,99 +178,99 @@ class Client:
         Raises:
             ApiError, UnreachableError: as `request`, also while it is read.
         """
-        asked = _Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
-        with translated(str(asked)):
+        request = _Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
+        with translated(str(request)):
             async with asyncio.timeout(OPEN_TIMEOUT):
-                answer = await self._authorized(asked, self._open)
+                answer = await self._authorized(request, self._open)
         async with answer:
             yield Stream(answer.content, f"GET {path}")
 
-    async def _authorized(self, asked: "_Request", send: Callable[["_Request", str | None], Awaitable[T]]) -> T:
-        """Send, and once more with new credentials after a 401."""
+    async def _authorized(self, request: "_Request", send: Callable[["_Request", str | None], Awaitable[T]]) -> T:
+        """Send, and after a 401 once more with new credentials."""
         credentials = self.connection.credentials
         authorization = await credentials.authorization()
         try:
-            return await send(asked, authorization)
+            return await send(request, authorization)
         except ApiError as error:
             if error.status != 401 or (renewed := await credentials.renew(authorization)) is None:
                 raise
-        return await send(asked, renewed)
+        return await send(request, renewed)
 
-    async def _short(self, asked: "_Request", authorization: str | None) -> Response:
+    async def _short(self, request: "_Request", authorization: str | None) -> Response:
         """Send over a kept connection, which costs a sixth of what aiohttp takes: a pod needs two writes."""
         tls, code = self.connection.tls, "<error>"
         try:
-            answer = await self._kept[asked.pool].exchange(
-                self._encoded(asked, authorization),
+            answer = await self._kept[request.pool].exchange(
+                self._encoded(request, authorization),
                 context=None if tls is None else tls.context(),
                 server_name=None if tls is None else tls.server_name,
-                permit=asked.permit,
-                timeout=asked.timeout,
-                most_bytes=asked.most_bytes,
+                permit=request.permit,
+                timeout=request.timeout,
+                most_bytes=request.most_bytes,
             )
             code = str(answer.status)
         except NeuronSchedulerError:
             raise
         except Exception as error:  # as `translated`, which takes longer
-            raise unreachable(error, str(asked)) from error
+            raise unreachable(error, str(request)) from error
         finally:
-            self.on_request(code, asked.method)
+            self.on_request(code, request.method)
         if not 200 <= answer.status < 300:
             raise api_error(answer.status, answer.headers, answer.body)
         return Response(answer.status, answer.body)
 
-    def _encoded(self, asked: "_Request", authorization: str | None) -> bytes:
+    def _encoded(self, request: "_Request", authorization: str | None) -> bytes:
         fields = _fields(
-            self._server.netloc, self.user_agent, asked.content_type, authorization, self.connection.headers
+            self._server.netloc, self.user_agent, request.content_type, authorization, self.connection.headers
         )
-        target, body = f"{self._server.path}{asked.target}", asked.body or b""
-        return f"{asked.method} {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        target, body = f"{self._server.path}{request.target}", request.body or b""
+        return f"{request.method} {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
-    async def _whole(self, asked: "_Request", authorization: str | None) -> Response:
-        async with await self._open(asked, authorization) as answer:
-            with translated(str(asked)):
-                return Response(answer.status, await whole(answer, asked.most_bytes))
+    async def _whole(self, request: "_Request", authorization: str | None) -> Response:
+        async with await self._open(request, authorization) as answer:
+            with translated(str(request)):
+                return Response(answer.status, await whole(answer, request.most_bytes))
 
-    async def _open(self, asked: "_Request", authorization: str | None) -> aiohttp.ClientResponse:
-        """Send through aiohttp, and return an answer of success that is yet to be read."""
+    async def _open(self, request: "_Request", authorization: str | None) -> aiohttp.ClientResponse:
+        """Send through aiohttp, and return a successful answer, whose body has not been read."""
         tls, proxy, code = self.connection.tls, self.connection.proxy, "<error>"
         headers = [*self.connection.headers]
         if authorization is not None:
             headers.append(("Authorization", _printable("Authorization", authorization)))
-        if asked.body is not None:
-            headers.append(("Content-Type", asked.content_type))
+        if request.body is not None:
+            headers.append(("Content-Type", request.content_type))
         to_proxy = (
             [] if proxy is None or proxy.authorization is None else [("Proxy-Authorization", proxy.authorization)]
         )
         try:
-            with translated(str(asked)):
-                answer = await self._sessions[asked.pool].request(
-                    asked.method,
-                    yarl.URL(f"{self.connection.server}{asked.target}", encoded=True),
-                    data=asked.body,
+            with translated(str(request)):
+                answer = await self._sessions[request.pool].request(
+                    request.method,
+                    yarl.URL(f"{self.connection.server}{request.target}", encoded=True),
+                    data=request.body,
                     headers=headers if tls is not None else headers + to_proxy,
                     timeout=aiohttp.ClientTimeout(
-                        total=asked.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=asked.read_timeout
+                        total=request.timeout, sock_connect=CONNECT_TIMEOUT, sock_read=request.read_timeout
                     ),
                     proxy=None if proxy is None else proxy.url,
                     proxy_headers=to_proxy if tls is not None and to_proxy else None,
                     ssl=True if self._trust is None else self._trust.context(),
                     server_hostname=None if tls is None else tls.server_name,
                     allow_redirects=False,
-                    trace_request_ctx=asked.permit,
+                    trace_request_ctx=request.permit,
                 )
             code = str(answer.status)
         finally:
-            self.on_request(code, asked.method)
+            self.on_request(code, request.method)
         if 200 <= answer.status < 300:
             return answer
         async with answer:
-            with translated(str(asked)):
-                raise api_error(answer.status, answer.headers, await whole(answer, asked.most_bytes))
+            with translated(str(request)):
+                raise api_error(answer.status, answer.headers, await whole(answer, request.most_bytes))
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for, apart from who asks; `timeout` (0 for none) and `read_timeout` in seconds."""
+    """A request without its credentials; `timeout` (0 for none) and `read_timeout` in seconds."""
 
     method: str
     target: str
@@ -289,7 +290,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 def _fields(
     netloc: str, user_agent: str, content_type: str, authorization: str | None, others: tuple[tuple[str, str], ...]
 ) -> str:
-    """Return the headers that many requests have in common; `others` have been looked at by `auth`."""
+    """Return the headers that many requests have in common; `auth` has checked `others`."""
     host = netloc.rpartition("@")[2]
     fields = {
         "Host": host,

@@ -1,5 +1,5 @@
 """
-The Authorization header, kept fresh.
+The Authorization header, renewed before it expires.
 
 client-go runs a plugin while a request waits for it, and kubernetes-asyncio reads a token once or refuses every request
 while a file is being replaced. Here the token in memory is used until it expires, and is replaced in the background
@@ -22,7 +22,7 @@ MOST_TOKEN: Final = 1 << 20  # characters
 REREAD: Final = 10.0  # seconds a token file is trusted; the kubelet rotates it at 80 % of its hour
 RENEW_AT: Final = 0.8  # of a token's life, as the kubelet does
 PAUSE: Final = 10.0  # seconds before a plugin that failed, or whose token was rejected, runs again
-PATIENCE: Final = 5.0  # seconds that a request waits for a plugin where it has no token, or a rejected one
+PATIENCE: Final = 5.0  # seconds that a request waits for a plugin if there is no token, or a rejected one
 
 UNREAD: Final = "Could not read the token file, keeping the last token"
 
@@ -30,16 +30,16 @@ log = logs.logger(__name__)
 
 
 class Credentials(Protocol):
-    """What a request needs to prove who it is."""
+    """What a request sends to prove who sent it."""
 
     async def authorization(self) -> str | None:
-        """Return the Authorization header, None for none; raises CredentialsError if there is nothing to send."""
+        """Return the Authorization header, None for none; raises CredentialsError if none can be sent."""
 
     async def renew(self, rejected: str | None, /) -> str | None:
         """Return the header to try after the server answered 401 to `rejected`, None for none."""
 
     def certificate(self) -> tuple[str, str] | None:
-        """Return a client certificate and its key as PEM, where the plugin gives one instead of a token."""
+        """Return a client certificate and its key as PEM, if the plugin gives one instead of a token."""
 
 
 @attrs.frozen
@@ -86,11 +86,13 @@ class TokenFile:
         if self.clock() - self._read_at >= REREAD:
             self._read()
         if self._header is None:
-            raise CredentialsError(f"token file {self.path} holds no token that can be sent; check that it is mounted")
+            raise CredentialsError(
+                f"token file {self.path} contains no token that can be sent; check that it is mounted"
+            )
         return self._header
 
     async def renew(self, rejected: str | None, /) -> str | None:
-        """Return what the file holds now, unless the rejected token has been replaced already."""
+        """Return what the file contains now, unless the rejected token has been replaced already."""
         if self._header == rejected:
             self._read()
         return await self.authorization()
@@ -119,8 +121,8 @@ class ExecPlugin:
     """
     Credentials from a plugin such as `aws eks get-token`.
 
-    One run at a time, in a task of its own, which goes on when a request ends. It begins with the first request after
-    most of the token's life is over, or after a 401.
+    One run at a time, in a task of its own, which continues when a request ends. It begins with the first request after
+    80 % of the token's life, or after a 401.
 
     Attributes:
         run: runs the plugin once; raises CredentialsError.
@@ -146,7 +148,7 @@ class ExecPlugin:
         self._take(await self.run())
 
     async def authorization(self) -> str | None:
-        """Return the header; waits for the plugin only where there is no valid token, and not for long."""
+        """Return the header; waits for the plugin only if there is no valid token, for `PATIENCE` seconds at most."""
         now = self.now()
         if now < self._due_at:
             return self._header

@@ -2,7 +2,7 @@
 One run of a client-go credential plugin such as `aws eks get-token`.
 
 Source: `client-go/plugin/pkg/client/auth/exec/exec.go` and client.authentication.k8s.io/v1. A plugin is a foreign
-program: its output is bounded, its time is limited, and a child that it leaves behind is not waited for. It is run by
+program: its output and its time are limited, and a child that it leaves behind is not waited for. It is run by
 a thread, because asyncio's child watchers differ by version and by loop, and some wait for every holder of the pipes.
 Refuses to repeat what a plugin prints on stdout or gets in its environment: both hold secrets.
 """
@@ -35,7 +35,7 @@ _STEP: Final = 0.05  # seconds between looks at whether the plugin has ended
 
 @attrs.frozen
 class Ticket:
-    """What one run of a plugin gave: a token, or a certificate with its key; `expires` in Unix seconds."""
+    """What one run of a plugin returned: a token, or a certificate with its key; `expires` in Unix seconds."""
 
     token: str = attrs.field(default="", repr=False)
     certificate: tuple[str, str] | None = attrs.field(default=None, repr=False)
@@ -50,7 +50,7 @@ class Plugin:
     Attributes:
         environment: the whole of it, not only what is added.
         cluster: the ExecCredential's `spec.cluster`, for plugins that ask for it.
-        install_hint: what the kubeconfig says to do where the command is missing.
+        install_hint: what the kubeconfig says to do if the command is missing.
     """
 
     command: str
@@ -75,7 +75,7 @@ class Plugin:
         return read_ticket(output, self.api_version)
 
     def _output(self, given_up: threading.Event) -> bytes:
-        said = f"credential plugin {self.command}"
+        name = f"credential plugin {self.command}"
         try:
             with self._start() as process:
                 try:
@@ -85,12 +85,12 @@ class Plugin:
                         os.killpg(process.pid, signal.SIGKILL)
         except FileNotFoundError as error:
             hint = _one_line(self.install_hint) or "install it, or correct the command"
-            raise CredentialsError(f"{said} cannot be found; {hint}") from error
+            raise CredentialsError(f"{name} cannot be found; {hint}") from error
         except (OSError, ValueError) as error:  # TimeoutError is one
-            raise CredentialsError(f"{said} failed: {error}") from error
+            raise CredentialsError(f"{name} failed: {error}") from error
         if process.returncode:
             excerpt = _one_line(errors[-EXCERPT:].decode(errors="replace"))
-            raise CredentialsError(f"{said} ended with {process.returncode}: {excerpt}")
+            raise CredentialsError(f"{name} ended with {process.returncode}: {excerpt}")
         return output
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -122,11 +122,11 @@ def _communicate(process: subprocess.Popen[bytes], given_up: threading.Event) ->
             selector.register(cast(IO[bytes], pipe), selectors.EVENT_READ)
         while (selector.get_map() or process.poll() is None) and time.monotonic() < ends:
             for key, _ in selector.select(_STEP):
-                found = os.read(key.fd, 1 << 16)
-                if not found:
+                data = os.read(key.fd, 1 << 16)
+                if not data:
                     selector.unregister(key.fileobj)
                 pipe = cast(IO[bytes], key.fileobj)
-                written[pipe] = (written[pipe] + found)[-MOST_OUTPUT:]
+                written[pipe] = (written[pipe] + data)[-MOST_OUTPUT:]
             if len(written[process.stdout]) == MOST_OUTPUT:
                 raise OSError(f"it wrote {MOST_OUTPUT} bytes or more")
             if given_up.is_set() or time.monotonic() > deadline:
@@ -161,7 +161,9 @@ def read_ticket(output: bytes, api_version: str) -> Ticket:
         raise CredentialsError(f"credential plugin did not print an ExecCredential: {error}") from error
     status = credential.status
     if credential.api_version != api_version:
-        raise CredentialsError(f"credential plugin answered in {credential.api_version[:60]!r}, not in {api_version}")
+        raise CredentialsError(
+            f"credential plugin answered with apiVersion {credential.api_version[:60]!r}, expected {api_version}"
+        )
     certificate, key = status.client_certificate_data, status.client_key_data
     if bool(certificate) != bool(key):
         raise CredentialsError("credential plugin gave a certificate without its key, or a key without its certificate")

@@ -1,10 +1,10 @@
 """
-One small request and its answer over kept connections: HTTP/1.1 as far as an API server speaks it.
+One small request and its answer over kept connections: the part of HTTP/1.1 that an API server uses.
 
 A general client takes about 0.3 ms of CPU for each of the two writes that a pod needs, several times what the decision
-takes; this is one write, one future and one look at the answer (`answer`). A connection whose answer was refused is not
-used again. Refuses what has another place: streams, compression and proxies (`transport`), credentials and the meaning
-of a status (`client`).
+takes; this is one write, one future and one pass over the answer (`answer`). A connection whose answer was refused is
+not used again. Refuses what other modules do: streams, compression and proxies (`pools`, with aiohttp), credentials and
+the meaning of a status (`client`).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from neuron_scheduler.kube.http.answer import Answer, Pieces, reading
 from neuron_scheduler.kube.http.pools import CONNECT_TIMEOUT, KEEPALIVE
 from neuron_scheduler.work_queue import WorkQueue
 
-CLOCK_STEP: Final = 0.002  # seconds by which an alarm may come early: the loop's clock counts milliseconds
+CLOCK_STEP: Final = 0.002  # seconds by which an alarm may ring early: the loop's clock counts milliseconds
 HAPPY_EYEBALLS: Final = 0.25  # seconds after which the next address is tried beside the first
 
 
@@ -32,8 +32,8 @@ class _Connection(asyncio.Protocol):
     """
     One connection, with at most one request on its way.
 
-    The alarm for a request's deadline is left set when the answer comes, and serves the requests after it: to set and
-    take back one for each costs a sixth of the whole exchange.
+    The alarm for a request's deadline stays set when the answer comes, and serves later requests: an alarm for each
+    request would cost a sixth of the whole exchange.
     """
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
@@ -49,11 +49,11 @@ class _Connection(asyncio.Protocol):
         self._alarm_at = math.inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, but is no subclass
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            self.abort()  # nobody asked
+            self.abort()  # there is no request
             return
         try:
             if self._reading is None:
@@ -78,7 +78,7 @@ class _Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, request: bytes, deadline: float, most_bytes: int) -> Answer:
-        """Send and wait; given up, the connection is cut at once: TLS would otherwise say a long goodbye first."""
+        """Send and wait; on a timeout, abort the connection at once, without the slow end of TLS."""
         if self._transport is None:
             raise ConnectionError("the server closed the connection")
         self._reading, self._most_bytes = None, most_bytes
@@ -115,7 +115,7 @@ class _Connection(asyncio.Protocol):
             self._arm()
 
     def abort(self) -> None:
-        """Cut the connection."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -154,13 +154,13 @@ class Connections:
         Send the bytes of a request and return the answer, within `timeout` seconds and of at most `most_bytes`.
 
         `context` is None for a connection without TLS; `server_name` is checked in place of the server's host; `permit`
-        is asked with the connection in hand, right before the first byte: waiting for one may have taken seconds.
+        is called when the connection is open, right before the first byte: waiting for it may have taken seconds.
 
         Raises:
             OSError: the connection failed (`ssl.SSLCertVerificationError`: it is not trusted).
             TimeoutError: there was no answer in time, or no connection.
             ValueError: the bytes that came are no valid answer.
-            FencedError: `permit` said no.
+            FencedError: `permit` returned False.
         """
         now = asyncio.get_running_loop().time()
         deadline = now + timeout
@@ -180,7 +180,7 @@ class Connections:
             self._slots.put(item=True)
 
     def close(self) -> None:
-        """Cut all connections that wait for their next request."""
+        """Abort all connections that wait for their next request."""
         while self._idle:
             self._idle.pop().abort()
 
@@ -192,7 +192,7 @@ class Connections:
             await self._slots.next()
 
     def _kept(self, context: ssl.SSLContext | None, now: float) -> _Connection | None:
-        """Return a connection that the server has not yet given up, and that was made with the same certificates."""
+        """Return a connection that the server still keeps, and that was made with the same certificates."""
         oldest = now - KEEPALIVE
         while self._idle:
             connection = self._idle.pop()

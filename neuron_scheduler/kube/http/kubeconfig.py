@@ -1,10 +1,10 @@
 """
 A kubeconfig as client-go reads it: the files merged, the current context's cluster and user, absolute paths.
 
-Source: `client-go/tools/clientcmd` (`loader.go`, `validation.go`). kubernetes-asyncio reads the files; its import takes
-0.3 s, so a process in a cluster does without. Its loader is not used: it ignores `as`, prefers `token` to `tokenFile`,
-runs exec plugins without a time limit, and writes embedded private keys to files in /tmp. Only reads:
-`auth` decides what to do with it. Refuses what client-go refuses; an error repeats no value: it may be a secret.
+Source: `client-go/tools/clientcmd` (`loader.go`, `validation.go`). kubernetes-asyncio reads the files; it is
+imported only if needed, because the import takes 0.3 s. Its loader is not used: it ignores `as`, prefers `token` to
+`tokenFile`, runs exec plugins without a time limit, and writes embedded private keys to files in /tmp. Only reads:
+`auth` decides what to do with the result. Refuses what client-go refuses; an error shows no value: it may be a secret.
 """
 
 import binascii
@@ -18,7 +18,7 @@ import msgspec
 
 from neuron_scheduler.errors import ConfigurationError
 
-CLUSTER_EXTENSION: Final = "client.authentication.k8s.io/exec"  # holds what a plugin is told about its cluster
+CLUSTER_EXTENSION: Final = "client.authentication.k8s.io/exec"  # has the data about its cluster that a plugin gets
 
 _PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]+-----")
 _QUOTED: Final = re.compile(r"'..+'", re.DOTALL)
@@ -53,7 +53,7 @@ class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
             raise ValueError("insecure-skip-tls-verify is set beside a certificate authority; keep one")
 
     def at(self, folder: Path) -> "Cluster":
-        """Return it with its paths made absolute."""
+        """Return the cluster with its paths made absolute."""
         return msgspec.structs.replace(self, certificate_authority=_absolute(folder, self.certificate_authority))
 
 
@@ -124,7 +124,7 @@ class User(msgspec.Struct, frozen=True, rename="kebab"):
         return bool(self.client_certificate or self.client_certificate_data)
 
     def at(self, folder: Path) -> "User":
-        """Return it with its paths made absolute; a plugin's command without a slash is looked up on PATH."""
+        """Return the user with its paths made absolute; a plugin's command without a slash is looked up on PATH."""
         plugin = self.exec
         if plugin is not None and os.sep in plugin.command:
             plugin = msgspec.structs.replace(plugin, command=_absolute(folder, plugin.command))
@@ -166,13 +166,13 @@ class Kubeconfig:
 
 def read(paths: str) -> Kubeconfig:
     """
-    Return what the current context of the files leads to; `paths` are separated as in PATH, the first file wins.
+    Return the cluster and the user of the current context; `paths` are separated as in PATH, the first file wins.
 
     Raises:
         ConfigurationError: no file exists, or one cannot be used.
     """
-    found = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
-    files = [(path.absolute().parent, _file(path)) for path in found if path.exists()]
+    candidates = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+    files = [(path.absolute().parent, _file(path)) for path in candidates if path.exists()]
     if not files:
         raise ConfigurationError(f"kubeconfig {paths} does not exist; pass --kubeconfig FILE or --master URL")
     try:
@@ -197,8 +197,10 @@ def _file(path: Path) -> _File:
     try:
         return msgspec.convert(_without_nulls(_content(path)), _File)
     except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        said = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigurationError(f"kubeconfig {path} cannot be read: {said}; compare `kubectl config view`") from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigurationError(
+            f"kubeconfig {path} cannot be read: {reason}; compare `kubectl config view`"
+        ) from error
 
 
 def _content(path: Path) -> Any:
@@ -207,8 +209,8 @@ def _content(path: Path) -> Any:
 
     try:
         return KubeConfigMerger(str(path)).config_files.get(str(path), {})
-    except (TypeError, AttributeError, LookupError) as error:  # the library's, for whatever else a file holds
-        raise ValueError("it is no kubeconfig: a mapping with clusters, users and contexts is expected") from error
+    except (TypeError, AttributeError, LookupError) as error:  # the library raises these for any other content
+        raise ValueError("it is not a kubeconfig: expected a mapping with clusters, users and contexts") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark is not None else ""
@@ -217,18 +219,18 @@ def _content(path: Path) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return the value without fields that are null: to Go they are not there."""
+    """Return the value without fields that are null: for Go they are missing."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _entry(files: list[tuple[Path, _File]], kind: str, name: str) -> tuple[Path, dict[str, Any]]:
-    """Return the folder and the content of an entry; of files that have it, the first wins."""
+    """Return the folder and the content of an entry; the first file that has it wins."""
     for folder, file in files:
         same = [entry for entry in getattr(file, kind) if entry.name == name]
         if len(same) > 1:
-            raise ValueError(f"{kind[:-1]} {name!r} is there twice; remove one")
+            raise ValueError(f"{kind[:-1]} {name!r} is defined twice; remove one")
         if same:
             content: dict[str, Any] = getattr(same[0], kind[:-1])
             return folder, content
@@ -236,22 +238,22 @@ def _entry(files: list[tuple[Path, _File]], kind: str, name: str) -> tuple[Path,
     raise ValueError(f"{kind[:-1]} {name!r} is not among its {kind} ({known or 'there are none'})")
 
 
-def _convert(values: dict[str, Any], kind: type[T], said: str) -> T:
+def _convert(values: dict[str, Any], kind: type[T], entry: str) -> T:
     try:
-        found = msgspec.convert(values, kind)
-        if isinstance(found, Cluster | User):
-            found.check()
+        converted = msgspec.convert(values, kind)
+        if isinstance(converted, Cluster | User):
+            converted.check()
     except (msgspec.ValidationError, ValueError) as error:
-        raise ValueError(f"{said}: {error}") from error
-    return found
+        raise ValueError(f"{entry}: {error}") from error
+    return converted
 
 
 def pem(data: str, name: str) -> str | None:
     """
-    Return the PEM text that a `...-data` field of this name holds, None if it is empty.
+    Return the PEM text that a `...-data` field of this name contains, None if it is empty.
 
     Raises:
-        ValueError: it holds something else.
+        ValueError: it contains something else.
     """
     if not data:
         return None
@@ -260,7 +262,7 @@ def pem(data: str, name: str) -> str | None:
     except ValueError as error:
         raise ValueError(f"{name} is not base64 of PEM; `base64 -w0 FILE` writes it") from error
     if not _PEM.search(text):
-        raise ValueError(f"{name} holds no PEM block (-----BEGIN ...); `base64 -w0 FILE` writes it from a PEM file")
+        raise ValueError(f"{name} contains no PEM block (-----BEGIN ...); `base64 -w0 FILE` writes it from a PEM file")
     return text
 
 

@@ -1,9 +1,8 @@
 """
-What is set on connections below HTTP, and how aiohttp's errors are translated: the only page about aiohttp's inside.
+Options of connections below HTTP, and aiohttp's errors as ours: the only module that knows aiohttp's internals.
 
-Three pools, because a watch holds its connection, the Lease must never wait for one, and a Binding that we give up must
-be cut off with a reset: an API server that was stopped for 18 s has committed a Binding whose client had closed
-normally.
+Three pools, because a watch keeps its connection, the Lease must never wait for one, and a Binding that we give up must
+end with a reset: an API server that was stopped for 18 s has committed a Binding whose client had closed normally.
 """
 
 import contextlib
@@ -27,7 +26,7 @@ from neuron_scheduler.errors import (
     UnreachableError,
 )
 
-READ_BUFFER: Final = 2 << 20  # twice as much of an answer may wait to be read; then the server is held up
+READ_BUFFER: Final = 2 << 20  # twice as much of an answer may be unread; then the server must wait
 KEEPALIVE: Final = 75.0  # the API server keeps idle connections for 90 s
 CONNECT_TIMEOUT: Final = 10.0
 ACK_TIMEOUT: Final = 4.0  # seconds; a request that is given up earlier resets its connection at once
@@ -45,7 +44,7 @@ def require_at_most(most: int, length: int) -> None:
 
 
 class Pool(enum.Enum):
-    """Connections that are kept apart; the value is the most there may be."""
+    """Separate connections; the value is the largest number of them."""
 
     API = 128
     LEASE = 4
@@ -89,13 +88,13 @@ def _bind_socket(address: AddrInfoType) -> socket.socket:
 
 
 def _set(opened: socket.socket, option: str, value: int) -> None:
-    number = getattr(socket, option, None)  # macOS lacks some; there the scheduler is only ever tried out
+    number = getattr(socket, option, None)  # macOS lacks some; it is for trying the scheduler out
     if number is not None:
         opened.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
 class _ResetOnAbort(aiohttp.ClientResponse):
-    """Cuts the connection at once when no answer came; a TLS connection would otherwise say a long goodbye first."""
+    """Aborts the connection at once if no answer came, without the slow end of TLS."""
 
     async def start(self, connection: Any) -> aiohttp.ClientResponse:
         try:
@@ -107,7 +106,7 @@ class _ResetOnAbort(aiohttp.ClientResponse):
 
 
 def _fence() -> aiohttp.TraceConfig:
-    """Ask for permission with the connection in hand, before the first byte: waiting for one may have taken seconds."""
+    """Call `permit` when the connection is open, before the first byte: waiting for it may have taken seconds."""
 
     async def before_headers(
         _session: aiohttp.ClientSession, context: SimpleNamespace, _sent: aiohttp.TraceRequestHeadersSentParams
@@ -123,10 +122,10 @@ def _fence() -> aiohttp.TraceConfig:
 
 async def whole(answer: aiohttp.ClientResponse, most_bytes: int) -> bytes:
     """
-    Return the body of an answer, decompressed.
+    Return the decompressed body of an answer.
 
     Raises:
-        TooLongError: it has more bytes; the rest is not waited for.
+        TooLongError: it has more bytes; the rest is not read.
     """
     require_at_most(most_bytes, answer.content_length or 0)
     pieces, length = [], 0
@@ -139,7 +138,7 @@ async def whole(answer: aiohttp.ClientResponse, most_bytes: int) -> bytes:
 
 def unreachable(error: Exception, target: str) -> UnreachableError:
     """
-    Return our error for any of the network's; `target` says in the message what was asked for.
+    Return our error for an error of the network; `target` names the request in the message.
 
     A hostile answer can make an HTTP library raise more than the library documents.
     """
@@ -148,11 +147,11 @@ def unreachable(error: Exception, target: str) -> UnreachableError:
     if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
         return UnreachableError(f"certificate of the API server is not trusted: {error}; check the CA")
     if isinstance(error, aiohttp.http_exceptions.LineTooLong):
-        return OversizedLineError(f"line without end in the answer to {target}: {error}")
+        return OversizedLineError(f"endless line in the answer to {target}: {error}")
     if isinstance(error, TooLongError):
         return OversizedAnswerError(f"answer to {target} is too long: {error}")
-    said = str(error) if isinstance(error, OSError | ValueError | aiohttp.ClientError) else repr(error)
-    return UnreachableError(f"connection failed during {target}: {said or type(error).__name__}")
+    reason = str(error) if isinstance(error, OSError | ValueError | aiohttp.ClientError) else repr(error)
+    return UnreachableError(f"connection failed during {target}: {reason or type(error).__name__}")
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """
-The HTTP proxy that leads to the API server, from a kubeconfig's `proxy-url` or from the environment.
+The HTTP proxy in front of the API server, from a kubeconfig's `proxy-url` or from the environment.
 
-A proxy's password is part of its URL, and URLs are written to logs and errors: it is taken out here, before anybody
-sees the URL. Refuses SOCKS: neither aiohttp nor our own HTTP speaks it.
+A proxy's password is part of its URL, and URLs are written to logs and errors: the password is removed here first.
+Refuses SOCKS: neither aiohttp nor our own HTTP supports it.
 """
 
 import base64
@@ -47,25 +47,25 @@ def split_server(url: str) -> SplitResult | None:
 
 
 def without_password(url: str) -> str:
-    """Return the text for a message: a URL, or what was meant as one, with `***` for user and password."""
+    """Return a URL, valid or not, for a message: with `***` for user and password."""
     return _USERINFO.sub(r"\1***@", url)
 
 
 def read_proxy(url: str, origin: str) -> Proxy:
     """
-    Return the proxy at a URL; `origin` says in an error where the URL was found.
+    Return the proxy at a URL; `origin` says in an error where the URL comes from.
 
     Raises:
         ConfigurationError: it is not the URL of a proxy that can be used.
     """
     parts = split_server(url)
     if parts is None:
-        said = without_password(url)
-        if said.lower().startswith("socks"):
+        shown = without_password(url)
+        if shown.lower().startswith("socks"):
             raise ConfigurationError(
-                f"{origin}: {said!r} is a SOCKS proxy, and only HTTP proxies are supported; name one"
+                f"{origin}: {shown!r} is a SOCKS proxy, and only HTTP proxies are supported; name one"
             )
-        raise ConfigurationError(f"{origin}: {said!r} is not the URL of an HTTP proxy; write http://HOST:PORT")
+        raise ConfigurationError(f"{origin}: {shown!r} is not the URL of an HTTP proxy; write http://HOST:PORT")
     userinfo, _, address = parts.netloc.rpartition("@")
     authorization = None
     if userinfo:

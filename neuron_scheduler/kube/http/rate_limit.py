@@ -1,4 +1,4 @@
-"""A limit on how often something may be done (writes under `--kube-api-qps`, for one). Never waits itself."""
+"""A limit on how often something may be done, such as writes under `--kube-api-qps`. Refuses to wait itself."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,7 +11,7 @@ ROUNDING: Final = 1e-6  # seconds that sums of turns may be off
 @attrs.define(eq=False)
 class TokenBucket:
     """
-    Lets `qps` calls a second through, and `burst` at once.
+    Allows `qps` calls per second, and `burst` at once.
 
     Attributes:
         qps: 0 for no limit.

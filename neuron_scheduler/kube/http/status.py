@@ -1,8 +1,8 @@
 """
 The API server's Status: every answer other than success becomes one `ApiError`, whatever its body.
 
-A proxy, a load balancer or a captive portal on the way answers with the same status codes. So an answer counts only
-if its body says that it is from an API server: a Status (`ApiError.is_status`), or the object (`confirms`).
+A proxy, a load balancer or a captive portal answers with the same status codes. So an answer counts only if its body
+says that it is from an API server: a Status (`ApiError.is_status`), or the object (`confirms`).
 """
 
 import re
@@ -38,34 +38,34 @@ _SUCCESS: Final = b'"Success"'
 
 
 def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """Return the error that a refused request is; headers by name in lower case."""
+    """Return the error for a refused request; headers by name in lower case."""
     retry_after = _seconds(headers.get("retry-after"))
     try:
-        said = _STATUS.decode(body)
+        refusal = _STATUS.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):  # no Status, not UTF-8, nested too deeply
         return ApiError(status, message=body[:EXCERPT].decode(errors="replace").strip(), retry_after=retry_after)
-    return status_error(said, status=status, retry_after=retry_after)
+    return status_error(refusal, status=status, retry_after=retry_after)
 
 
-def status_error(said: wire.Status, *, status: int = 0, retry_after: float | None = None) -> ApiError:
+def status_error(refusal: wire.Status, *, status: int = 0, retry_after: float | None = None) -> ApiError:
     """Return the error that a Status describes (the body of a refusal, or the object of an ERROR event)."""
-    details = said.details or wire.StatusDetails()
-    is_failure = (said.api_version, said.kind, said.status) == ("v1", "Status", "Failure")
+    details = refusal.details or wire.StatusDetails()
+    is_failure = (refusal.api_version, refusal.kind, refusal.status) == ("v1", "Status", "Failure")
     return ApiError(
-        status or said.code or 500,
-        reason=said.reason or "",
-        message=said.message or "",
+        status or refusal.code or 500,
+        reason=refusal.reason or "",
+        message=refusal.message or "",
         kind=details.kind or "",
         name=details.name or "",
         uid=details.uid or "",
         retry_after=retry_after if retry_after is not None else _within(details.retry_after_seconds or None),
-        is_status=is_failure and said.code in (None, status or said.code),
+        is_status=is_failure and refusal.code in (None, status or refusal.code),
     )
 
 
 def confirms(body: bytes, kind: str) -> bool:
     """
-    Tell whether the body of a successful answer is the API server's: an object of this kind, or a Status of success.
+    Return whether the body of a successful answer is the API server's: an object of this kind, or a Status of success.
 
     Anything else is no answer, and the outcome is in doubt.
     """
@@ -89,7 +89,7 @@ def _seconds(retry_after: str | None) -> float | None:
         return None
     try:
         return _within(parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except (ValueError, TypeError, ArithmeticError, LookupError):  # a date that is none fails in many ways
+    except (ValueError, TypeError, ArithmeticError, LookupError):  # an invalid date fails in many ways
         return None
 
 

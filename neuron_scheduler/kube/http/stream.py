@@ -1,7 +1,7 @@
 """
-The body of an answer as it comes: line by line for a watch, up to a bound for a list.
+The body of an answer as it arrives: line by line for a watch, up to a limit for a list.
 
-Holds at most one line or body of the allowed size; of a longer one only the beginning, which contains the name. An
+Keeps at most one line or body of the allowed size; of a longer one only the beginning, which contains the name. An
 object in etcd has at most about 1.5 MiB, of which JSON's escapes (six bytes for `<`) may make six times as much.
 """
 
@@ -35,19 +35,19 @@ class Stream:
 
         Raises:
             ApiTimeoutError: nothing came within the read timeout.
-            OversizedLineError: the line is too long; it has been skipped, and the one behind it is next.
+            OversizedLineError: the line is too long; it has been skipped, and the following line is next.
             UnreachableError: the connection broke.
         """
         while not self._lines:
             chunk = await self._read()
             if not chunk:
                 return self._joined()
-            first, *others = chunk.split(b"\n")
+            first, *rest = chunk.split(b"\n")
             self._keep(first, self._longest)
-            if others:
+            if rest:
                 length, line = self._length, self._joined()
-                self._lines.extend(complete + b"\n" for complete in others[:-1])
-                self._keep(others[-1], self._longest)
+                self._lines.extend(complete + b"\n" for complete in rest[:-1])
+                self._keep(rest[-1], self._longest)
                 if length > self._longest:
                     raise OversizedLineError(f"{self._target} sent a line of {length} bytes", line)
                 return line + b"\n"
@@ -68,7 +68,7 @@ class Stream:
         return self._joined()
 
     def _keep(self, part: bytes, most: int) -> None:
-        """Keep a part of the present line; once that is longer than `most`, only its beginning."""
+        """Keep a part of the current line; once that is longer than `most`, only its beginning."""
         before, self._length = self._length, self._length + len(part)
         if self._length <= most:
             self._parts.append(part)

@@ -2,8 +2,8 @@
 The TLS context for the API server, rebuilt when a certificate changes.
 
 A CA that is loaded once would need a restart when it is rotated. A context that cannot be rebuilt is not replaced:
-half-written files are a moment, not an outage. Certificates are verified as Go verifies them, whatever the defaults of
-the Python that runs this: chain, dates and host name are checked.
+files that are half-written become readable soon. Certificates are verified as Go verifies them, whatever the defaults
+of Python are: chain, dates and host name are checked.
 """
 
 import os
@@ -25,13 +25,13 @@ log = logs.logger(__name__)
 @attrs.define(eq=False)
 class Tls:
     """
-    Where the trust and the client certificate come from.
+    The sources of the trusted authorities and of the client certificate.
 
     Attributes:
-        ca_file, ca_data: a file, or PEM; without either the system's store.
-        certificate: gives a client certificate and key as PEM that override the files.
-        server_name: to be checked in place of the URL's host.
-        origin: says in an error where what is in no file comes from.
+        ca_file, ca_data: a file, or PEM; if both are missing, the system's store.
+        certificate: returns a client certificate and key as PEM, which override the files.
+        server_name: the name to check instead of the URL's host.
+        origin: names in an error the source of settings that are in no file.
     """
 
     clock: Callable[[], float]
@@ -45,7 +45,7 @@ class Tls:
     origin: str = ""
     _context: ssl.SSLContext | None = attrs.field(default=None, init=False)
     _seen: object = attrs.field(default=None, init=False)
-    _told: object = attrs.field(default=None, init=False)  # of what a failure was logged
+    _failed: object = attrs.field(default=None, init=False)  # the stamps of the last failure that was logged
     _checked_at: float = attrs.field(default=0.0, init=False)
 
     def context(self) -> ssl.SSLContext:
@@ -71,8 +71,8 @@ class Tls:
                 raise ConfigurationError(
                     f"cannot read the certificates in {files}: {error}; check the files"
                 ) from error
-            if seen != self._told:
-                self._told = seen
+            if seen != self._failed:
+                self._failed = seen
                 log.warning("Could not reload the certificates, keeping those in use", exc=error)
         return self._context
 
