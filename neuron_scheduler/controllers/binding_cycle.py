@@ -1,10 +1,11 @@
 """
-From an assumed decision to its outcome: the pod's volumes, its Binding, and what both mean for cluster and queue.
+From an assumed decision to its definite outcome: bind the pod's volumes, then send its Binding until it is answered.
 
-Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`. Bindings are tried for the first time by many workers, in
-the order of the decisions; one that has to wait for another pod of its node (`allocate_fence`) occupies none meanwhile.
-One without a definite outcome leaves them at once: a few other workers send it again when it is due, and serve the
-namespaces in turns. So it keeps its pod's place and occupies no worker of the first tries. Refuses to decide.
+Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`. Many workers send Bindings for the first time, in the order
+of the decisions. A Binding that has to wait for another pod of its node (`allocate_fence`) occupies no worker. A
+Binding without a definite outcome keeps its pod's place and does not occupy these workers any more: a few other ones
+send it again when it is due, and serve the namespaces in turns. Refuses to decide, and to apply an outcome: that is
+`binding_outcomes`.
 """
 
 from collections import Counter
@@ -37,11 +38,11 @@ log = logs.logger(__name__)
 _RETRIES_AT_ONCE = 8  # of Bindings in doubt; these and the first tries together need fewer connections than there are
 _RETRIES_OF_A_NAMESPACE = 4
 _MOST_DOUBTS = 16  # of a namespace; with more, the retrying workers send its first tries too, which delay no others
-_TOLD_FROM = 4  # tries before a log line and an Event; the next ones after 8, 16, ...
+_REPORTED_FROM = 4  # tries before a log line and an Event; the next ones after 8, 16, ...
 
 
 class Binder(Protocol):
-    """Commits one decision at the API server."""
+    """Sends the Binding of one decision."""
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
         """Send the Binding once."""
@@ -54,7 +55,7 @@ class PodReporter(binding_outcomes.PodReporter, Protocol):
     """Reports to the pod's owner, in its Events and its condition, what became of its Binding."""
 
     def in_doubt(self, pod: Pod, message: str) -> None:
-        """Tell that the Binding is in doubt: the pod may be bound or not."""
+        """Report that the Binding is in doubt: the pod may be bound or not."""
 
     def withdraw(self, uid: str) -> None:
         """Drop the pod's condition if it is not written yet; the pod is about to be bound."""
@@ -67,7 +68,7 @@ class VolumeBinder(Protocol):
         """Assume what the pod's volumes need on the node; None if they need nothing."""
 
     def release(self, plan: VolumePlan) -> None:
-        """Take back what was assumed."""
+        """Take back the assumptions of a plan."""
 
     async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
         """Carry out the plan and wait; None if the pod can be bound now."""
@@ -84,17 +85,17 @@ class _Doubt:
 @attrs.define(eq=False, kw_only=True)
 class BindingCycle:
     """
-    Commits decisions while it runs.
+    Sends the Bindings of decisions while it runs.
 
     Attributes:
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
         may_bind: False once the Lease may be lost.
         errors: reports unexpected exceptions.
-        concurrency: Bindings that are tried for the first time at once.
+        concurrency: maximum of concurrent first tries.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
         fence: where they wait.
-        outcomes: applies what became of them.
+        outcomes: applies the outcomes.
     """
 
     cluster: Cluster
@@ -141,7 +142,7 @@ class BindingCycle:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Commit what is given inside the block; after it, wait until every Binding that was sent has its outcome."""
+        """Commit decisions inside the block; after it, wait until every Binding that was sent has its outcome."""
         async with anyio.create_task_group() as retries:
             for _ in range(_RETRIES_AT_ONCE):
                 retries.start_soon(self._doubts.serve, self._resolve)
@@ -151,32 +152,32 @@ class BindingCycle:
                 async with anyio.create_task_group() as self._preparing:
                     self._preparing.start_soon(self.fence.watch_the_clock)
                     yield
-                    self._preparing.cancel_scope.cancel()  # the next leader finds what was written of their volumes
+                    self._preparing.cancel_scope.cancel()  # the next leader finds the volume writes that were done
                 self.fence.clear()
                 self._decided.close()
             self._doubts.close()
 
     async def give(self, commitment: Commitment) -> None:
-        """Take a decision that is assumed; waits while many are on their way."""
+        """Take a decision that is assumed; waits while the queue of first tries is full."""
         if commitment.plan is None:
-            await self._queue(commitment)
+            await self._enqueue(commitment)
         elif self._preparing is None:
             raise RuntimeError("a binding cycle that does not run cannot bind volumes")
         else:
             self._preparing.start_soon(self._prepare, commitment, commitment.plan)
 
-    async def _queue(self, commitment: Commitment) -> None:
+    async def _enqueue(self, commitment: Commitment) -> None:
         if self.fence.take(commitment):
             await self._decided.give(commitment)
 
     async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
-        """Bind a pod's volumes, however long it takes, and then the pod; no other pod waits for it."""
+        """Bind a pod's volumes, however long that takes, and then the pod; no other pod waits for it."""
         try:
             outcome = await self.volumes.prepare(commitment.pod, plan)
-        except Exception as error:  # noqa: BLE001 - one pod's; what was written of its volumes is found again
+        except Exception as error:  # noqa: BLE001 - one pod's; its volume writes are found again
             outcome = refused_by(error, commitment, self.errors, task="binding volumes")
         if outcome is None:
-            await self._queue(commitment)
+            await self._enqueue(commitment)
         else:
             self.outcomes.apply(commitment, outcome)
 
@@ -208,7 +209,7 @@ class BindingCycle:
                 annotations = {**annotations, NEURON_ALLOC_TIME: str(self.fence.stamp(commitment))}
             extension_log.executing(self.cluster, pod, commitment.decision, annotations)
             return await self.binder.bind(pod, commitment.node_name, annotations)
-        except Exception as error:  # noqa: BLE001 - nothing was sent: the binder tells of no exception after that
+        except Exception as error:  # noqa: BLE001 - nothing was sent: after that the binder raises no exception
             return refused_by(error, commitment, self.errors, task="binding")
 
     def _conclude(self, commitment: Commitment, outcome: BindOutcome | InDoubt) -> None:
@@ -218,12 +219,12 @@ class BindingCycle:
             return
         self.fence.delayed(commitment)
         if self._doubts.closed and not self.may_bind():
-            log.warning("Binding is left unresolved; its pod stays assumed", pod=commitment.pod.key)
+            log.warning("Binding is left in doubt; its pod stays assumed", pod=commitment.pod.key)
         else:
             self._doubt(_Doubt(commitment, outcome.binding), outcome.pause)
             try:
-                self._tell_doubt(commitment, outcome.binding)
-            except Exception as error:  # noqa: BLE001 - one pod's, which is tried again all the same
+                self._report_doubt(commitment, outcome.binding)
+            except Exception as error:  # noqa: BLE001 - one pod's, whose Binding is sent again anyway
                 self.errors.report(error, task="binding", pod=commitment.pod.key)
 
     def _doubt(self, doubt: _Doubt, pause: float) -> None:
@@ -232,10 +233,10 @@ class BindingCycle:
         self._doubtful[namespace] += 1
         self._doubts.add(doubt, namespace, self.clock() + pause)
 
-    def _tell_doubt(self, commitment: Commitment, binding: Binding) -> None:
-        """Report, after some tries and then ever more seldom, that a Binding is in doubt."""
+    def _report_doubt(self, commitment: Commitment, binding: Binding) -> None:
+        """Report, after 4, 8, 16 ... tries, that a Binding is in doubt."""
         tries = binding.tries
-        if tries < _TOLD_FROM or tries & (tries - 1):
+        if tries < _REPORTED_FROM or tries & (tries - 1):
             return
         pod, node_name = commitment.pod, commitment.decision.node_name
         log.warning(

@@ -1,15 +1,16 @@
 """
-Nodes that reject pods: what their kubelets fail at admission puts the node, and the ids, aside for a while.
+Sets a node aside for a while after its kubelet has rejected a pod at admission.
 
-A controller recreates such a pod at once, and in the cluster nothing has changed: it would get the same node and fail
-again, hundreds of times an hour. So for a minute the node comes last, and of its ids those that the pod was to get.
-Each further rejection doubles that time, up to a quarter of an hour; a pod that starts well there halves it. Rejections
-in one burst count once. Then the node is used as before, and remembered for another quarter of an hour.
+A controller recreates such a pod at once, and nothing has changed in the cluster: it would get the same node and fail
+again, hundreds of times an hour. So for a minute the node comes last, and on the node the ids that the pod was to get
+come last. Each further rejection doubles that time, up to a quarter of an hour; a pod that starts well there halves it.
+Rejections in one burst count once. After that time the node is used as before, and its level is remembered for another
+quarter of an hour.
 
-Only a pod that left the watch before it had started may have been rejected; whether it was, the API server is asked
-(`kube/pod_failures`), at a bounded rate: of ten thousand pods that are deleted by force it is asked about a few, and
-the others are counted. Nothing is stored: a new leader starts without marks. Refuses to keep pods off a node: all of
-this is a preference (`scheduling/plugins/node_rejections`).
+Only a pod that left the watch before it had started may have been rejected. The API server is asked whether it was
+(`kube/pod_failures`), at a limited rate: of ten thousand pods that are deleted by force it is asked about a few, and
+the others are counted. Nothing is stored: a new leader starts without marks. Refuses to keep pods off a node: a mark is
+only a preference (`scheduling/plugins/node_rejections`).
 """
 
 import math
@@ -37,11 +38,11 @@ from neuron_scheduler.work_queue import WorkQueue
 FIRST: Final = 60.0
 """Seconds for which a node is set aside at its first rejection."""
 LONGEST: Final = 900.0
-"""The most seconds for which it is, and for which it is remembered afterwards."""
+"""The most seconds for which a node is set aside, and for which its level is remembered afterwards."""
 MOST: Final = math.ceil(math.log2(LONGEST / FIRST)) + 1
 """The highest level: a node that is set aside for `LONGEST`."""
 BURST: Final = 10.0
-"""Seconds in which several rejections by a node count once: they may have been sent there together."""
+"""Seconds in which several rejections by a node count once: their pods may have been bound together."""
 
 READERS: Final = 2
 READS_PER_SECOND: Final = 10.0
@@ -58,7 +59,7 @@ OF_NODE: Final = frozenset(
         *("NodeAffinity", "NodePorts", "NodeShutdown", "Evicted"),
     }
 )
-"""Reasons that are about the node as it is now; other pods, or the same pod made anew, may meet them too."""
+"""Reasons that are about the node as it is now; other pods, or the same pod recreated, may be rejected for them too."""
 OUT_OF: Final = "OutOf"
 OTHER: Final = "Other"
 EXTENDED: Final = "OutOfExtendedResources"
@@ -68,7 +69,7 @@ log = logs.logger(__name__)
 
 
 class Failures(Protocol):
-    """Knows how pods have ended."""
+    """Returns how pods have ended."""
 
     async def read(self, pod: Pod, version: str) -> Failure | None:
         """Return how a pod had failed at a version of the watch, None if it had not."""
@@ -81,8 +82,8 @@ class Verdict:
 
     Attributes:
         reason: one of few, for the metric: as in kubelet's `kubelet_admission_rejections_total`, and Neuron by name.
-        of_node: another pod might be rejected there, too.
-        of_devices: with other ids it might not.
+        of_node: the node may reject another pod too.
+        of_devices: the node may accept the pod with other ids.
     """
 
     reason: str
@@ -91,7 +92,7 @@ class Verdict:
 
 
 def verdict(failure: Failure) -> Verdict | None:
-    """Return what kubelet says by a failure; None if it is not that it has rejected the pod."""
+    """Return what a failure means; None if it is not a rejection by the kubelet."""
     reason = failure.reason
     if reason in OF_DEVICES or (reason.startswith(OUT_OF) and reason.removeprefix(OUT_OF) in NEURON_NAMES):
         return Verdict(reason, of_node=True, of_devices=True)
@@ -122,8 +123,8 @@ class Mark:
         """Return the mark after a rejection of a pod with these cores."""
         again = now - self.raised >= BURST
         level = max(1, min(self.level + again, MOST))
-        held = self.cores if self.until > now else NO_CORES
-        return Mark(level, held | cores, now if again else self.raised, now + lasting(level))
+        earlier = self.cores if self.until > now else NO_CORES
+        return Mark(level, earlier | cores, now if again else self.raised, now + lasting(level))
 
     def started(self, cores: CoreMask, now: float) -> "Mark":
         """Return the mark after a pod with these cores has started well."""
@@ -136,7 +137,7 @@ class Mark:
         return SetAside(self.level, self.cores) if self.until > now and (self.level or self.cores) else None
 
     def changes(self, now: float) -> float:
-        """Return when time alone changes it next; at the second of the two times there is nothing to remember."""
+        """Return when the mark changes without a rejection: first it ends, later it need not be remembered any more."""
         return self.until if self.until > now else self.until + LONGEST
 
 
@@ -156,11 +157,11 @@ class _Departed:
 @attrs.define(eq=False, kw_only=True)
 class Rejections:
     """
-    Sets nodes aside, and ends that in time, while it runs.
+    Sets nodes aside, and ends that when it is due, while it runs.
 
     Attributes:
-        version: the version of what the watch of pods hands over now.
-        scheduler_names: pods of these are looked after even without Neuron.
+        version: returns the resource version of the watch event that is handled now.
+        scheduler_names: pods of these schedulers count even without Neuron.
         clock: seconds that never jump.
         may_ask: whether this replica leads.
         errors: reports unexpected exceptions.
@@ -190,10 +191,10 @@ class Rejections:
         now = self.clock()
         return sum(mark.at(now) is not None for mark in self._marks.values())
 
-    # What is told
+    # Called by the handlers
 
     def left(self, pod_info: PodInfo) -> None:
-        """Take that a pod with a node has left before it had started, and nobody had asked it to."""
+        """Note that a pod with a node has left before it had started, and was not terminating."""
         if (pod_info.cores == 0 and pod_info.pod.scheduler_name not in self.scheduler_names) or not self.may_ask():
             return
         version = self.version()
@@ -201,20 +202,20 @@ class Rejections:
             self.metrics.rejection_unread()
 
     def started(self, pod_info: PodInfo) -> None:
-        """Take that a pod has started: its kubelet has admitted it."""
+        """Note that a pod has started: its kubelet has admitted it."""
         mark = self._marks.get(pod_info.pod.node_name)
         if mark is not None and pod_info.cores != 0:
             self._put(pod_info.pod.node_name, mark.started(pod_info.cores or NO_CORES, self.clock()))
             self._changed.set()
 
     def forget(self, name: str) -> None:
-        """Take that a node is gone."""
+        """Note that a node is gone."""
         self._marks.pop(name, None)
 
-    # What is done
+    # The service
 
     async def run(self) -> None:
-        """Ask about pods that have left, and end what has lasted long enough, until cancelled."""
+        """Ask about pods that have left, and end marks when they are due, until cancelled."""
         async with anyio.create_task_group() as tasks:
             for _ in range(READERS):
                 tasks.start_soon(self._ask_about_each)
@@ -224,7 +225,7 @@ class Rejections:
                     await self._changed.wait()
 
     def expire(self) -> float:
-        """End what has lasted long enough, and return in how many seconds something will have."""
+        """End the marks that are due, and return in how many seconds the next one is."""
         now = self.clock()
         for name, mark in list(self._marks.items()):
             self._put(name, mark)
@@ -235,20 +236,20 @@ class Rejections:
             pod = departed.pod_info.pod
             try:
                 failure = await self.failures.read(pod, departed.version)
-                if failure is not None and (found := verdict(failure)) is not None:
-                    self._rejected(departed.pod_info, failure, found)
+                if failure is not None and (meaning := verdict(failure)) is not None:
+                    self._rejected(departed.pod_info, failure, meaning)
             except (ApiError, UnreachableError) as error:
                 self.metrics.rejection_unread()
-                log.v(2).info("It is not known how a pod ended", pod=pod.key, node=pod.node_name, err=error)
+                log.v(2).info("Cannot find out how a pod ended", pod=pod.key, node=pod.node_name, err=error)
             except Exception as error:  # noqa: BLE001 - one pod's
                 self.errors.report(error, task="rejection", pod=pod.key)
 
-    def _rejected(self, pod_info: PodInfo, failure: Failure, found: Verdict) -> None:
+    def _rejected(self, pod_info: PodInfo, failure: Failure, meaning: Verdict) -> None:
         pod, now, seconds = pod_info.pod, self.clock(), 0.0
-        self.metrics.rejected(found.reason)
-        if found.of_node and self.cluster.node(pod.node_name) is not None:
+        self.metrics.rejected(meaning.reason)
+        if meaning.of_node and self.cluster.node(pod.node_name) is not None:
             known = self._marks.get(pod.node_name, Mark())
-            mark = known.rejected((pod_info.cores or NO_CORES) if found.of_devices else NO_CORES, now)
+            mark = known.rejected((pod_info.cores or NO_CORES) if meaning.of_devices else NO_CORES, now)
             self._put(pod.node_name, mark)
             self._changed.set()
             seconds = mark.until - now
@@ -264,7 +265,7 @@ class Rejections:
             )
 
     def _put(self, name: str, mark: Mark) -> None:
-        """Remember a mark for as long as it means something, and let the cluster know of it."""
+        """Set a mark in the cluster, and remember it as long as it has an effect."""
         now = self.clock()
         self.cluster.set_aside(name, mark.at(now))
         if mark.changes(now) > now and (mark.level or mark.cores):

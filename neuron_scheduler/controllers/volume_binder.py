@@ -1,10 +1,10 @@
 """
-From the decision to the Binding: what a pod's volumes need, written and waited for.
+Bind a pod's volumes between its decision and its Binding: write what they need, and wait until they are bound.
 
 Upstream: `Reserve` and `PreBind` of `plugins/volumebinding`. The decision is assumed at once, so that no other pod gets
-the same volume. After the writes it is others' turn, the controller's that binds volumes and a provisioner's, and the
-pod waits, for ten minutes if nobody says otherwise, for the watch to tell; nothing is polled, and no other pod waits
-with it.
+the same volume. After the writes, the volume controller and a provisioner do their part, and the pod waits for the
+watch to show it, for ten minutes by default. Nothing is polled, and no other pod waits with it. Refuses to choose
+volumes: that is `scheduling.cycle.volume_plan`.
 """
 
 from collections.abc import Callable, Mapping, Set as AbstractSet
@@ -32,22 +32,22 @@ class VolumeWriter(Protocol):
     """Writes volumes and claims at the API server."""
 
     async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
-        """Let a volume be kept for a claim."""
+        """Keep a volume for a claim."""
 
     async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
         """Ask the claim's provisioner for a volume on a node."""
 
 
 class Metrics(Protocol):
-    """Counts how long it takes."""
+    """Records how long it takes."""
 
     def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
-        """Count a pod whose volumes were bound, or could not be."""
+        """Record a pod whose volumes were bound, or could not be."""
 
 
 @attrs.frozen
 class _Problem:
-    """Why the volumes will not be bound as decided."""
+    """Why the volumes cannot be bound as decided."""
 
     message: str
 
@@ -59,7 +59,7 @@ class VolumeBinder:
 
     Attributes:
         timeouts: seconds to wait for controllers and provisioners (`bindTimeoutSeconds`), by the pods' scheduler name.
-        waiting: pods that wait for their volumes.
+        waiting: how many pods wait for their volumes.
     """
 
     cluster: Cluster
@@ -71,22 +71,22 @@ class VolumeBinder:
     _wakes: dict[str, set[anyio.Event]] = attrs.field(factory=dict, init=False)
 
     def reserve(self, pod: Pod, node_name: str) -> VolumePlan | None:
-        """Assume what the pod's volumes need on the node; None if they need nothing. All of it, or an exception."""
+        """Assume what the pod's volumes need on the node, all of it or nothing; None if they need nothing."""
         plan = volume_plan(self.cluster, pod, node_name) if pod.constraints.volume_claims else None
         if plan is None:
             return None
         try:
-            for decided in plan.assumed:
-                self.cluster.volumes.assume(decided)
+            for volume_or_claim in plan.assumed:
+                self.cluster.volumes.assume(volume_or_claim)
         except Exception:
             self.release(plan)
             raise
         return plan
 
     def release(self, plan: VolumePlan) -> None:
-        """Take back what was assumed and is not known to have been written."""
-        for decided in plan.assumed:
-            self.cluster.volumes.restore(decided)
+        """Take back the assumptions of a plan, unless they are known to have been written."""
+        for volume_or_claim in plan.assumed:
+            self.cluster.volumes.restore(volume_or_claim)
 
     def noticed(self, name: str) -> None:
         """Look again at the pods that wait for this claim (its key), volume, node (its name) or pod (its uid)."""
@@ -95,9 +95,9 @@ class VolumeBinder:
 
     async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
         """
-        Write what the plan says and wait until every claim is bound; None if the pod can be bound now.
+        Carry the plan out and wait until every claim is bound; None if the pod can be bound now.
 
-        Cancelling it leaves what was written; whoever schedules the pod next finds it.
+        After a cancellation the writes stay; the next attempt for the pod finds them.
         """
         started = self.clock()
         outcome = await self._written_and_bound(pod, plan)
@@ -123,10 +123,10 @@ class VolumeBinder:
         """Return the names of the claims that are waited for."""
         stored = self.cluster.volumes.stored_claims
         claims = (*(keeping.claim for keeping in plan.keep), *plan.provision)
-        return [c.name for c in claims if (found := stored.get(c.key)) is None or not found.fully_bound]
+        return [claim.name for claim in claims if (now := stored.get(claim.key)) is None or not now.fully_bound]
 
     async def _write(self, plan: VolumePlan) -> dict[str, int] | BindOutcome:
-        """Write until a write fails, so that no claim is tied to a node in vain; return the versions by name."""
+        """Write until a write fails, so that no claim is tied to a node needlessly; return the versions by name."""
         versions: dict[str, int] = {}
         writes = (
             *((k.volume.name, partial(self.writer.keep, k.volume, k.claim)) for k in plan.keep),
@@ -143,7 +143,7 @@ class VolumeBinder:
         return versions
 
     async def _bound(self, pod: Pod, plan: VolumePlan, versions: Mapping[str, int]) -> BindOutcome | None:
-        """Look whenever something is told about what is waited for, until it is settled."""
+        """Check the volumes at each change of what is waited for, until they are bound or cannot be bound."""
         while True:
             if self.cluster.node_of(pod.uid) is None:
                 return Gone()
@@ -153,9 +153,9 @@ class VolumeBinder:
             if not needed:
                 log.info("All PVCs for pod are bound", v=2, pod=pod.key, node=plan.node_name)
                 return None
-            await self._told(needed | {pod.uid, plan.node_name})
+            await self._change_of(needed | {pod.uid, plan.node_name})
 
-    async def _told(self, names: AbstractSet[str]) -> None:
+    async def _change_of(self, names: AbstractSet[str]) -> None:
         wake = anyio.Event()
         for name in names:
             self._wakes.setdefault(name, set()).add(wake)
@@ -172,17 +172,17 @@ class VolumeBinder:
         if self.cluster.node(plan.node_name) is None:
             return _Problem(f'node "{plan.node_name}" not found')
         missing: set[str] = set()
-        for found in (
+        for result in (
             *(self._kept(plan, keeping, versions[keeping.volume.name]) for keeping in plan.keep),
             *(self._provisioned(plan, claim, versions[claim.key]) for claim in plan.provision),
         ):
-            if isinstance(found, _Problem):
-                return found
-            missing |= found
+            if isinstance(result, _Problem):
+                return result
+            missing |= result
         return missing
 
     def _kept(self, plan: VolumePlan, keeping: Keeping, version: int) -> set[str] | _Problem:
-        """Return what must change before a claim is bound to the volume that is kept for it."""
+        """Return the names of what must change before a claim is bound to the volume that is kept for it."""
         volumes, name, key = self.cluster.volumes, keeping.volume.name, keeping.claim.key
         volume, claim = volumes.stored_volumes.get(name), volumes.stored_claims.get(key)
         if volume is None:
@@ -190,11 +190,13 @@ class VolumeBinder:
         if claim is None or claim.uid != keeping.claim.uid:
             return _Problem(f'persistentvolumeclaim "{keeping.claim.name}" not found')
         older = _number(volume.resource_version) < version
-        problem = None if older else self._kept_wrong(plan, volume, claim)
+        problem = None if older else self._problem_of_kept(plan, volume, claim)
         return problem or (set() if claim.fully_bound and not older else {name, key})
 
-    def _kept_wrong(self, plan: VolumePlan, volume: PersistentVolume, claim: PersistentVolumeClaim) -> _Problem | None:
-        """Return why a volume that was kept for a claim will not be bound to it."""
+    def _problem_of_kept(
+        self, plan: VolumePlan, volume: PersistentVolume, claim: PersistentVolumeClaim
+    ) -> _Problem | None:
+        """Return why a volume that was kept for a claim cannot be bound to it."""
         if not self._fits(plan, volume):
             return _unfit(volume, plan)
         if volume.claim is None or not volume.claim.uid or not volume.is_kept_for(claim):
@@ -204,7 +206,7 @@ class VolumeBinder:
         return None
 
     def _provisioned(self, plan: VolumePlan, decided: PersistentVolumeClaim, version: int) -> set[str] | _Problem:
-        """Return what must change before the claim is bound to a volume that was made for it."""
+        """Return the names of what must change before the claim is bound to a provisioned volume."""
         claim = self.cluster.volumes.stored_claims.get(decided.key)
         if claim is None or claim.uid != decided.uid:
             return _Problem(f'persistentvolumeclaim "{decided.name}" not found')
@@ -233,5 +235,5 @@ def _refused(message: str) -> Refused:
 
 
 def _number(version: str) -> int:
-    """Return a resource version as the number that upstream, too, compares."""
+    """Return a resource version as a number; upstream compares numbers too."""
     return int(version) if version.isdigit() else 0
