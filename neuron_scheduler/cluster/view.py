@@ -91,7 +91,7 @@ class View:
     def changes(self) -> int:
         """How often a row or a node has changed."""
         table = self._table
-        return table.of_rows.end + table.of_nodes.end
+        return table.of_rows.log.end + table.of_nodes.log.end
 
     @property
     def set_aside(self) -> NodeSet:

@@ -14,7 +14,6 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index import rollup
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.tables import nodes, pods as pod_table
@@ -112,7 +111,7 @@ def short_memory() -> Iterator[None]:
         patch.setattr(pod_table, "_MAX_LOG", 8)
         patch.setattr(pod_table, "_WORTH_READING", 2)
         patch.setattr(pod_table, "_MAX_COLUMNS", 16)
-        patch.setattr(rollup, "_MAX_LOG", 8)
+        patch.setattr(nodes, "_MAX_RELABELINGS", 8)
         patch.setattr(nodes, "_MOST_LATECOMERS", 2)
         yield
 

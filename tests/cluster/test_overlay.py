@@ -167,7 +167,7 @@ def test_a_derived_index_that_nobody_asks_is_dropped() -> None:
     for number in range(2000):
         cluster.put_pod(pod(f"p{number}", on="n0", cpu=1))
     assert not table._derived
-    assert len(table._log) <= indexes._MIN_LOG
+    assert len(table.log) <= indexes._MIN_LOG
 
 
 def test_where_much_has_changed_a_derived_index_is_derived_again(evaluated: list[NodeInfo]) -> None:

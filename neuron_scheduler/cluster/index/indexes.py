@@ -16,6 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
+from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.eviction import make_room
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, slots_of
@@ -74,51 +75,50 @@ class Derived(Generic[Row]):
 @attrs.define(eq=False)
 class Indexes(Generic[Row]):
     """
-    Indexes by definition, and the log of changes that not all of them have read.
+    Indexes by definition.
 
     Attributes:
-        end: how many changes there have been.
+        log: the changes of rows, as far as not all indexes have read them.
         dropped: how often indexes other than derived ones were dropped.
     """
 
-    end: int = 0
+    log: ChangeLog[tuple[Slot, Row | None, Row | None]] = attrs.field(factory=ChangeLog)
     dropped: int = 0
     _by_definition: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
     _derived: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
     _following: list[_Index] = attrs.field(factory=list)
-    _log: list[tuple[Slot, Row | None, Row | None]] = attrs.field(factory=list)
     _bound: int = _MIN_LOG
 
     def postings(self, values_of: Callable[[Row], Values], rows: Sequence[Row | None]) -> Postings:
         """Return the postings defined by `values_of`, true for `rows`."""
-        index = self._by_definition.get(values_of)
-        if index is None or index.position != self.end:
+        index, end = self._by_definition.get(values_of), self.log.end
+        if index is None or index.position != end:
             index = self._caught_up(index, values_of, Postings, rows)
-        index.asked = self.end
-        found: Postings = index.data
-        return found
+        index.asked = end
+        postings: Postings = index.data
+        return postings
 
     def column(self, number_of: Callable[[Row], int], rows: Sequence[Row | None]) -> Column:
         """Return the column defined by `number_of`, true for `rows`."""
-        index = self._by_definition.get(number_of)
-        if index is None or index.position != self.end:
+        index, end = self._by_definition.get(number_of), self.log.end
+        if index is None or index.position != end:
             index = self._caught_up(index, number_of, Column, rows)
-        index.asked = self.end
-        found: Column = index.data
-        return found
+        index.asked = end
+        column: Column = index.data
+        return column
 
     def derived(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Any:
         """Return the postings or the column that derives from another index, true for `rows`."""
-        index = self._derived.get(derived.definition)
-        if index is None or index.position != self.end:
+        index, end = self._derived.get(derived.definition), self.log.end
+        if index is None or index.position != end:
             index = self._rederived(index, derived, rows)
-        index.asked = self.end
+        index.asked = end
         return index.data
 
     def is_ready(self, definition: Callable[[Any], Any]) -> bool:
         """Tell whether there is an index by this definition that has little to catch up with."""
         index = self._by_definition.get(definition) or self._derived.get(definition)
-        return index is not None and self.end - index.position <= _AT_ONCE
+        return index is not None and self.log.end - index.position <= _AT_ONCE
 
     def prepare(
         self, definition: Callable[[Row], Any], kind: type[Postings | Column], rows: Sequence[Row | None]
@@ -129,12 +129,12 @@ class Indexes(Generic[Row]):
         Where too much happens meanwhile there may be nothing to show for it in the end: who asks then waits.
         """
         if definition not in self._by_definition:
-            start = self.end
+            start = self.log.end
             data = yield from _built(definition, kind, list(rows))
-            if self.end - start <= len(self._log):
+            if self.log.covers(start):
                 self._add(definition, data, start, size=len(rows))
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
-            self._read(index, upto=index.position + _AT_ONCE)
+            _catch_up(index, self.log, most=_AT_ONCE)
             yield
 
     def prepare_derived(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Iterator[None]:
@@ -143,18 +143,23 @@ class Indexes(Generic[Row]):
             yield from self._derive(derived, rows)
 
     def record(self, slot: Slot, old: Row | None, new: Row | None) -> None:
-        """Note that a row has changed; with no index there is nobody to tell."""
-        self.end += 1
+        """Record a change of a row; it is kept only if there is an index that may read it."""
+        log = self.log
         if not (self._by_definition or self._derived):
+            log.skip()
             return
+        log.append((slot, old, new))
         for index in self._following:
             index.take(slot, old, new)
-            index.position = self.end
-        self._log.append((slot, old, new))
-        if self.end % _PATIENCE == 0:
-            self._following = [index for index in self._following if self.end - index.asked < _PATIENCE]
-        if len(self._log) > self._bound:
+            index.position = log.end
+        if log.end % _PATIENCE == 0:
+            self._following = [index for index in self._following if log.end - index.asked < _PATIENCE]
+        if log.end - log.start > self._bound:
             self._cut_log()
+
+    def emptied(self) -> Self:
+        """Return the same without any index, for rows in other slots."""
+        return type(self)(log=ChangeLog(self.log.end, self.log.end), dropped=self.dropped + 1)
 
     def fork(self) -> Self:
         """Return an independent copy that shares every integer."""
@@ -163,8 +168,7 @@ class Indexes(Generic[Row]):
                 key: _Index(key, index.data.fork(), index.position, index.asked)
                 for key, index in self._by_definition.items()
             },
-            log=list(self._log),
-            end=self.end,
+            log=self.log.fork(),
             bound=self._bound,
         )
 
@@ -177,31 +181,31 @@ class Indexes(Generic[Row]):
     ) -> _Index:
         if index is None:
             values: Any = [kind.NOTHING if row is None else row_to(row) for row in rows]
-            index = self._add(row_to, kind.build(values), self.end, size=len(rows))
-        self._read(index, upto=self.end)
+            index = self._add(row_to, kind.build(values), self.log.end, size=len(rows))
+        _catch_up(index, self.log)
         self._following.append(index)
         return index
 
     def _rederived(self, index: _Index | None, derived: Derived[Row], rows: Sequence[Row | None]) -> _Index:
         """Return a derived index that is up to date: it reads the log only where that is less than to derive it."""
-        lag = 0 if index is None else self.end - index.position
+        lag = 0 if index is None else self.log.end - index.position
         if index is None or (lag > _PATIENCE and lag > derived.changed().bit_count()):
             for _ in self._derive(derived, rows):
                 pass
             index = self._derived[derived.definition]
-        self._read(index, upto=self.end)
+        _catch_up(index, self.log)
         self._following.append(index)
         return index
 
     def _derive(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Iterator[None]:
         """Make a derived index: from the other one where they differ about few rows, else from all rows."""
-        changed, start, rows = derived.changed(), self.end, list(rows)
+        changed, start, rows = derived.changed(), self.log.end, list(rows)
         if 2 * changed.bit_count() > len(rows):
             data = yield from _built(derived.definition, derived.kind, rows)
         else:
             ask = self.postings if derived.kind is Postings else self.column
             data = yield from _differing(ask(derived.base, rows).fork(), derived, changed, rows)
-        if self.end - start <= len(self._log):
+        if self.log.covers(start):
             make_room(self._derived, _MAX_DERIVED)
             self._derived[derived.definition] = _Index(derived.definition, data, start, asked=start)
 
@@ -213,23 +217,23 @@ class Indexes(Generic[Row]):
         index = self._by_definition[definition] = _Index(definition, data, position, asked=position)
         return index
 
-    def _read(self, index: _Index, *, upto: int) -> None:
-        """Let an index take what the log says up to a position."""
-        start = len(self._log) - self.end
-        for change in self._log[start + index.position : start + upto]:
-            index.take(*change)
-        index.position = upto
-
     def _cut_log(self) -> None:
-        """Forget what every index has read, and those indexes that have read too little."""
-        tolerated = self.end - len(self._log) // 2
+        """Drop what every index has read, and the indexes that have read less than half of the log."""
+        tolerated = self.log.end - len(self.log) // 2
         kept = {key: i for key, i in self._by_definition.items() if i.position >= tolerated}
         self.dropped += len(kept) < len(self._by_definition)
         self._by_definition = kept
         self._derived = {key: i for key, i in self._derived.items() if i.position >= tolerated}
         positions = [i.position for indexes in (self._by_definition, self._derived) for i in indexes.values()]
-        start = min(positions, default=self.end)
-        self._log = self._log[start - self.end :] if start < self.end else []
+        self.log.drop_before(min(positions, default=self.log.end))
+
+
+def _catch_up(index: _Index, log: ChangeLog[Any], *, most: int | None = None) -> None:
+    """Apply the changes that an index has not read yet, or the first of them."""
+    changes = log.since(index.position, most)
+    for change in changes:
+        index.take(*change)
+    index.position += len(changes)
 
 
 def _built(

@@ -7,43 +7,20 @@ fewest of any domain" are one walk over planes, for three domains as for fifteen
 changes domain takes its own count along, and no other node is looked at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Self
 
 import attrs
 
+from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.labels import domain_of
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.model.node import Node
 
-_MAX_LOG = 2048
-
-
-@attrs.define(eq=False)
-class Relabelings:
-    """
-    A log of the nodes that came, went or changed their labels.
-
-    Attributes:
-        end: how many there have been, ever.
-    """
-
-    end: int = 0
-    _log: list[tuple[Slot, Node | None]] = attrs.field(factory=list)
-
-    def record(self, slot: Slot, before: Node | None) -> None:
-        """Note that another node than before, or none, is in a slot."""
-        self._log.append((slot, before))
-        self.end += 1
-        if len(self._log) > _MAX_LOG:
-            del self._log[: _MAX_LOG // 2]
-
-    def since(self, position: int) -> Sequence[tuple[Slot, Node | None]] | None:
-        """Return the slots that have changed since the log ended there, with the nodes before; None if it was cut."""
-        first = len(self._log) - (self.end - position)
-        return self._log[first:] if first >= 0 else None
+Relabelings = ChangeLog[tuple[Slot, Node | None]]
+"""The slots whose node came, went or changed its labels, each with the node before."""
 
 
 @attrs.frozen
@@ -55,7 +32,7 @@ class Domains:
         key: the label.
         postings: nodes by domain.
         nodes: the nodes by slot.
-        relabelings: what has changed about that.
+        relabelings: the log of what has changed about that.
     """
 
     key: str
@@ -73,12 +50,11 @@ class Domains:
         return self._of_node(self.nodes[slot])
 
     def moved_since(self, position: int) -> Mapping[Slot, str | None] | None:
-        """Return the slots in another domain than then, with the one they were in; None if nobody knows any more."""
-        log = self.relabelings.since(position)
-        if log is None:
+        """Return the slots in another domain than at a position of the log, with that domain; None if it was cut."""
+        if not self.relabelings.covers(position):
             return None
         then: dict[Slot, str | None] = {}
-        for slot, before in log:
+        for slot, before in self.relabelings.since(position):
             then.setdefault(slot, self._of_node(before))
         return {slot: domain for slot, domain in then.items() if domain != self.of(slot)}
 

@@ -42,6 +42,7 @@ from neuron_scheduler.model.pod import Pod
 
 _MOST_HOLES = 64  # beyond as many as there are nodes
 _MOST_LATECOMERS = 512
+_MAX_RELABELINGS = 2048
 
 _Age = tuple[float, str, str]
 
@@ -183,7 +184,7 @@ class NodeTable:
             self.of_nodes.record(slot, node_before, node)
             self.offered.replace(node_before, node)
             if node is None or node_before is None or node.labels != node_before.labels:
-                self._relabelings.record(slot, node_before)
+                self._relabelings.append((slot, node_before), most=_MAX_RELABELINGS)
         self._move_pods(slot, old, node_info)
         if node_info != old:
             self.of_rows.record(slot, old, node_info)
@@ -288,8 +289,8 @@ class NodeTable:
         self.terms.renumber(new_slots)
         self.images.renumber()
         self._relabelings = Relabelings()
-        self.of_nodes = Indexes(end=self.of_nodes.end, dropped=self.of_nodes.dropped + 1)
-        self.of_rows = Indexes(end=self.of_rows.end, dropped=self.of_rows.dropped + 1)
+        self.of_nodes = self.of_nodes.emptied()
+        self.of_rows = self.of_rows.emptied()
         self.stale = False
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import attrs
 
+from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.eviction import make_room
 from neuron_scheduler.cluster.index.nodeset import Slot
@@ -89,8 +90,7 @@ class PodTable:
     _namespaces: dict[str, None] = attrs.field(factory=dict)
     _counts: dict[Matching, _Count] = attrs.field(factory=dict)
     _rollups: dict[tuple[Matching, str], _Rolled] = attrs.field(factory=dict)
-    _log: list[tuple[Slot, Pod | None, Pod | None]] = attrs.field(factory=list)
-    _end: int = 0
+    _log: ChangeLog[tuple[Slot, Pod | None, Pod | None]] = attrs.field(factory=ChangeLog)
     _preparing: int = 0
 
     def __len__(self) -> int:
@@ -126,23 +126,22 @@ class PodTable:
         self._pods = {uid: (pod, new_slots[slot]) for uid, (pod, slot) in self._pods.items()}
         self._counts.clear()
         self._rollups.clear()
-        self._log.clear()
-        self._end += 1  # what is being prepared is of other slots
+        self._log.skip()  # what is being prepared is of other slots
 
     def counts(self, definition: Matching, size: int) -> Column:
         """Return how many matching pods there are on each of `size` slots."""
         count = self._counts.get(definition)
-        if count is not None and count.asked == self._end:
+        if count is not None and count.asked == self._log.end:
             return count.column
         candidates = self._to_build_from(definition, None if count is None else count.asked)
         if count is None or candidates is not None:
             make_room(self._counts, _MAX_COLUMNS)
-            count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._end)
+            count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._log.end)
             self._counts[definition] = count
         else:
-            for slot, change in _changes(definition, self._log[count.asked - self._end :]):
+            for slot, change in _changes(definition, self._log.since(count.asked)):
                 count.add(slot, change)
-            count.asked = self._end
+            count.asked = self._log.end
         return count.column
 
     def totals(self, definition: Matching, domains: Domains, size: int) -> Column:
@@ -153,23 +152,23 @@ class PodTable:
         key = (definition, domains.key)
         rolled = self._rollups.get(key)
         followed = rolled is not None and rolled.rollup.follow(domains)
-        if rolled is not None and followed and rolled.asked == self._end:
+        if rolled is not None and followed and rolled.asked == self._log.end:
             return rolled.rollup.totals
         candidates = self._to_build_from(definition, rolled.asked if rolled is not None and followed else None)
         if rolled is None or candidates is not None:
             make_room(self._rollups, _MAX_COLUMNS)
             rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
-            rolled = self._rollups[key] = _Rolled(rollup, self._end)
+            rolled = self._rollups[key] = _Rolled(rollup, self._log.end)
         else:
-            for slot, change in _changes(definition, self._log[rolled.asked - self._end :]):
+            for slot, change in _changes(definition, self._log.since(rolled.asked)):
                 rolled.add(slot, change)
-            rolled.asked = self._end
+            rolled.asked = self._log.end
         return rolled.rollup.totals
 
     def is_ready(self, definition: Matching, domains: Domains | None = None) -> bool:
         """Tell whether `counts`, or `totals` in these domains, have little left to do."""
         held = self._held(definition, domains)
-        return held is not None and self._end - held.asked <= _AT_ONCE
+        return held is not None and self._log.end - held.asked <= _AT_ONCE
 
     def prepare(self, definition: Matching, domains: Callable[[], Domains] | None = None) -> Iterator[None]:
         """
@@ -179,10 +178,10 @@ class PodTable:
         meanwhile, the result is dropped, and `counts` or `totals` counts all pods in one step.
         """
         held = self._held(definition, None if domains is None else domains())
-        if held is not None and self._end - held.asked <= len(self._log):
+        if held is not None and self._log.covers(held.asked):
             yield from self._catch_up(definition, held, domains)
             return
-        start, numbers = self._end, dict[Slot, int]()
+        start, numbers = self._log.end, dict[Slot, int]()
         pods = [self._pods[uid] for uid in self._candidates(definition)]
         self._preparing += 1
         try:
@@ -191,7 +190,7 @@ class PodTable:
                 yield
         finally:
             self._preparing -= 1
-        if self._end - start > len(self._log):
+        if not self._log.covers(start):
             return
         within = None if domains is None else domains()
         if within is None or within.unique:
@@ -218,11 +217,10 @@ class PodTable:
         self, definition: Matching, held: "_Count | _Rolled", domains: Callable[[], Domains] | None
     ) -> Iterator[None]:
         """Apply the changes in the log to the held counts, a few at a time."""
-        while _AT_ONCE < self._end - held.asked <= len(self._log):
+        while self._log.end - held.asked > _AT_ONCE and self._log.covers(held.asked):
             if isinstance(held, _Rolled) and not (domains is not None and held.rollup.follow(domains())):
                 return  # nodes have changed their labels too often: `totals` builds it anew
-            start = len(self._log) - (self._end - held.asked)
-            for slot, change in _changes(definition, self._log[start : start + _AT_ONCE]):
+            for slot, change in _changes(definition, self._log.since(held.asked, _AT_ONCE)):
                 held.add(slot, change)
             held.asked += _AT_ONCE
             yield
@@ -238,11 +236,11 @@ class PodTable:
 
         None where it is less to read the log since it was asked for.
         """
-        lag = self._end - asked if asked is not None else len(self._log) + 1
-        if lag <= min(_WORTH_READING, len(self._log)):
+        lag = None if asked is None or not self._log.covers(asked) else self._log.end - asked
+        if lag is not None and lag <= _WORTH_READING:
             return None
         candidates = self._candidates(definition)
-        return candidates if lag > len(self._log) or lag > len(candidates) + _WORTH_READING else None
+        return candidates if lag is None or lag > len(candidates) + _WORTH_READING else None
 
     def _candidates(self, definition: Matching) -> Collection[str]:
         equalities = [
@@ -275,12 +273,8 @@ class PodTable:
             del self._namespaces[pod.namespace]
 
     def _record(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
-        if not (self._counts or self._rollups or self._preparing):
-            return
-        self._log.append((slot, old, new))
-        self._end += 1
-        if len(self._log) > _MAX_LOG:
-            del self._log[: _MAX_LOG // 2]
+        if self._counts or self._rollups or self._preparing:
+            self._log.append((slot, old, new), most=_MAX_LOG)
 
 
 def _changes(definition: Matching, log: Iterable[tuple[Slot, Pod | None, Pod | None]]) -> Iterator[tuple[Slot, int]]:

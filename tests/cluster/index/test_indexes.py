@@ -84,7 +84,7 @@ def test_an_index_is_true_when_it_is_asked(sequence: list[tuple[str, int, int | 
                 next(preparation, None)
         else:
             forks.append((table.fork(), list(rows)))
-        assert len(table._log) <= table._bound
+        assert len(table.log) <= table._bound
         assert len(table._by_definition) <= indexes._MAX_INDEXES
     for divisor, (fork, then) in enumerate(forks, start=1):
         check(fork, then, divisor % 11 + 1)
@@ -142,7 +142,7 @@ def test_without_indexes_nothing_is_logged() -> None:
     table: Indexes[Row] = Indexes()
     for row in range(100):
         table.record(Slot(0), row, row + 1)
-    assert table._log == []
+    assert not table.log
 
 
 def test_an_index_that_nobody_asks_is_dropped() -> None:

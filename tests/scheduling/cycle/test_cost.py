@@ -129,11 +129,11 @@ def test_an_assumption_changes_each_index_once(constraints: Constraints) -> None
     """The row that takes a pod is replaced once, and each index takes that change once, when it is asked again."""
     cluster = _with_pods(1600, constraints)
     rows = cluster._table.of_rows
-    indexes_of_rows, changes = len(rows._by_definition), rows.end
+    indexes_of_rows, changes = len(rows._by_definition), rows.log.end
     with counted_index_work() as work:
         for number in range(20, 60):
             _place(cluster, _pod(number, constraints))
-    assert rows.end - changes == 40
+    assert rows.log.end - changes == 40
     assert len(rows._by_definition) == indexes_of_rows
     assert 0 < work.updated <= indexes_of_rows * 40
 

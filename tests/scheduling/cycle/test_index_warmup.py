@@ -9,6 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index import indexes
+from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.postings import Postings
@@ -103,7 +104,7 @@ def test_slots_given_anew_want_another_rehearsal() -> None:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the numbers of rows of which an index was built, and of changes that one read, in one step."""
     counted: list[int] = []
-    read = Indexes._read
+    since = ChangeLog.since
 
     def building(kind: type[Postings | Column]) -> None:
         build = kind.build
@@ -114,13 +115,14 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         monkeypatch.setattr(kind, "build", counting)
 
-    def reading(self: Indexes[Any], index: Any, *, upto: int) -> None:
-        counted.append(upto - index.position)
-        read(self, index, upto=upto)
+    def reading(self: ChangeLog[Any], position: int, most: int | None = None) -> Sequence[Any]:
+        changes = since(self, position, most)
+        counted.append(len(changes))
+        return changes
 
     building(Postings)
     building(Column)
-    monkeypatch.setattr(Indexes, "_read", reading)
+    monkeypatch.setattr(ChangeLog, "since", reading)
     return counted
 
 
