@@ -62,7 +62,7 @@ class Attachable:
     plugin: str = ""
 
 
-Held = str | Attachable | InlineVolume
+HeldVolume = str | Attachable | InlineVolume
 """A volume that a pod holds: by its claim's key, as its driver knows it, or as a disk in the pod's spec."""
 
 

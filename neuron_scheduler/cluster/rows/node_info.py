@@ -18,7 +18,7 @@ from neuron_scheduler.cluster.rows.pod_info import NO_POD_INFOS, PodInfo
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.resources import NOTHING, PODS, Resources
-from neuron_scheduler.model.volumes import NO_STORAGE, Held, NodeStorage
+from neuron_scheduler.model.volumes import NO_STORAGE, HeldVolume, NodeStorage
 from neuron_scheduler.neuron.annotations import alloc_time_of
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
@@ -43,7 +43,7 @@ class Nomination:
     pod: Pod
     cores: CoreMask = NO_CORES
     victims: frozenset[str] = frozenset()
-    volumes: tuple[Held, ...] = ()
+    volumes: tuple[HeldVolume, ...] = ()
 
 
 @attrs.frozen
@@ -88,7 +88,7 @@ class NodeInfo:
     neuron_usage: NeuronUsage = NO_NEURON_USAGE
     priorities: Mapping[int, int] = NONE_BORNE
     nominated: tuple[Nomination, ...] = ()
-    volumes: Mapping[Held, int] = NONE_BORNE
+    volumes: Mapping[HeldVolume, int] = NONE_BORNE
     storage: NodeStorage = NO_STORAGE
     set_aside: SetAside | None = None
     last_alloc_time: int = attrs.field(default=0, eq=False)
@@ -241,7 +241,7 @@ def _with_pods(
     *,
     used: Resources,
     ports: Mapping[HostPort, int],
-    volumes: Mapping[Held, int],
+    volumes: Mapping[HeldVolume, int],
     neuron_usage: NeuronUsage,
     priorities: Mapping[int, int],
     last_alloc_time: int,

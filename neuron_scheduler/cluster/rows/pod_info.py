@@ -11,7 +11,7 @@ import attrs
 
 from neuron_scheduler.model.annotations import ID_KEYS
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.volumes import Held
+from neuron_scheduler.model.volumes import HeldVolume
 from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
@@ -33,7 +33,7 @@ class PodInfo:
     cores: CoreMask | None = NO_CORES
     problem: str = ""
     unreadable: bool = False
-    volumes: tuple[Held, ...] = ()
+    volumes: tuple[HeldVolume, ...] = ()
 
     def holds_as_before(self, pod: Pod) -> bool:
         """Tell whether the pod's new state is of one that holds on the same node what this tenant holds."""

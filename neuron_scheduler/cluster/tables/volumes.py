@@ -19,7 +19,7 @@ from neuron_scheduler.model.volumes import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
-    Held,
+    HeldVolume,
     NodeStorage,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -97,7 +97,7 @@ class Volumes:
         found = self.classes.get(claim.class_name)
         return found is not None and found.waits
 
-    def held_by(self, pod: Pod) -> tuple[Held, ...]:
+    def held_by(self, pod: Pod) -> tuple[HeldVolume, ...]:
         """Return what a pod holds of volumes: its claims' keys, what they attach, and its inline disks."""
         constraints = pod.constraints
         if not (constraints.volume_claims or constraints.disks):

@@ -1,1 +1,1 @@
-"""API objects from JSON into values of `model`: one module a kind, beside its fields on the wire."""
+"""API objects from JSON to values of `model`: `base` for all kinds, and one module for each kind."""

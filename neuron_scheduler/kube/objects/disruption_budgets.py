@@ -47,7 +47,7 @@ def _read(budget: _Budget) -> DisruptionBudget:
 
 
 def _selector(selector: wire.Selector | None) -> LabelSelector | None:
-    """Return the selector; one that cannot be read matches nothing, as upstream has it."""
+    """Return the selector; one that cannot be read matches nothing, as upstream."""
     try:
         return label_selector(selector)
     except ValueError:

@@ -2,9 +2,9 @@
 Find the parts of JSON text without recursion and without decoding it, for objects that the decoder refuses.
 
 msgspec gives up about a thousand levels deep, also where it only skips; `managedFields` of a pod may be ten times as
-deep. Every function is a generator that pauses after a few thousand tokens, so that megabytes do not hold the event
-loop: `finish` runs one to its end, `finish_with_pauses` lets others run in between. Refuses to check the syntax of what
-it passes over: it only distinguishes strings and brackets.
+deep. Every function is a generator that pauses after a few thousand tokens, so that megabytes do not block the event
+loop: `finish` runs one to its end, `finish_with_pauses` lets other tasks run in between. Refuses to check the syntax of
+what it skips: it only distinguishes strings and brackets.
 """
 
 import re
@@ -27,15 +27,15 @@ _SCALAR: Final = re.compile(rb"[^\s,\]}]+")
 _BLANK: Final = re.compile(rb"\s*")
 _FLAT: Final = rb'[^{}\[\]"]++|' + _TEXT + rb"|\{\}|\[\]"
 _BRACKETS: Final = re.compile(
-    rb"(?:" + _FLAT + rb"|\{(?:" + _FLAT + rb")*+\})*+"  # what is flat, or nearly so
-    rb'(?:((?:[{\[](?:"[^"\\{}\[\]]*+":)?+)++)|([}\]]++)|.|\Z)',  # a run of openings, or of ends
+    rb"(?:" + _FLAT + rb"|\{(?:" + _FLAT + rb")*+\})*+"  # flat text, or one level deep
+    rb'(?:((?:[{\[](?:"[^"\\{}\[\]]*+":)?+)++)|([}\]]++)|.|\Z)',  # a run of opening brackets, or of closing ones
     re.DOTALL,
 )
 _PAIR: Final = re.compile(rb'[\s,]*("\w+")\s*:\s*(' + _TEXT + rb"|[-+.\w]+)", re.DOTALL)
 
 
 class ScanError(ValueError):
-    """The text is no JSON, or was cut off."""
+    """The text is not JSON, or was cut off."""
 
 
 @attrs.frozen
@@ -44,9 +44,9 @@ class Member:
     A member of an object, or an element of an array.
 
     Attributes:
-        name: as it is spelled, with its quotes; empty in an array.
+        name: as it is in the text, with its quotes; empty in an array.
         start, end: where the value is.
-        members: of the value, where they were asked for.
+        members: of the value, if they were asked for.
     """
 
     name: bytes
@@ -61,18 +61,18 @@ def finish(steps: Steps[T]) -> T:
         try:
             next(steps)
         except StopIteration as done:
-            found: T = done.value
-            return found
+            result: T = done.value
+            return result
 
 
 async def finish_with_pauses(steps: Steps[T]) -> T:
-    """Return the result, and let others run in between."""
+    """Return the result; other tasks run in between."""
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            found: T = done.value
-            return found
+            result: T = done.value
+            return result
         await checkpoint()
 
 
@@ -88,7 +88,7 @@ def members(text: bytes, *within: bytes) -> Steps[Sequence[Member]]:
 
 def without(text: bytes, outer: bytes, inner: bytes) -> Steps[bytes]:
     """
-    Return the text of an object with null in place of `outer.inner`, wherever these names stand.
+    Return the text of an object with null in place of each `outer.inner`.
 
     Raises:
         ScanError: the text is no object.
@@ -106,28 +106,28 @@ def strings(text: bytes, *within: bytes) -> Steps[dict[bytes, str]]:
     """
     Return the strings in some members of an object, by name; if the text is cut off, those before the cut.
 
-    Where two have the same name the first counts. Strings that cannot be read are left out; bytes that are not
-    UTF-8 are replaced, as in Go.
+    The first of several members of one name counts. Strings that cannot be read are left out; bytes that are not UTF-8
+    are replaced, as in Go.
     """
-    found: dict[bytes, bytes] = {}
+    texts: dict[bytes, bytes] = {}
     try:
         for member in (yield from members(text, *within)):
-            found = {inner.name: text[inner.start : inner.end] for inner in member.members} | found
+            texts = {inner.name: text[inner.start : inner.end] for inner in member.members} | texts
     except ScanError:
         for name in within:
-            found = _first_pairs(text, text.find(name)) | found
-    read = {name: _string(value) for name, value in found.items() if value.startswith(b'"')}
-    return {name: value for name, value in read.items() if value is not None}
+            texts = _first_pairs(text, text.find(name)) | texts
+    decoded = {name: _string(value) for name, value in texts.items() if value.startswith(b'"')}
+    return {name: value for name, value in decoded.items() if value is not None}
 
 
 def _first_pairs(text: bytes, start: int) -> dict[bytes, bytes]:
     """Return the members before the first container in the object that begins after `start`."""
-    found: dict[bytes, bytes] = {}
+    pairs: dict[bytes, bytes] = {}
     position = text.find(b"{", start) + 1 if start >= 0 else 0
     while position and (pair := _PAIR.match(text, position)):
-        found[pair[1]] = pair[2]
+        pairs[pair[1]] = pair[2]
         position = pair.end()
-    return found
+    return pairs
 
 
 def _string(value: bytes) -> str | None:
@@ -141,23 +141,23 @@ def _container(text: bytes, start: int, name: bytes, within: Collection[bytes]) 
     opening = text[start : start + 1]
     if opening not in (b"{", b"["):
         raise ScanError(f"neither an object nor an array at byte {start}")
-    found: list[Member] = []
+    parts: list[Member] = []
     position = _skip(text, start + 1)
     while text[position : position + 1] not in (b"}", b"]"):
-        if found:
+        if parts:
             position = _after(text, position, b",")
         inner = b""
         if opening == b"{":
             inner = _matched(_STRING, text, position)
             position = _after(text, _skip(text, position + len(inner)), b":")
         if inner in within and text[position : position + 1] in (b"{", b"["):
-            found.append((yield from _container(text, position, inner, ())))
+            parts.append((yield from _container(text, position, inner, ())))
         else:
-            found.append(Member(inner, position, (yield from _end(text, position))))
-        if len(found) % TOKENS == 0 or found[-1].end - position > LONG:
+            parts.append(Member(inner, position, (yield from _end(text, position))))
+        if len(parts) % TOKENS == 0 or parts[-1].end - position > LONG:
             yield
-        position = _skip(text, found[-1].end)
-    return Member(name, start, position + 1, found)
+        position = _skip(text, parts[-1].end)
+    return Member(name, start, position + 1, parts)
 
 
 def _end(text: bytes, start: int) -> Steps[int]:
@@ -192,7 +192,7 @@ def _after(text: bytes, position: int, mark: bytes) -> int:
 
 
 def _matched(pattern: re.Pattern[bytes], text: bytes, position: int) -> bytes:
-    found = pattern.match(text, position)
-    if found is None:
+    match = pattern.match(text, position)
+    if match is None:
         raise ScanError(f"no value at byte {position}")
-    return found[0]
+    return match[0]

@@ -1,8 +1,8 @@
 """
-Remember what a function returned, by its argument, in a bounded number of bytes.
+Keep the results of a function by its argument, in a bounded number of bytes.
 
-`functools.lru_cache` counts entries, and a tenant chooses how large an entry is: 4,096 specs of a megabyte are 4 GB. A
-hit costs the same as there. Never keeps a large argument: its result is computed each time.
+`functools.lru_cache` counts entries, and users choose how large an entry is: 4,096 specs of a megabyte are 4 GB. A hit
+costs the same as there. Refuses to keep a large argument: its result is computed each time.
 """
 
 from collections.abc import Callable, Hashable
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 MOST: Final = 4 << 20
 LONGEST: Final = 16 << 10
-OBJECT: Final = 64  # bytes that any object takes, about
+OBJECT: Final = 64  # bytes of any object, about
 
 
 def memoized(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
@@ -37,7 +37,7 @@ class _Results(dict[K, V]):
     """
     Results by argument, in two generations.
 
-    When the young one is full it becomes the old one, and the old one is forgotten; what is asked for becomes young.
+    When the young one is full it becomes the old one, and the old one is dropped. A result that is used becomes young.
     """
 
     __slots__ = ("_bytes", "_function", "_longest", "_most", "_old")
@@ -62,7 +62,7 @@ class _Results(dict[K, V]):
 
 
 def weight_of(value: Any, most: int) -> int:
-    """Return about how many bytes a value of texts, tuples, sets and attrs classes takes; it stops beyond `most`."""
+    """Return about how many bytes a value of strings, tuples, sets and attrs classes takes; it stops beyond `most`."""
     total, waiting = 0, [value]
     while waiting and total <= most:
         part = waiting.pop()

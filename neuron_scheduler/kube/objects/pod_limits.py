@@ -1,10 +1,10 @@
 """
-How much one pod may ask for: beyond it the pod is refused, so that no pod holds up the others.
+How many parts one pod may have: a pod beyond a limit is refused, so that no pod delays the others.
 
 The API server limits the bytes of an object, not the number of its parts: a pod of 1.5 MB can have 18,000 affinity
 terms, and each may have to be compared with every pod there is. The limits are far above what workloads need and far
 below what takes long. Of a pod beyond a limit, only what it uses (requests, ports, claims, disks) is kept, and not the
-terms that restrict where it, or others, may go.
+terms that restrict where it, or others, may run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
@@ -23,17 +23,17 @@ _ON_EVERY_NODE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, *NEURON_NAMES)
 MOST: Final = {
     # Each is compared with every pod of its namespaces, in each domain of its key. Manifests have one to three.
     "pod affinity and anti-affinity terms and topology spread constraints": 100,
-    # Each is compared with every pod that the others of its selector leave. Manifests have one to five a term.
+    # Each is compared with every pod that matches the others of its selector. Manifests have one to five a term.
     "requirements in label selectors of pods and namespaces": 500,
-    # A pod's label is looked for among them, and a term is remembered under each of them.
+    # A pod's labels are looked up among them, and a term is indexed under each of them.
     "values and namespaces in pod affinity terms and topology spread constraints": 1000,
-    # Each asks an index of nodes. Manifests have a few.
+    # Each is one look-up in an index of nodes. Manifests have a few.
     "node selector entries, node affinity terms and expressions": 1000,
-    # Each asks an index of nodes for one value. A list of every node to be avoided in a large cluster still fits.
+    # Each is one look-up in an index of nodes. A list of every node to be avoided in a large cluster still fits.
     "values in node affinity expressions": 10_000,
     # Each is compared with every taint. The API server's own admission adds two.
     "tolerations": 500,
-    # A pod is posted under each of its labels. Labels of controllers and people together are some tens.
+    # A pod is indexed under each of its labels. Controllers and people together set some tens.
     "labels": 500,
     # Each has an image and requests. A kubelet starts them one after the other.
     "containers and init containers": 500,
@@ -43,33 +43,33 @@ MOST: Final = {
     "container ports": 5000,
     # Each claim is looked up with its volume and its class. An instance attaches some tens of disks.
     "volumes": 500,
-    # Each is a name that a controller takes away.
+    # Each is removed by a controller.
     "scheduling gates": 500,
 }
-"""What is counted, with the most of it that a pod may have. The API server itself has no limit for any of them."""
+"""What is counted, with the most that a pod may have of it. The API server itself has no limit for any of them."""
 
 _FEW: Final = 50
-"""If the plain kinds have at most so many parts in all, none of them exceeds its limit."""
+"""If a pod has at most so many labels, tolerations, ports and so on in all, none of them exceeds its limit."""
 
 
 def too_much(spec: wire.PodSpec, labels: Mapping[str, str]) -> str:
-    """Tell the owner which limit a pod exceeds, and what to do; empty if it exceeds none."""
+    """Return which limit a pod exceeds and what to do, in words for its owner; empty if it exceeds none."""
     if spec.affinity is None and not spec.topology_spread_constraints:
         parts = len(labels) + len(spec.node_selector or ()) + len(spec.tolerations or ()) + len(spec.volumes or ())
-        for one in spec.containers or ():
-            asked = one.resources
-            parts += 1 + len(one.ports or ())
-            parts += 0 if asked is None else len(asked.requests or ()) + len(asked.limits or ())
+        for container in spec.containers or ():
+            resources = container.resources
+            parts += 1 + len(container.ports or ())
+            parts += 0 if resources is None else len(resources.requests or ()) + len(resources.limits or ())
         if parts <= _FEW and not (spec.init_containers or spec.scheduling_gates or spec.resources or spec.overhead):
             return ""  # most pods
-    for (what, most), count in zip(MOST.items(), _counts(spec, labels), strict=True):
+    for (parts_of_a_kind, most), count in zip(MOST.items(), _counts(spec, labels), strict=True):
         if count > most:
-            return f"pod has {count} {what}; this scheduler takes at most {most} in one pod, use fewer"
+            return f"pod has {count} {parts_of_a_kind}; this scheduler takes at most {most} in one pod, use fewer"
     return ""
 
 
 def without_restrictions(spec: wire.PodSpec) -> wire.PodSpec:
-    """Return the spec of a refused pod with what the pod uses, and without terms that are costly to honour."""
+    """Return the spec of a refused pod with what the pod uses, and without terms that are expensive to honour."""
     containers, init_containers = spec.containers, spec.init_containers
     if len(_resource_names(spec, [*(containers or ()), *(init_containers or ())])) > MOST[_RESOURCES]:
         containers, init_containers = _accounted(containers), _accounted(init_containers)
@@ -89,12 +89,10 @@ def without_restrictions(spec: wire.PodSpec) -> wire.PodSpec:
 def _accounted(containers: list[wire.Container] | None) -> list[wire.Container]:
     """Return the containers with requests only for Neuron and for the resources that every node has."""
     return [
-        one
-        if one.resources is None
-        else replace(
-            one, resources=wire.Resources(_accountable(one.resources.requests), _accountable(one.resources.limits))
-        )
-        for one in containers or ()
+        c
+        if c.resources is None
+        else replace(c, resources=wire.Resources(_accountable(c.resources.requests), _accountable(c.resources.limits)))
+        for c in containers or ()
     ]
 
 
@@ -114,15 +112,14 @@ def _counts(spec: wire.PodSpec, labels: Mapping[str, str]) -> Iterator[int]:
     affinity = spec.affinity or wire.Affinity()
     spreads = spec.topology_spread_constraints or ()
     pod_terms = [*_pod_terms(affinity.pod_affinity), *_pod_terms(affinity.pod_anti_affinity)]
-    selectors = [one.label_selector for one in (*pod_terms, *spreads)] + [one.namespace_selector for one in pod_terms]
-    read = [selector for selector in selectors if selector is not None]
+    selectors = [t.label_selector for t in (*pod_terms, *spreads)] + [t.namespace_selector for t in pod_terms]
+    present = [selector for selector in selectors if selector is not None]
     yield len(pod_terms) + len(spreads)
-    yield sum(_requirements(read)) + _sum(one.match_label_keys for one in spreads)
-    yield _values(chain.from_iterable(one.match_expressions or () for one in read)) + _sum(
-        one.namespaces for one in pod_terms
-    )
+    yield sum(_requirements(present)) + _sum(spread.match_label_keys for spread in spreads)
+    values = _values(chain.from_iterable(selector.match_expressions or () for selector in present))
+    yield values + _sum(term.namespaces for term in pod_terms)
     node_terms = list(_node_terms(affinity.node_affinity or wire.NodeAffinity()))
-    expressions = [one for term in node_terms for one in (*(term.match_expressions or ()), *(term.match_fields or ()))]
+    expressions = [e for term in node_terms for e in (*(term.match_expressions or ()), *(term.match_fields or ()))]
     yield len(spec.node_selector or ()) + len(node_terms) + len(expressions)
     yield _values(expressions)
     yield len(spec.tolerations or ())
@@ -130,7 +127,7 @@ def _counts(spec: wire.PodSpec, labels: Mapping[str, str]) -> Iterator[int]:
     containers = [*(spec.init_containers or ()), *(spec.containers or ())]
     yield len(containers)
     yield len(_resource_names(spec, containers))
-    yield _sum(one.ports for one in containers)
+    yield _sum(container.ports for container in containers)
     yield len(spec.volumes or ())
     yield len(spec.scheduling_gates or ())
 
@@ -156,12 +153,12 @@ def _requirements(selectors: Iterable[Selector]) -> Iterator[int]:
 
 
 def _values(expressions: Iterable[Expression]) -> int:
-    return _sum(one.values for one in expressions)
+    return _sum(expression.values for expression in expressions)
 
 
 def _resource_names(spec: wire.PodSpec, containers: Iterable[wire.Container]) -> set[str]:
-    asked = [one.resources for one in containers] + [spec.resources]
-    names = {name for one in asked if one is not None for name in (*(one.requests or ()), *(one.limits or ()))}
+    resources = [container.resources for container in containers] + [spec.resources]
+    names = {name for r in resources if r is not None for name in (*(r.requests or ()), *(r.limits or ()))}
     return names | set(spec.overhead or ())
 
 

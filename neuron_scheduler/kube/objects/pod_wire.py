@@ -117,7 +117,7 @@ class Container(Wire):
 
 
 class Present(Wire):
-    """Something of which only the presence matters."""
+    """A source of a volume of which only the presence counts."""
 
 
 class Claim(Wire):
@@ -133,7 +133,7 @@ class ImageVolume(Wire):
 
 
 class Volume(InTree, kw_only=True):
-    """A volume, as far as its source can tie the pod to a node or zone."""
+    """A volume with the sources that can tie the pod to a node or zone."""
 
     name: str
     persistent_volume_claim: Claim | None = None
@@ -151,7 +151,7 @@ class Named(Wire):
 
 
 class PlacedSpec(Wire):
-    """What of a pod's `spec` tells whether it is bound, or could be."""
+    """The part of a pod's `spec` that shows whether it is bound, or can be."""
 
     node_name: str | None = None
     scheduling_gates: list[Named] | None = None
@@ -180,7 +180,7 @@ class PodSpec(Wire):
 
 
 class ContainerStatus(Wire):
-    """What a container was really given (in-place resize)."""
+    """The actual resources of a container (in-place resize)."""
 
     name: str
     resources: Resources | None = None
@@ -209,7 +209,7 @@ class Pod(Wire):
 
 
 class PlacedPod(Wire):
-    """A pod as far as its binding: what is read back to learn whether ours was the one."""
+    """A pod as it is read back after a conflict, to find out whether our own Binding was the one that succeeded."""
 
     metadata: ObjectMeta
     spec: PlacedSpec

@@ -1,6 +1,5 @@
 """
-What API objects of every kind have in common, as it is spelled on the wire; all that is not named is skipped while
-decoding.
+What API objects of every kind have in common, as it is spelled on the wire; other fields are skipped while decoding.
 
 `gc=False` keeps the collector out: none of these can be part of a cycle. Optional containers are `X | None`, because an
 explicit `null` would otherwise cost the whole object. The fields of one kind are in its module, or in `pod_wire`,
@@ -18,18 +17,18 @@ Quantities = dict[str, str | int]
 
 
 class Wire(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """What all of these have in common: an inheritance that msgspec asks for, to set options once."""
+    """The base of all structs here: msgspec takes options by inheritance."""
 
 
 class ListMeta(Wire):
-    """`metadata` of a list, or all that a bookmark carries."""
+    """`metadata` of a list or of a bookmark."""
 
     resource_version: str = ""
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
 class List(msgspec.Struct):
-    """A list whose items are decoded one by one, so that a malformed one costs only itself."""
+    """A list whose items are decoded one by one, so that a malformed one affects no other."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None
@@ -37,7 +36,7 @@ class List(msgspec.Struct):
 
 
 class Versioned(Wire):
-    """An object of which only the version is read: in a BOOKMARK event or in the answer to a write."""
+    """An object of which only the version is read: in a BOOKMARK event, or in the answer to a write."""
 
     metadata: ListMeta
 
@@ -50,7 +49,7 @@ class Event(msgspec.Struct):
 
 
 class Change(msgspec.Struct, Generic[W]):
-    """One line of a watch that is about an object, with the object."""
+    """One line of a watch with an object."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     object: W
@@ -66,7 +65,7 @@ class StatusDetails(Wire):
 
 
 class Status(Wire):
-    """What the API server answers in place of an object."""
+    """The API server's answer in place of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -153,7 +152,7 @@ class Disk(EbsDisk):
 
 
 class InTree(Wire):
-    """Sources of a pod's or persistent volume whose plugins were once in Kubernetes, and are CSI drivers now."""
+    """Sources of a pod's or persistent volume whose in-tree plugins were replaced by CSI drivers."""
 
     aws_elastic_block_store: EbsDisk | None = None
     gce_persistent_disk: GceDisk | None = None

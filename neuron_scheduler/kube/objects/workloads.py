@@ -1,7 +1,7 @@
 """
 Services and the controllers of pods -> `model.Workload`, and how they are listed and watched.
 
-Of each only the selector is read. One that cannot be read is set aside: what hangs on it is a preference, no rule.
+Of each only the selector is read. One that cannot be read is skipped: only a preference depends on it, no filter.
 """
 
 from functools import partial

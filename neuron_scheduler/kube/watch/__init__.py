@@ -1,1 +1,1 @@
-"""Lists and watches: objects of one kind, as they come and change."""
+"""Lists and watches: the objects of a kind, and how they change."""

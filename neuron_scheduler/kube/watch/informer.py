@@ -1,10 +1,10 @@
 """
-List and watch one resource for as long as the process lives, and tell a handler what changed.
+List and watch one resource for as long as the process lives, and call a handler for each change.
 
 client-go's reflector (`tools/cache/reflector.go`) without its machinery: one task, plain synchronous callbacks, no
 queue in between. Survives closed, cut, silent and half-open connections, expired versions and tokens, overload (429),
-lines and objects that cannot be read, and a version from which every watch fails. Refuses to interpret objects:
-its `Resource` reads and compares them, `pager` lists them, `object_store` remembers them.
+lines and objects that cannot be read, and a version from which every watch fails. Refuses to interpret objects: their
+`Resource` reads and compares them, `pager` lists them, `object_store` keeps them.
 """
 
 import heapq
@@ -28,15 +28,15 @@ from neuron_scheduler.kube.watch.pager import Api, Pager
 from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, is_dead_end, look_at_beginning, look_closely
 from neuron_scheduler.telemetry import logs
 
-BATCH: Final = 25  # objects handled before the event loop may turn to others
+BATCH: Final = 25  # objects handled before other tasks may run
 LINE_BYTES: Final = 16 << 10  # of a line that count as one object
 WATCH_SECONDS: Final = 30  # and up to a third more, so that replicas do not reconnect together
 WATCH_SLACK: Final = 5.0  # for a server that closes a watch a little late
-HEALTHY: Final = 5.0  # a watch that lived so long may be opened again at once
+HEALTHY: Final = 5.0  # a watch that lasted so long may be opened again at once
 MOST_SILENT: Final = 10  # watches in a row without a bookmark, although the server's version moved on
 TRIES: Final = 3  # failures in a row from one version before the resource is listed
-SETTLED: Final = 120.0  # seconds after a list in which the next one waits, as client-go's backoff manager has it
-STALE: Final = 120.0  # seconds without a sign that our view is current, after which it counts as stale
+SETTLED: Final = 120.0  # a list within so many seconds of the last one waits, as with client-go's backoff manager
+STALE: Final = 120.0  # our view counts as stale after so many seconds without a sign that it is current
 
 log = logs.logger(__name__)
 
@@ -48,16 +48,16 @@ def _nobody_counts(_resource: str) -> None:
 @attrs.define(eq=False, kw_only=True)
 class Informer(Generic[T]):
     """
-    Keeps a handler informed of one resource.
+    Calls a handler for each change of one resource.
 
     A watch lasts 30 to 40 s and is then opened again at the last version, which costs the server little. So a
-    connection that is silent and dead is replaced within a minute, whatever is between us and the server.
+    connection that is silent and dead is replaced within a minute, whatever proxies are between us and the server.
 
     Attributes:
         on_failure: called with the resource's name when a list or watch has failed.
         on_unhandled: called with it when the handler has failed on an object.
         synced: set when the first list has been handled.
-        lists, watches, events: counters of what was done.
+        lists, watches, events: how many there have been.
         version: of the event or list that is being handed over.
     """
 
@@ -82,7 +82,7 @@ class Informer(Generic[T]):
     _listed_at: float | None = attrs.field(default=None, init=False)
     _current_at: float | None = attrs.field(default=None, init=False)
     _opened_from: str = attrs.field(default="", init=False)
-    _heard: bool = attrs.field(default=False, init=False)
+    _received: bool = attrs.field(default=False, init=False)
     _silent: int = attrs.field(default=0, init=False)
     _failures: int = attrs.field(default=0, init=False)
     _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
@@ -109,7 +109,7 @@ class Informer(Generic[T]):
         return self._current_at is not None and self.clock() - self._current_at > STALE
 
     async def run(self) -> None:
-        """List and watch until cancelled; nothing that the API server does ends it."""
+        """List and watch until cancelled, whatever the API server answers."""
         while True:
             with anyio.CancelScope() as self._scope:
                 await anyio.sleep(await self._cycle())
@@ -121,17 +121,17 @@ class Informer(Generic[T]):
         An event or a list that is already on its way does not count.
         """
         self._resyncs += 1
-        asked = self._resyncs
+        number = self._resyncs
         if self._scope is not None:
             self._scope.cancel()
-        while self._resynced < asked:
+        while self._resynced < number:
             await self._listed.wait()
 
     async def _cycle(self) -> float:
-        """List if need be, watch until that ends, and return how many seconds to wait before the next cycle."""
+        """List if necessary, watch until the watch ends, and return how many seconds to wait before the next cycle."""
         self._opened_at = None
-        self._heard = False
-        asked: float | None = None
+        self._received = False
+        retry_after: float | None = None
         self._opened_from = self._resource_version
         try:
             if not self._resource_version or self._resynced < self._resyncs:
@@ -139,19 +139,19 @@ class Informer(Generic[T]):
             self._opened_from = self._resource_version
             await self._watch()
         except (ApiError, UnreachableError) as error:
-            asked = self._failed(error)
+            retry_after = self._failed(error)
         else:
             self._progressed()
         if not self._resource_version:
-            return max(self._pause(asked), self._pause_before_list())
-        return self._pause(asked)
+            return max(self._pause(retry_after), self._pause_before_list())
+        return self._pause(retry_after)
 
-    def _pause(self, asked: float | None) -> float:
-        """Return the seconds to wait: none after a watch that lived for a while, unless the server asks for more."""
+    def _pause(self, retry_after: float | None) -> float:
+        """Return the seconds to wait: none after a watch that lasted for a while, unless the server asks for more."""
         if self._opened_at is not None and self.clock() - self._opened_at >= HEALTHY:
             self.backoff.reset()
-            return asked or 0.0
-        return self.backoff.next(at_least=asked)
+            return retry_after or 0.0
+        return self.backoff.next(at_least=retry_after)
 
     def _pause_before_list(self) -> float:
         """Return the seconds to wait before the next list, so that a bad line does not cause list after list."""
@@ -161,7 +161,7 @@ class Informer(Generic[T]):
         return self._relisting.next()
 
     def _progressed(self) -> None:
-        """Note that our view is current."""
+        """Record that our view is current."""
         self._current_at = self.clock()
         self._failures = 0
         self.backoff.reset()
@@ -182,8 +182,8 @@ class Informer(Generic[T]):
         return None if retry_after is None else min(retry_after, LONGEST_PAUSE)
 
     async def _list(self) -> None:
-        """List, once more from the start when the continue token has expired, and hand over the differences."""
-        asked = self._resyncs  # later ones need a later list
+        """List, again from the start if the continue token has expired, and hand over the differences."""
+        answered = self._resyncs  # later requests need a later list
         try:
             pages, version = await self._pages()
         except ApiError as error:
@@ -197,7 +197,7 @@ class Informer(Generic[T]):
         self._listed_at = self.clock()
         self._silent = 0
         self._progressed()
-        self._resynced = asked
+        self._resynced = answered
         self.synced.set()
         self._listed.set()
         self._listed = anyio.Event()
@@ -212,9 +212,9 @@ class Informer(Generic[T]):
 
     async def _replace(self, pages: Sequence[Sequence[Decoded[T]]]) -> None:
         """
-        Hand over what is new or different, then what is gone: nothing looks free in between.
+        Hand over new and changed objects, then deletions, so that nothing looks free in between.
 
-        The pages are each in order, and merged as they are handed over: sorting all of them would hold the event loop.
+        Each page is in order; they are merged as they are handed over, because sorting all would block the event loop.
         """
         for number, decoded in enumerate(heapq.merge(*pages, key=self._place), start=1):
             self._store.put(decoded)
@@ -228,7 +228,7 @@ class Informer(Generic[T]):
         return (1, ()) if value is None or isinstance(value, Malformed) else (0, self.resource.order(value))
 
     async def _watch(self) -> None:
-        """Follow the changes since the last known version until the watch has had its time."""
+        """Follow the changes since the last known version until the watch's time is over."""
         seconds = WATCH_SECONDS + int(WATCH_SECONDS * self.random() / 3)
         params = {
             **self.resource.params,
@@ -243,7 +243,7 @@ class Informer(Generic[T]):
             async with self.client.stream(self.resource.path, params=params, read_timeout=most) as stream:
                 self.watches += 1
                 await self._follow(stream)
-        if self._heard:
+        if self._received:
             self._silent = 0
         elif scope.cancelled_caught:
             raise DeadEndError(f"the watch was silent for {most:g} s, and not closed in time")
@@ -254,7 +254,7 @@ class Informer(Generic[T]):
             await self._check_version()
 
     async def _follow(self, stream: Stream) -> None:
-        """Take all lines until the server closes the watch."""
+        """Handle all lines until the server closes the watch."""
         taken = 0
         while True:
             change = None
@@ -268,7 +268,7 @@ class Informer(Generic[T]):
                 line, change = error.beginning, await look_at_beginning(self.resource, error)
             if change is not None:
                 self._handle(*change)
-            self._heard = True
+            self._received = True
             taken += 1 + len(line) // LINE_BYTES
             if taken >= BATCH:
                 taken = 0
@@ -278,8 +278,8 @@ class Informer(Generic[T]):
         """
         Find out whether silence means that nothing happened.
 
-        A version from the future is answered with silence too. Otherwise bookmarks tell that a watch works; but where a
-        resource did not change, servers before 1.31 have none to send for minutes.
+        A watch from a future version is silent too. Otherwise bookmarks show that a watch works; but if a resource did
+        not change, servers before 1.31 send none for minutes.
 
         Raises:
             DeadEndError: silence means that the watch does not work.
@@ -291,7 +291,7 @@ class Informer(Generic[T]):
             raise DeadEndError(f"{self._silent} watches in a row were silent, without a bookmark")
 
     def _take(self, line: bytes) -> bool:
-        """Handle a line that can be decoded at once; False for any other."""
+        """Handle a line that can be decoded at once; return False for any other."""
         change = self.resource.decode_change(line)
         if change is None:
             return False
@@ -299,7 +299,7 @@ class Informer(Generic[T]):
         return True
 
     def _handle(self, kind: str, decoded: Decoded[T]) -> None:
-        """Hand over what happened."""
+        """Hand over an event."""
         self.version = decoded.resource_version or self._resource_version
         if kind == "DELETED":
             self.events += 1

@@ -1,9 +1,9 @@
 """
-What has been seen of one resource, and what a new sight of it means: added, updated, deleted, malformed.
+The last known state of each object of a resource, and what a new state means: added, updated, deleted or malformed.
 
 The part of the informer without I/O. Keeps the last good object of every key, so that a deletion that was missed, or
-that arrives unreadable, still hands out what is given back. If the handler raises, the object
-is taken back and reported as malformed in the same step, so that a pod on a node becomes an unknown holder there.
+that cannot be read, still hands over the object that is gone. If the handler raises, the object is deleted from it and
+reported as malformed in the same step, so that a pod on a node becomes an unknown holder there.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ T_contra = TypeVar("T_contra", bound=Identified, contravariant=True)
 
 class Handler(Protocol[T_contra]):
     """
-    What happens to objects, called synchronously and in order.
+    Handles what happens to objects; called synchronously and in order.
 
     `malformed` may come again for a key, with other contents; exactly one `mended` with the last of them follows when
     the object can be read again (after its `added` or `updated`) or is gone. An object without a key is reported every
@@ -38,19 +38,19 @@ class Handler(Protocol[T_contra]):
     """
 
     def added(self, new: T_contra, /) -> None:
-        """Take in an object that was not there."""
+        """Add a new object."""
 
     def updated(self, old: T_contra, new: T_contra, /) -> None:
-        """Take in a change of what we read of an object."""
+        """Replace an object by its new state, in which a part that we read has changed."""
 
     def deleted(self, old: T_contra, /) -> None:
-        """Let go of an object, given as it was last read."""
+        """Remove an object; this is its last known state."""
 
-    def malformed(self, found: Malformed, /) -> None:
-        """Take in an object that cannot be read; what was last read of it, if anything, stays."""
+    def malformed(self, malformed: Malformed, /) -> None:
+        """Add an object that cannot be read; its last known state, if there is one, stays."""
 
-    def mended(self, found: Malformed, /) -> None:
-        """Let go of a malformed object."""
+    def mended(self, malformed: Malformed, /) -> None:
+        """Remove a malformed object."""
 
 
 log = logs.logger(__name__)
@@ -66,7 +66,7 @@ class ObjectStore(Generic[T]):
     The objects of one resource by key.
 
     Attributes:
-        same: whether a change is none that the handler needs to hear of.
+        same: whether two states differ in nothing that the handler has to know.
         failed: called whenever the handler has raised.
     """
 
@@ -82,7 +82,7 @@ class ObjectStore(Generic[T]):
         return len(self._objects)
 
     def put(self, decoded: Decoded[T]) -> None:
-        """Take in an object as it is now."""
+        """Store an object's new state, and hand over what has changed."""
         value = decoded.value
         if value is None:
             self.remove(decoded.key)
@@ -92,7 +92,7 @@ class ObjectStore(Generic[T]):
                 self._set_aside(value)
             else:
                 self._keep(decoded.key, value)
-        except Exception as error:  # noqa: BLE001 - an error of ours about one object costs that object
+        except Exception as error:  # noqa: BLE001 - an error of ours must affect no other object
             self._give_up(decoded, error)
 
     def remove(self, key: str) -> None:
@@ -100,11 +100,11 @@ class ObjectStore(Generic[T]):
         old = self._objects.get(key)
         try:
             if old is not None:
-                self._let_go(key, old)
+                self._delete(key, old)
             self._mend(key)
             self._warned.forget(key)
         except Exception as error:  # noqa: BLE001 - as above
-            self._tell(key, error)
+            self._log(key, error)
 
     def missing(self, seen: set[str]) -> Iterable[str]:
         """Return the keys that are here and not among those seen."""
@@ -113,7 +113,7 @@ class ObjectStore(Generic[T]):
     def _keep(self, key: str, value: T) -> None:
         old = self._objects.get(key)
         if old is not None and (old.uid != value.uid or key in self._doubtful):
-            self._let_go(key, old)
+            self._delete(key, old)
             old = None
         if old is None:
             self._objects[key] = value
@@ -123,47 +123,47 @@ class ObjectStore(Generic[T]):
             self.handler.updated(old, value)
         self._mend(key)
 
-    def _set_aside(self, found: Malformed) -> None:
-        old = self._objects.get(found.key)
-        if old is not None and found.uid and old.uid != found.uid:
-            self._let_go(found.key, old)
-        if not found.key or self._malformed.get(found.key) != found:
-            self._report(found)
+    def _set_aside(self, malformed: Malformed) -> None:
+        known = self._objects.get(malformed.key)
+        if known is not None and malformed.uid and known.uid != malformed.uid:
+            self._delete(malformed.key, known)
+        if not malformed.key or self._malformed.get(malformed.key) != malformed:
+            self._report(malformed)
 
-    def _report(self, found: Malformed) -> None:
-        if found.key:
-            self._malformed[found.key] = found
-        self.handler.malformed(found)
+    def _report(self, malformed: Malformed) -> None:
+        if malformed.key:
+            self._malformed[malformed.key] = malformed
+        self.handler.malformed(malformed)
 
     def _mend(self, key: str) -> None:
         if self._malformed:
-            found: Any = self._malformed.pop(key, None)
-            if found is not None:
-                self.handler.mended(found)
+            malformed: Any = self._malformed.pop(key, None)
+            if malformed is not None:
+                self.handler.mended(malformed)
 
-    def _let_go(self, key: str, old: T) -> None:
+    def _delete(self, key: str, old: T) -> None:
         self.handler.deleted(old)
         del self._objects[key]
         self._doubtful.discard(key)
 
     def _give_up(self, decoded: Decoded[T], error: Exception) -> None:
-        """Remove from the handler what it may have stored in part, and report the object as malformed."""
+        """Delete from the handler an object that it may have stored in part, and report it as malformed."""
         value, key = decoded.value, decoded.key
-        self._tell(key, error)
+        self._log(key, error)
         if value is None or isinstance(value, Malformed):
             self._malformed.pop(key, None)  # so that it is handed over again when it is seen next
             return
         self._doubtful.add(key)
         old = self._objects.setdefault(key, value)
         reason = f"{type(error).__name__}: {error}"
-        found = Malformed(type(value).__name__, key, reason, value.uid, getattr(value, "node_name", ""))
-        for tell in (partial(self._let_go, key, old), partial(self._report, found)):
+        malformed = Malformed(type(value).__name__, key, reason, value.uid, getattr(value, "node_name", ""))
+        for step in (partial(self._delete, key, old), partial(self._report, malformed)):
             try:
-                tell()
+                step()
             except Exception as again:  # noqa: BLE001 - as above
-                self._tell(key, again)
+                self._log(key, again)
 
-    def _tell(self, key: str, error: Exception) -> None:
+    def _log(self, key: str, error: Exception) -> None:
         self.failed()
         if self._warned(key, type(error).__name__):
             log.error("Skipping object that could not be handled", key=key, exc=error, traceback=True)

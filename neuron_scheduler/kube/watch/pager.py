@@ -4,7 +4,7 @@ List one resource in pages that stay within a budget of bytes, object by object.
 client-go's pager (`tools/pager/pager.go`) counts objects; 500 pods of a megabyte would be half a gigabyte. A page that
 is too large is dropped while it is read, and requested with a smaller limit, down to one object; an object that is
 larger than any may be is malformed, with the name from its beginning. Refuses to compare a list with the one before:
-that is for `informer`.
+that is for `object_store`.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -36,18 +36,18 @@ _LIST: Final = msgspec.json.Decoder(wire.List)
 
 
 class Api(Protocol):
-    """What a pager asks of the client."""
+    """The part of the client that a pager uses."""
 
     def stream(
         self, path: str, *, params: Mapping[str, str], read_timeout: float
     ) -> AbstractAsyncContextManager[Stream]:
-        """Send a request whose answer is read as it comes."""
+        """Send a request whose answer is read as it arrives."""
 
 
 @attrs.frozen
 class Page(Generic[T]):
     """
-    A page as it was read.
+    One page of a list.
 
     Attributes:
         version: of the list, the same on each of its pages.
@@ -68,12 +68,12 @@ class Pager(Generic[T]):
 
     async def pages(self) -> AsyncIterator[Page[T]]:
         """
-        Give all pages of one consistent list.
+        Yield all pages of one consistent list.
 
-        A page without objects is the last, and no page comes twice: a server that says otherwise is not an API server,
-        and would be asked for ever.
+        A page without objects is the last, and no token comes twice. A server that breaks this rule is not an API
+        server, and the list would have no end.
         """
-        limit, token, asked = PAGE, "", {""}
+        limit, token, tokens = PAGE, "", {""}
         while True:
             try:
                 body = await self._body(limit, token)
@@ -89,20 +89,22 @@ class Pager(Generic[T]):
             if not page.token:
                 return
             token = page.token
-            if token in asked or not page.objects:
-                raise UnreachableError(f"the list of {self.resource.path} has no end: its pages lead nowhere")
-            asked.add(token)
+            if token in tokens or not page.objects:
+                raise UnreachableError(
+                    f"the list of {self.resource.path} has no end: a page is empty, or its token was used before"
+                )
+            tokens.add(token)
             await checkpoint()
 
     async def version(self) -> str:
-        """Return the resource's version as it is now."""
+        """Return the resource's current version."""
         try:
             return (await self._page(await self._body(1, ""))).version
         except OversizedLineError as error:
             return (await self._beginning(error)).version
 
     async def _body(self, limit: int, token: str) -> bytes:
-        """Return a page's bytes; waits as long as the server asks, because giving up would lose the pages before."""
+        """Return a page's bytes. It waits after a 429 and tries again: giving up would lose the pages before."""
         params = {**self.resource.params, "limit": str(limit), **({"continue": token} if token else {})}
         most = 2 * PAGE_BYTES if limit > 1 else LONGEST
         for _ in range(READ_TRIES - 1):
@@ -124,17 +126,17 @@ class Pager(Generic[T]):
 
     async def _page(self, body: bytes) -> Page[T]:
         """
-        Return what the bytes of a page hold.
+        Return the page that these bytes are.
 
         Raises:
             UnreachableError: they are no list.
         """
         items: Sequence[Encoded]
         try:
-            found = _LIST.decode(body)
-            items, version, token = found.items or (), found.metadata.resource_version, found.metadata.continue_ or ""
-            kind = found.kind
-        except Exception:  # noqa: BLE001 - one object that cannot even be skipped (RecursionError) takes all with it
+            page = _LIST.decode(body)
+            items, version, token = page.items or (), page.metadata.resource_version, page.metadata.continue_ or ""
+            kind = page.kind
+        except Exception:  # noqa: BLE001 - one object that cannot even be skipped (RecursionError) makes all fail
             items, kind = await self._items(body)
             version, token = await self._place(body)
         if not version or kind not in ("", f"{self.resource.kind}List"):
@@ -149,7 +151,7 @@ class Pager(Generic[T]):
         return Page(objects, version, token)
 
     async def _beginning(self, error: OversizedLineError) -> Page[T]:
-        """Return the page of one object of which only the beginning was kept; the list's own metadata is before it."""
+        """Return the page of one object of which only the beginning was kept; the list's metadata comes before it."""
         body = error.beginning
         version, token = await self._place(body)
         start = body.find(b'"items"')
@@ -159,12 +161,12 @@ class Pager(Generic[T]):
         return Page([read], version, token)
 
     async def _items(self, body: bytes) -> tuple[Sequence[Encoded], str]:
-        """Return the objects of a list that cannot be decoded at one go, and its kind."""
+        """Return the objects of a list that cannot be decoded as a whole, and its kind."""
         try:
-            found = {member.name: member for member in await finish_with_pauses(members(body, b'"items"'))}
+            parts = {member.name: member for member in await finish_with_pauses(members(body, b'"items"'))}
         except ScanError as error:
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {error}") from error
-        items, kind = found.get(b'"items"'), found.get(b'"kind"')
+        items, kind = parts.get(b'"items"'), parts.get(b'"kind"')
         if items is None or body[items.start : items.start + 1] != b"[":
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")
         named = "" if kind is None else body[kind.start : kind.end].strip(b'"').decode(errors="replace")
@@ -172,8 +174,8 @@ class Pager(Generic[T]):
 
     async def _place(self, body: bytes) -> tuple[str, str]:
         """Return the version and the continue token of a list that may be cut off."""
-        found = await finish_with_pauses(strings(body, b'"metadata"'))
-        return found.get(b'"resourceVersion"', ""), found.get(b'"continue"', "")
+        metadata = await finish_with_pauses(strings(body, b'"metadata"'))
+        return metadata.get(b'"resourceVersion"', ""), metadata.get(b'"continue"', "")
 
 
 def _excerpt(body: bytes) -> str:

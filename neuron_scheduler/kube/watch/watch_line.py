@@ -2,7 +2,7 @@
 Read the lines of a watch that cannot be decoded at once: bookmarks, errors, and objects that are hard to read.
 
 Reads in steps, and only as deep as necessary, so that a bad object affects no other. A line that cannot be read at all
-is a dead end: the next watch from the same version would bring it again.
+is a dead end: the next watch from the same version would deliver it again.
 """
 
 from typing import Final, TypeVar
@@ -25,12 +25,12 @@ _STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 
 class DeadEndError(UnreachableError):
-    """A watch cannot go on from its version: only a list helps."""
+    """A watch cannot continue from its version: only a list helps."""
 
 
 def is_dead_end(error: ApiError | UnreachableError) -> bool:
     """
-    Tell whether only a list helps: the version is too old, from the future, or leads to an unreadable line.
+    Return whether only a list helps: the version is too old, from the future, or leads to an unreadable line.
 
     client-go lists after any refusal but 429. A list is the most expensive request for an overloaded server, so
     after other errors we list only when several watches in a row have failed.
@@ -44,17 +44,17 @@ def is_dead_end(error: ApiError | UnreachableError) -> bool:
 
 async def look_closely(decoder: Decoder[T], line: bytes) -> tuple[str, Decoded[T]] | None:
     """
-    Return what happened to which object, or a BOOKMARK with nothing but a version; None of a blank line.
+    Return the type of an event with its object, or a BOOKMARK with only a version; None for a blank line.
 
     Raises:
-        ApiError: the server asks for patience (429).
+        ApiError: the server asks us to wait (429).
         DeadEndError: the line is another error, or cannot be read.
-        UnreachableError: it was cut off.
+        UnreachableError: the line was cut off.
     """
     if not line.endswith(b"\n"):
         raise UnreachableError("the last line of the watch was cut off")
     if not line.strip():
-        return None  # some proxies keep a connection alive with it
+        return None  # some proxies send it to keep a connection alive
     kind, obj = await _split(line)
     if kind in _ABOUT_OBJECTS:
         return kind, _named(await finish_with_pauses(decoder.decode_in_steps(obj)))
@@ -70,24 +70,24 @@ async def look_closely(decoder: Decoder[T], line: bytes) -> tuple[str, Decoded[T
 
 
 async def look_at_beginning(decoder: Decoder[T], error: OversizedLineError) -> tuple[str, Decoded[T]]:
-    """Return what happened to the object of a line of which only the beginning was kept: it is set aside."""
+    """Return the type of an event, and a malformed object, for a line of which only the beginning was kept."""
     envelope, _, obj = error.beginning.partition(b'"object"')
     decoded = _named(await finish_with_pauses(decoder.malformed(obj, error)))
     return "DELETED" if b'"DELETED"' in envelope else "MODIFIED", decoded
 
 
 def _named(decoded: Decoded[T]) -> Decoded[T]:
-    """Return the object if it is known which one it is; a list may know more."""
+    """Return the object if its name is known; otherwise only a list helps."""
     if not decoded.key:
         raise DeadEndError("the object of an event cannot be read, not even its name")
     return decoded
 
 
 async def _split(line: bytes) -> tuple[str, bytes | msgspec.Raw]:
-    """Return the type and the object of a line, also of an object that cannot even be skipped."""
+    """Return the type and the object of a line, even if the object is too deep to be skipped."""
     try:
         event = _EVENT.decode(line)
-    except Exception:  # noqa: BLE001 - RecursionError, or what is no JSON at all
+    except Exception:  # noqa: BLE001 - RecursionError, or a line that is not JSON
         try:
             parts = {member.name: line[member.start : member.end] for member in await finish_with_pauses(members(line))}
             return msgspec.json.decode(parts[b'"type"'], type=str), parts[b'"object"']
