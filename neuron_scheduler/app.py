@@ -29,7 +29,7 @@ from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.user_review import UserReviews
 from neuron_scheduler.kube.watch.informer import STALE
-from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import REQUESTS, StopRequests

@@ -33,7 +33,8 @@ from neuron_scheduler.scheduling.cycle.filters import (
 )
 from neuron_scheduler.scheduling.cycle.neuron_shortage import shortage, unknown_holders
 from neuron_scheduler.scheduling.cycle.profile import Plan, Profile
-from neuron_scheduler.scheduling.cycle.waiting_cause import Cause, cause_of, cause_of_pod
+from neuron_scheduler.scheduling.cycle.waiting_cause import cause_of, cause_of_pod
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PodRefusal, Prefer, Refusal
 from neuron_scheduler.scheduling.plugins.node_rejections import place_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient

@@ -5,7 +5,7 @@ Upstream: `pkg/scheduler/framework/interface.go`. A refusal's reason is a lower-
 kube-scheduler's or AWS's own wording where there is one, so that equal reasons can be counted.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
@@ -15,6 +15,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
@@ -99,11 +100,17 @@ class Filter:
 
 @attrs.frozen
 class PreFilter:
-    """A plugin's step that refuses a pod whatever the nodes are; `reads` and `before` as in `Filter`."""
+    """
+    A plugin's step that refuses a pod whatever the nodes are; `reads` and `before` as in `Filter`.
+
+    Attributes:
+        cause: what the pod waits for; None for the cause of the plugin's other refusals.
+    """
 
     refuse: Callable[[View, Pod], PodRefusal | None]
     reads: tuple[PodField, ...]
     before: str = ""
+    cause: Cause | None = None
 
 
 @attrs.frozen
@@ -174,6 +181,8 @@ class Plugin:
         events: what may let a node pass that the plugin refused (`EventsToRegister`); an event that is missing leaves
             pods waiting that would fit.
         hint: for a plugin that judges a node by nothing but the node and its pods; None where it looks further.
+        cause: what a pod waits for that the plugin refuses.
+        causes: what it waits for instead, by reason.
         counts_pods: its answer depends on the labels and terms of other pods, those of other nodes included.
         counts_volumes: its answer depends on the volumes of the node's pods.
     """
@@ -184,5 +193,13 @@ class Plugin:
     preference: Preference | None = None
     events: frozenset[ClusterEvent] = frozenset()
     hint: NodeHint[Any] | RowHint[Any] | None = None
+    cause: Cause = Cause.OTHER
+    causes: Mapping[str, Cause] = attrs.field(factory=dict)
     counts_pods: bool = False
     counts_volumes: bool = False
+
+    @property
+    def reads(self) -> frozenset[PodField]:
+        """All fields that a step reads which refuses nodes or pods."""
+        steps = [step.reads for step in self.filters] + ([self.pre_filter.reads] if self.pre_filter else [])
+        return frozenset(field for fields in steps for field in fields)

@@ -7,6 +7,7 @@ start, because the kubelet finds the claim not reserved for it.
 
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import Plugin, PodRefusal, PreFilter
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
@@ -19,4 +20,8 @@ def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     return PodRefusal(NAME, REASON, new_node_cannot_help=True) if pod.constraints.resource_claims else None
 
 
-PLUGIN = Plugin(name=NAME, pre_filter=PreFilter(pre_filter, reads=(PodField.RESOURCE_CLAIMS,)))
+PLUGIN = Plugin(
+    name=NAME,
+    pre_filter=PreFilter(pre_filter, reads=(PodField.RESOURCE_CLAIMS,)),
+    cause=Cause.POD,
+)

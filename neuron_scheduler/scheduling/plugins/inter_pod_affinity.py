@@ -15,6 +15,7 @@ from neuron_scheduler.cluster.tables.pods import Matching
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Refusal
 
@@ -158,4 +159,5 @@ PLUGIN = Plugin(
         }
     ),
     counts_pods=True,
+    cause=Cause.AFFINITY,
 )

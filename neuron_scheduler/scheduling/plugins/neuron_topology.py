@@ -25,6 +25,7 @@ from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import KIND_BITS, machine_of
 from neuron_scheduler.neuron.topology import illegal_count, largest_free_block, place, served, whole_free_devices
 from neuron_scheduler.scheduling.plugins import node_resources_fit
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import (
     EVERY_PLUGIN,
@@ -265,7 +266,7 @@ def plugin(*, count_unknown_only: bool = False) -> Plugin:
     free_block = FreeBlock(count_unknown_only)
     return Plugin(
         name=NAME,
-        pre_filter=PreFilter(pre_filter, reads=(PodField.REFUSAL,), before=EVERY_PLUGIN),
+        pre_filter=PreFilter(pre_filter, reads=(PodField.REFUSAL,), before=EVERY_PLUGIN, cause=Cause.POD),
         filters=(
             # Before NodeResourcesFit: a pod that must change its count shall not be told to wait for free devices.
             Filter(filter_counts, legal_nodes, reads=(PodField.NEURON,), before=node_resources_fit.NAME),
@@ -281,4 +282,10 @@ def plugin(*, count_unknown_only: bool = False) -> Plugin:
             }
         ),
         hint=RowHint(_request, fits),
+        cause=Cause.INVALID_COUNT,
+        causes={
+            UNHEALTHY: Cause.UNHEALTHY,
+            UNKNOWN: Cause.UNKNOWN_HOLDER,
+            **dict.fromkeys(NO_BLOCK.values(), Cause.FRAGMENTATION),
+        },
     )

@@ -13,6 +13,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement, parse_int64
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import (
     EVERY_PLUGIN,
@@ -167,4 +168,5 @@ PLUGIN = Plugin(
     ),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS}),
     hint=NodeHint(_selection, fits),
+    cause=Cause.AFFINITY,
 )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
@@ -31,4 +32,5 @@ PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, reads=(PodField.NODE_NAME,)),),
     events=frozenset({ClusterEvent.NODE_ADDED}),
+    cause=Cause.AFFINITY,
 )

@@ -11,6 +11,7 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal, RowHint
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
@@ -60,4 +61,5 @@ PLUGIN = Plugin(
     filters=(Filter(filter_nodes, reads=(PodField.HOST_PORTS,)),),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.ASSIGNED_POD_GONE}),
     hint=RowHint(_conflicts_of, fits),
+    cause=Cause.RESOURCES,
 )

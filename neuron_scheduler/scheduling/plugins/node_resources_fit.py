@@ -16,6 +16,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Preference, Refusal, RowHint
 
@@ -135,4 +136,5 @@ PLUGIN = Plugin(
         }
     ),
     hint=RowHint(_requests, fits),
+    cause=Cause.RESOURCES,
 )

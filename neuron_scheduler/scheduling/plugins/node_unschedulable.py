@@ -12,6 +12,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration, tolerates_all
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, NodeHint, Plugin, Refusal
 
@@ -63,4 +64,5 @@ PLUGIN = Plugin(
     filters=(Filter(filter_nodes, open_nodes),),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_TAINTS}),
     hint=NodeHint(_tolerations, fits),
+    cause=Cause.TAINTS,
 )

@@ -20,6 +20,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Attachable, InlineVolume
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
@@ -128,4 +129,5 @@ PLUGIN = Plugin(
         }
     ),
     counts_volumes=True,
+    cause=Cause.VOLUMES,
 )

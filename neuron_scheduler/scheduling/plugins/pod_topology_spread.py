@@ -22,6 +22,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import SpreadConstraint
 from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Preference, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
@@ -205,4 +206,5 @@ PLUGIN = Plugin(
         }
     ),
     counts_pods=True,
+    cause=Cause.AFFINITY,
 )

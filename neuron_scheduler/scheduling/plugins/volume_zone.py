@@ -12,6 +12,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
@@ -101,4 +102,5 @@ PLUGIN = Plugin(
             ClusterEvent.CLASS_ADDED,
         }
     ),
+    cause=Cause.VOLUMES,
 )

@@ -10,7 +10,7 @@ import enum
 import attrs
 
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.plugins.cause import Cause
 
 
 class Place(enum.StrEnum):

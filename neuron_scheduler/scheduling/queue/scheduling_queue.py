@@ -20,7 +20,7 @@ from itertools import islice
 import attrs
 
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.backoff_queue import BackoffQueue
 from neuron_scheduler.scheduling.queue.hints import NodeChange

@@ -1,8 +1,9 @@
 """
-What the filters look at in a pod: those that have it in common are refused together.
+What the filters look at in a pod: pods that have it in common are refused together.
 
 Upstream: `PodSignature`, `SignPod` in `pkg/scheduler/framework`, there for batches of new pods. Pods of one signature
-get the same answer from the same cluster, except for what is promised to one of them.
+get the same answer from the same cluster, unless one of them has a nomination. A field is part of it unless it is known
+that no filter reads it.
 """
 
 from collections.abc import Mapping
@@ -12,23 +13,45 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, Pod
+from neuron_scheduler.scheduling.plugins.pod_fields import PodField
+from neuron_scheduler.scheduling.plugins.registry import PLUGINS, preferences
 from neuron_scheduler.scheduling.queue.hints import LOCAL
 
 Signature = tuple[Any, ...]
 
-UNREAD: Final = frozenset(
-    {
-        "uid", "name", "resource_version", "created", "owner", "allocation", "annotations_size", "scheduled", "started",
-        "admitted", "nominated_node_name", "observed_generation", "preempted", "images", "volume_images",
-    }
-)  # fmt: skip
-"""Fields of a pod that no filter reads. A claim for a generic ephemeral volume has the pod's own name."""
-_READ_BY_OTHERS: Final = frozenset({"namespace", "labels"})
+_POD: Final = attrs.fields(Pod)
+_IDENTITY_AND_STATUS: Final = frozenset(
+    field.name
+    for field in (
+        _POD.uid,
+        _POD.name,  # a claim for a generic ephemeral volume, which begins with it, tells pods apart
+        _POD.resource_version,
+        _POD.created,
+        _POD.owner,
+        _POD.allocation,
+        _POD.annotations_size,
+        _POD.scheduled,
+        _POD.started,
+        _POD.admitted,
+        _POD.nominated_node_name,
+        _POD.observed_generation,
+        _POD.preempted,
+    )
+)
+"""Fields that no plugin reads to refuse a pod or a node."""
+_READ_BY_OTHERS: Final = frozenset({_POD.namespace.name, _POD.labels.name})
 """Fields by which other pods, and plugins that look at other pods, know it."""
-_PREFERENCES: Final = frozenset({"preferred_terms", "preferred_affinity", "preferred_anti_affinity"})
+_PREFERRED: Final = frozenset(
+    field.attribute
+    for field in PodField
+    if any(field in preference.reads for preference in preferences().values())
+    and not any(field in plugin.reads for plugin in PLUGINS)
+)
+"""Fields that only preferences read."""
+_LEFT_OUT: Final = _IDENTITY_AND_STATUS | _READ_BY_OTHERS | _PREFERRED
 
-_of_pod: Final = attrgetter(*(each.name for each in attrs.fields(Pod) if each.name not in UNREAD | _READ_BY_OTHERS))
-_of_constraints: Final = attrgetter(*(each.name for each in attrs.fields(Constraints) if each.name not in _PREFERENCES))
+_of_pod: Final = attrgetter(*(field.name for field in attrs.fields(Pod) if field.name not in _LEFT_OUT))
+_of_constraints: Final = attrgetter(*(field.name for field in attrs.fields(Constraints) if field.name not in _LEFT_OUT))
 
 
 def signature_of(pod: Pod, plugins: frozenset[str]) -> Signature:

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.pending_events import Group, Rows, WakeUp, would_do
 from neuron_scheduler.scheduling.queue.places import Places
 from neuron_scheduler.scheduling.queue.pod_heap import PodHeap

@@ -8,7 +8,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain
-from neuron_scheduler.scheduling.cycle.waiting_cause import Cause
+from neuron_scheduler.scheduling.plugins.cause import Cause
 from tests.support.builders import GI, node, pod
 from tests.support.harness import Placed, cluster_of, decide, refusal, schedule
 

@@ -1,7 +1,6 @@
 """Each refused pod waits for one thing, and it is what its message says."""
 
 from collections.abc import Sequence
-from importlib import import_module
 
 import pytest
 
@@ -9,8 +8,9 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, SpreadConstraint, Taint
 from neuron_scheduler.scheduling.cycle.profile import default_profile
-from neuron_scheduler.scheduling.cycle.waiting_cause import _STAGES, Cause
-from neuron_scheduler.scheduling.plugins import neuron_topology
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_declared_features, node_resources_fit
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.scheduling.plugins.registry import PLUGINS
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal
 
@@ -94,10 +94,12 @@ def test_the_cause(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, wa
         assert found.blocked or found.hint.partition(":")[0].lower().replace(" ", "_") == want
 
 
-def test_every_filter_has_a_cause_in_its_place() -> None:
-    """The stages are the profile's filters in their order; node affinity is asked twice, first for names alone."""
-    modules = [each.refuse.__module__ for each in default_profile("p").filters[1:]]
-    names = [import_module(module).NAME for module in modules]
-    counts = names.index(neuron_topology.NAME)
-    names[counts] = "an illegal count is told before resources"
-    assert [*_STAGES] == names
+def test_counts_are_looked_at_just_before_resources() -> None:
+    """So nodes with an illegal count came less far than those that are full, and as far as all before them."""
+    order = [step.refuse for step in default_profile("p").filters]
+    assert order.index(neuron_topology.filter_counts) + 1 == order.index(node_resources_fit.filter_nodes)
+
+
+def test_every_plugin_that_refuses_has_a_cause() -> None:
+    """What the kubelet lacks has none of its own."""
+    assert [plugin.name for plugin in PLUGINS if plugin.cause is Cause.OTHER] == [node_declared_features.NAME]

@@ -1,0 +1,39 @@
+"""
+What a waiting pod waits for, in one word for the metrics (`neuron_scheduler_pods_waiting`).
+
+Each plugin names the cause of its refusals; `cycle.waiting_cause` chooses between the causes of several refusals.
+"""
+
+import enum
+
+
+class Cause(enum.StrEnum):
+    """What a pod waits for; the values are labels."""
+
+    UNTRIED = "untried"
+    """Its first attempt."""
+    GATED = "gated"
+    """Its scheduling gates."""
+    ERROR = "error"
+    """Another attempt: the last one ended in an error, or the API server refused the Binding."""
+    CAPACITY = "capacity"
+    """Neuron: too little is free, or no node has that much."""
+    FRAGMENTATION = "fragmentation"
+    """Neuron: enough is free, but in pieces."""
+    INVALID_COUNT = "invalid_count"
+    """Neuron: no node serves that count."""
+    UNKNOWN_HOLDER = "unknown_holder"
+    """Neuron: there would be a block but for pods whose ids are unknown."""
+    UNHEALTHY = "unhealthy"
+    """Neuron: the nodes report a problem."""
+    RESOURCES = "resources"
+    """Anything else that nodes run out of: cpu, memory, room for pods, host ports."""
+    TAINTS = "taints"
+    """Nodes that keep it away: taints, cordons, objects that could not be read."""
+    AFFINITY = "affinity"
+    """Node selector and affinity, pod affinity, topology spread."""
+    VOLUMES = "volumes"
+    """Its claims and volumes."""
+    POD = "pod"
+    """A change of the pod itself, which no node could take."""
+    OTHER = "other"
