@@ -1,4 +1,4 @@
-"""Ask both schedulers about a world, and tell where they disagree."""
+"""Ask both schedulers about a world, and report where they disagree."""
 
 import json
 from collections.abc import Iterator
@@ -12,23 +12,23 @@ from tests.differential.recording import Recording, compact
 from tests.differential.vocabulary import Object
 from tests.differential.world import Answer, World
 
-_FEW: Final = 3  # objects of a kind that are worth showing: of a world that was made smaller
-_QUESTIONS: Final = 3  # a pod that is met before the last node or volume is known gets another chance
+_FEW: Final = 3  # objects of a kind that are shown: those of a minimised world
+_QUESTIONS: Final = 3  # kube-scheduler may see a pod before the last node or volume
 
 
 async def recorded(judge: Judge, name: str, world: World) -> Recording:
     """
     Return a world as the API server has it, and kube-scheduler's answers.
 
-    An answer that is not ours is asked for again: kube-scheduler's informers for nodes, pods and volumes are apart from
-    each other, so its first answer may be about a part of the world.
+    If an answer differs from ours, kube-scheduler is asked again: it has separate informers for nodes, pods and
+    volumes, so its first answer may be about a part of the world.
     """
     try:
         stored = await judge.stored(world)
         cluster = cluster_of(stored)
         cases = []
-        for manifest, (asked, said) in zip(world.pending, await judge.answers(world.pending), strict=True):
-            pod, theirs = asked, said
+        for manifest, (asked, first) in zip(world.pending, await judge.answers(world.pending), strict=True):
+            pod, theirs = asked, first
             for _ in range(1, _QUESTIONS):
                 if not agree(world, pod, theirs, _ours(cluster, pod)):
                     pod, theirs = await judge.again(manifest)
@@ -36,11 +36,11 @@ async def recorded(judge: Judge, name: str, world: World) -> Recording:
     finally:
         await judge.clear()
     parts = (stored.beside, stored.nodes, stored.bound, stored.nominated, [pod for pod, _ in cases])
-    return Recording(name, World(*(tuple(map(compact, part)) for part in parts)), tuple(said for _, said in cases))
+    return Recording(name, World(*(tuple(map(compact, part)) for part in parts)), tuple(theirs for _, theirs in cases))
 
 
 def disagreements(recording: Recording) -> Iterator[str]:
-    """Yield, for each pod of which we say something else than kube-scheduler did, what, and about which nodes."""
+    """Yield each pod with an answer other than kube-scheduler's, with both answers and the nodes that differ."""
     cluster = cluster_of(recording.world)
     for pod, theirs in zip(recording.world.pending, recording.answers, strict=True):
         ours = _ours(cluster, pod)
@@ -63,12 +63,12 @@ def _difference(world: World, pod: Object, theirs: Answer, ours: Answer) -> Iter
             yield f"  only kube-scheduler would take {name}; we: {refusal(cluster_of(world), pod, name)}"
         elif name in ours.feasible and name not in theirs.feasible:
             yield f"  only we would take {name}"
-    told = {"pod": (pod,), "node": world.nodes, "bound": world.bound, "nominated": world.nominated}
-    for kind, objects in told.items():
+    by_kind = {"pod": (pod,), "node": world.nodes, "bound": world.bound, "nominated": world.nominated}
+    for kind, objects in by_kind.items():
         if len(objects) <= _FEW:
-            yield from (f"  {kind} {each['metadata']['name']}: {_json(each)}" for each in objects)
+            yield from (f"  {kind} {manifest['metadata']['name']}: {_json(manifest)}" for manifest in objects)
 
 
 def _json(manifest: Object) -> str:
-    told = {part: manifest.get(part) for part in ("spec", "status") if manifest.get(part)}
-    return json.dumps({"labels": manifest["metadata"].get("labels", {}), **told})
+    parts = {part: manifest.get(part) for part in ("spec", "status") if manifest.get(part)}
+    return json.dumps({"labels": manifest["metadata"].get("labels", {}), **parts})

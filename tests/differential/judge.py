@@ -1,9 +1,9 @@
 """
-kube-scheduler as the judge: it is asked about every pending pod of a world, and places none.
+kube-scheduler as the judge: it decides every pending pod of a world, and places none.
 
-A `filter` extender is sent the nodes that no filter refuses, writes them down and refuses them with a reason of its
-own; so the cluster stays as it is, and the PodScheduled condition of every pod counts all its nodes by reason.
-Preemption is off, and so are the admission plugins that would stand between the generated objects and the scheduler.
+A `filter` extender gets the nodes that no filter refuses, records them and refuses them with a reason of its own. So
+the cluster does not change, and the PodScheduled condition of every pod counts all its nodes by reason. Preemption is
+off, and so are the admission plugins that would change or refuse the generated objects.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -20,12 +20,11 @@ from tests.differential.pods import NOMINATED
 from tests.differential.vocabulary import NAMESPACES
 from tests.differential.world import FEASIBLE, Answer, World, namespaces
 
-# NodeRestriction and others look at identities and bodies that tests do not have; what is off here would add taints
-# and tolerations, or insist on RuntimeClasses, PriorityClasses and finalizers.
+# These plugins would add taints, tolerations and finalizers, or require RuntimeClasses and PriorityClasses.
 _ADMISSION_OFF: Final = (
     "ServiceAccount,TaintNodesByCondition,DefaultTolerationSeconds,RuntimeClass,Priority,StorageObjectInUseProtection"
 )
-_PATIENCE: Final = 60.0  # seconds for kube-scheduler to look at all pods of a world
+_PATIENCE: Final = 60.0  # seconds for kube-scheduler to decide all pods of a world
 _CLUSTER_WIDE: Final = {
     "Namespace": "/api/v1/namespaces",
     "PersistentVolume": "/api/v1/persistentvolumes",
@@ -42,7 +41,7 @@ _IN_NAMESPACES: Final = {
 
 @attrs.define(eq=False)
 class Recorder:
-    """The extender: by uid of the pod, the names of the nodes that it was last asked about."""
+    """The extender: the node names of its last call, by uid of the pod."""
 
     seen: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
 
@@ -62,7 +61,7 @@ class Judge:
     _recorder: Recorder
 
     async def stored(self, world: World) -> World:
-        """Create everything of a world but its pending pods; return it as the API server has it."""
+        """Create a world without its pending pods; return it as the API server has it."""
         beside = [await self._create(manifest) for manifest in world.beside if manifest["kind"] != "Namespace"]
         nodes = await self._create_all("/api/v1/nodes", world.nodes)
         bound = [await self._create_bound(manifest) for manifest in world.bound]
@@ -70,7 +69,7 @@ class Judge:
         return World((*namespaces(), *beside), tuple(nodes), tuple(bound), tuple(nominated), ())
 
     async def answers(self, pending: Iterable[Object]) -> list[tuple[Object, Answer]]:
-        """Create pending pods, one or all of a world; return each as stored and what kube-scheduler says of it."""
+        """Create pending pods, one or all of a world; return each as stored with kube-scheduler's answer."""
         created: dict[str, Object] = {}
 
         async def create(manifest: Object) -> None:
@@ -88,12 +87,12 @@ class Judge:
         return [(created[key_of(pod)], self._answer(pods[key_of(pod)])) for pod in pending]
 
     async def again(self, manifest: Object) -> tuple[Object, Answer]:
-        """Ask once more about one pod, of which the first answer may have come before all nodes and pods were known."""
+        """Ask once more about one pod: the first answer may have come before all nodes and pods were known."""
         await self._api.delete(_path(manifest), gracePeriodSeconds=0)
         return (await self.answers([manifest]))[0]
 
     async def clear(self) -> None:
-        """Delete everything that a world may have brought."""
+        """Delete all objects of a world."""
         for namespace in NAMESPACES:
             await self._api.delete(f"/api/v1/namespaces/{namespace}/pods", gracePeriodSeconds=0)
             for claim in (await self._api.get(_IN_NAMESPACES["PersistentVolumeClaim"].format(namespace)))["items"]:
@@ -136,7 +135,7 @@ class Judge:
         return [created[manifest["metadata"]["name"]] for manifest in manifests]
 
     async def _create_bound(self, manifest: Object) -> Object:
-        """Create a pod of the world, then give it the status and the deletion that it comes with."""
+        """Create a pod of the world, with its status and its deletion."""
         pod = await create_pod(self._api, _alive(manifest))
         if "status" in manifest:
             pod = await self._api.patch(f"{_path(pod)}/status", {"status": manifest["status"]})
@@ -166,7 +165,7 @@ async def run_judge() -> AsyncIterator[Judge]:
 
 
 def _configuration(port: int) -> Mapping[str, Any]:
-    """Return the fields of KubeSchedulerConfiguration; everything that filters is as it is by default."""
+    """Return the fields of KubeSchedulerConfiguration; all filters have their defaults."""
     return {
         "percentageOfNodesToScore": 100,
         "profiles": [
@@ -180,7 +179,7 @@ def _configuration(port: int) -> Mapping[str, Any]:
 
 
 def _alive(manifest: Object) -> Object:
-    """Return an object as it can be created: not being deleted yet."""
+    """Return an object as it can be created: without its deletion."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "deletionTimestamp"}
     return {**manifest, "metadata": metadata}
 
@@ -198,4 +197,4 @@ def _verdict(pod: Object) -> str:
     if pod.get("spec", {}).get("nodeName"):
         raise AssertionError(f"kube-scheduler has placed {key_of(pod)}: the extender was not asked")
     conditions = pod.get("status", {}).get("conditions", ())
-    return next((one["message"] for one in conditions if one["type"] == "PodScheduled"), "")
+    return next((condition["message"] for condition in conditions if condition["type"] == "PodScheduled"), "")

@@ -17,9 +17,13 @@ def pod_labels(dice: Random) -> dict[str, str]:
 
 
 def spread_constraints(dice: Random) -> list[Object]:
-    """Return one or two constraints, which differ in key or in strictness as the API server demands."""
+    """Return one or two constraints, which differ in key or in strictness as the API server requires."""
     constraints = several(dice, 2, lambda: _spread(dice))
-    return list({(one["topologyKey"], one["whenUnsatisfiable"]): one for one in constraints}.values())
+    return list(
+        {
+            (constraint["topologyKey"], constraint["whenUnsatisfiable"]): constraint for constraint in constraints
+        }.values()
+    )
 
 
 def _spread(dice: Random) -> Object:
@@ -93,5 +97,5 @@ def _expression(dice: Random) -> Object:
 
 
 def _named(selector: Object | None) -> set[str]:
-    found = selector or {}
-    return {*found.get("matchLabels", {}), *(one["key"] for one in found.get("matchExpressions", ()))}
+    parts = selector or {}
+    return {*parts.get("matchLabels", {}), *(requirement["key"] for requirement in parts.get("matchExpressions", ()))}

@@ -1,4 +1,4 @@
-"""Generated nodes, and what pods say about them: tolerations, node selectors, node affinity."""
+"""Generated nodes, and the pods' rules about them: tolerations, node selectors, node affinity."""
 
 from random import Random
 
@@ -82,7 +82,7 @@ def _taint(dice: Random) -> Object:
 
 
 def tolerations(dice: Random) -> list[Object]:
-    """Return tolerations, some of which are for the taints above or for the cordon."""
+    """Return tolerations, some of them for the taints above or for the cordon."""
     return several(dice, 3, lambda: _toleration(dice))
 
 

@@ -1,8 +1,8 @@
 """
-The other side: the same API objects, read by our codec into our cluster, and what our filters say of a pod.
+Our side: the same API objects, decoded into our cluster, and the answer of our filters.
 
-No process, no server: `schedule_pod` itself, asked again without the node that it chose until there is none, as the
-extender leaves kube-scheduler none.
+No process, no server: `schedule_pod` itself, called again without the node that it chose until there is none, because
+the extender leaves kube-scheduler none.
 """
 
 import json
@@ -49,12 +49,12 @@ PROFILE: Final = default_profile("default-scheduler")
 
 @attrs.define(eq=False)
 class Extender:
-    """The last filter: refuses the nodes that were chosen already."""
+    """The last filter: refuses the nodes that were already chosen."""
 
     chosen: set[str] = attrs.field(factory=set)
 
     def __call__(self, view: View, _: Pod, among: NodeSet) -> Sequence[Refusal]:
-        """Refuse what was chosen."""
+        """Refuse the chosen nodes."""
         slots = (slot for slot in slots_of(among) if view.row(slot).node.name in self.chosen)
         return [Refusal("Extender", FEASIBLE, from_slots(slots, among.bit_length()))]
 
@@ -81,21 +81,21 @@ def cluster_of(world: World) -> Cluster:
 
 
 def answer(cluster: Cluster, manifest: Object) -> Answer:
-    """Return what our filters say of a stored pending pod."""
+    """Return our filters' answer for a stored pending pod."""
     pod = _read(PODS.decode(_bytes(manifest)))
     if pod is None:
         raise AssertionError("a pending pod has not ended")
     extender = Extender()
     profile = attrs.evolve(PROFILE, filters=(*PROFILE.filters, Filter(extender)))
-    while isinstance(found := schedule_pod(cluster, pod, profile), Decision):
-        if found.node_name in extender.chosen:
-            raise AssertionError(f"{found.node_name} was refused and is chosen all the same")
-        extender.chosen.add(found.node_name)
-    return Answer(tuple(sorted(extender.chosen)), found.text)
+    while isinstance(decision := schedule_pod(cluster, pod, profile), Decision):
+        if decision.node_name in extender.chosen:
+            raise AssertionError(f"{decision.node_name} was refused and is chosen all the same")
+        extender.chosen.add(decision.node_name)
+    return Answer(tuple(sorted(extender.chosen)), decision.text)
 
 
 def refusal(cluster: Cluster, manifest: Object, node_name: str) -> str:
-    """Return the first reason for which our filters refuse a node to a pod; empty if they do not."""
+    """Return the first reason for which our filters refuse a node; empty if they do not."""
     pod = _read(PODS.decode(_bytes(manifest)))
     slot = cluster.view.slot(node_name)
     if pod is None or slot is None:
@@ -108,10 +108,10 @@ def _put_beside(cluster: Cluster, manifest: Object) -> None:
     if manifest["kind"] == "Namespace":
         cluster.namespaces.put(Namespace(uid=metadata["name"], name=metadata["name"], labels=metadata["labels"]))
         return
-    found = _STORAGE[manifest["kind"]].decode(_bytes(manifest)).value
-    if found is None or isinstance(found, Malformed):
-        raise AssertionError(f"cannot read {manifest}: {found}")
-    cluster.put_storage(found)
+    obj = _STORAGE[manifest["kind"]].decode(_bytes(manifest)).value
+    if obj is None or isinstance(obj, Malformed):
+        raise AssertionError(f"cannot read {manifest}: {obj}")
+    cluster.put_storage(obj)
 
 
 def _read(decoded: Decoded[Pod]) -> Pod | None:

@@ -15,7 +15,7 @@ ADDRESSES = ("", "", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::", "::1")
 
 
 def bound_pod(dice: Random, name: str, node: str, vocabulary: Vocabulary, *, claims: str) -> Object:
-    """Return a pod that is on a node already; what only pending pods need is left out. `claims` begins their names."""
+    """Return a bound pod, without the fields that only pending pods need. Its claims' names begin with `claims`."""
     pod = _pod(dice, name, quiet=vocabulary.quiet)
     pod["spec"] |= {"nodeName": node, "terminationGracePeriodSeconds": 3600}
     if vocabulary.volumes and chance(dice, 0.4):
@@ -24,14 +24,14 @@ def bound_pod(dice: Random, name: str, node: str, vocabulary: Vocabulary, *, cla
         pod["spec"]["affinity"] = {"podAntiAffinity": affinity(dice)}
     status = sometimes(dice, 0.25, lambda: _status(dice, pod["spec"])) or {}
     if status.get("phase") in ("Succeeded", "Failed"):
-        # kube-scheduler forgets a port with the first of two pods that claim it; see docs/differences.md.
+        # kube-scheduler frees a port with the first of two pods that claim it; see docs/differences.md.
         for container in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())):
             container.pop("ports", None)
     return pod | given(status=status)
 
 
 def nominated_pod(dice: Random, name: str, node: str, vocabulary: Vocabulary) -> Object:
-    """Return a pod that waits for others to leave a node: space is kept for it there, and it is not asked about."""
+    """Return a pod that is nominated to a node; it keeps its space there and is not a scenario."""
     pod = _pod(dice, name, quiet=vocabulary.quiet)
     if vocabulary.affinity and chance(dice, 0.4):
         pod["spec"]["affinity"] = {"podAntiAffinity": affinity(dice)}
@@ -40,7 +40,7 @@ def nominated_pod(dice: Random, name: str, node: str, vocabulary: Vocabulary) ->
 
 
 def pending_pod(dice: Random, name: str, names: list[str], vocabulary: Vocabulary, *, claims: str) -> Object:
-    """Return a pod that is to be placed among the nodes of those names."""
+    """Return a pending pod that may use nodes with those names."""
     pod = _pod(dice, name, quiet=vocabulary.quiet)
     if vocabulary.volumes and chance(dice, 0.75):
         _with_volumes(dice, pod, claims)
@@ -85,7 +85,7 @@ def _pod(dice: Random, name: str, *, quiet: bool) -> Object:
 def _with_volumes(dice: Random, pod: Object, claims: str) -> None:
     pod["spec"]["volumes"] = pod_volumes(dice, claims)
     if chance(dice, 0.9):
-        pod["metadata"]["namespace"] = "default"  # where most claims are
+        pod["metadata"]["namespace"] = "default"  # most claims are there
 
 
 def _container(dice: Random, *, small: bool) -> Object:
@@ -99,7 +99,7 @@ def _init_container(dice: Random, *, small: bool) -> Object:
 
 
 def _restarts(dice: Random) -> Object:
-    """Return, seldom, when a container alone is started again; one of the rules is a feature that nodes declare."""
+    """Return, rarely, a container's restart rules; one of them is a feature that nodes declare."""
     if not chance(dice, 0.06):
         return {}
     codes = {"operator": "In", "values": [42]}
@@ -145,7 +145,7 @@ def _port(dice: Random) -> Object:
 
 
 def _valid_ports(containers: list[Object], *, on_host: bool) -> list[Object]:
-    """Drop ports that the API server calls duplicates, and on the host's network leave their number to it."""
+    """Drop ports that the API server refuses as duplicates, and on the host's network their host ports."""
     seen = set()
     for container in containers:
         kept = []
@@ -160,7 +160,7 @@ def _valid_ports(containers: list[Object], *, on_host: bool) -> list[Object]:
 
 
 def _status(dice: Random, spec: Object) -> Object:
-    """Return what a kubelet says: the pod has ended, or it was given something else than it asks for."""
+    """Return a kubelet's status: the pod has ended, or it has other resources than it asks for."""
     if chance(dice, 0.4):
         return {"phase": dice.choice(["Succeeded", "Failed", "Running"])}
     pending = {"type": "PodResizePending", "status": "True", "reason": dice.choice(["Infeasible", "Deferred"])}

@@ -1,8 +1,8 @@
 """
-Record kube-scheduler's answers anew: `python -m tests.differential.record [NAME ...]`.
+Record kube-scheduler's answers again: `python -m tests.differential.record [NAME ...]`.
 
-Writes `fixtures/<vocabulary>.jsonl`. Says how many scenarios there are and of how many we say something else; they are
-recorded all the same, because kube-scheduler is the judge.
+Writes `fixtures/<vocabulary>.jsonl`. Prints the number of scenarios and of different answers; those are recorded
+too, because kube-scheduler is the judge.
 """
 
 import argparse
@@ -25,7 +25,7 @@ async def record(names: list[str]) -> None:
         for name in names:
             recordings = [await recorded(judge, f"w{number}", numbered_world(number, name)) for number in range(WORLDS)]
             write(FOLDER / f"{name}.jsonl", recordings)
-            different = [each for recording in recordings for each in disagreements(recording)]
+            different = [disagreement for recording in recordings for disagreement in disagreements(recording)]
             scenarios = sum(len(recording.answers) for recording in recordings)
             sys.stdout.write("\n".join([f"{name}: {scenarios} scenarios, {len(different)} differ", *different]) + "\n")
 

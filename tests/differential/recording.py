@@ -1,7 +1,7 @@
 """
 Worlds with kube-scheduler's answers, as one line of JSON each.
 
-Only what a scheduler can read is kept, so that a few hundred scenarios stay small enough to live beside the tests.
+Only the fields that a scheduler reads are kept, so a few hundred scenarios are small enough for the repository.
 """
 
 import json
@@ -41,7 +41,7 @@ _CONTAINER_DROPPED: Final = ("image", "imagePullPolicy", "terminationMessagePath
 @attrs.frozen
 class Recording:
     """
-    A world and what kube-scheduler said of its pending pods.
+    A world and kube-scheduler's answers for its pending pods.
 
     Attributes:
         name: of the world; its nodes and pods begin with it.
@@ -54,7 +54,7 @@ class Recording:
 
 
 def compact(manifest: Object) -> Object:
-    """Return an object without what no scheduler reads."""
+    """Return an object without fields that no scheduler reads."""
     kept = {**manifest, "metadata": _without(manifest["metadata"], _METADATA_DROPPED)}
     match manifest["kind"]:
         case "Pod":
@@ -82,12 +82,12 @@ def write(path: Path, recordings: Iterable[Recording]) -> None:
 def read(path: Path) -> Iterator[Recording]:
     """Yield the recordings of a file."""
     for line in path.read_text().splitlines():
-        found = json.loads(line)
-        cases = found["cases"]
+        record = json.loads(line)
+        cases = record["cases"]
         answers = tuple(Answer(tuple(case["feasible"]), case["text"]) for case in cases)
-        parts = {part: tuple(found[part]) for part in ("beside", "nodes", "bound", "nominated")}
+        parts = {part: tuple(record[part]) for part in ("beside", "nodes", "bound", "nominated")}
         pending = tuple(case["pod"] for case in cases)
-        yield Recording(found["name"], World(**parts, pending=pending), answers)
+        yield Recording(record["name"], World(**parts, pending=pending), answers)
 
 
 def _pod_spec(spec: Object) -> Object:

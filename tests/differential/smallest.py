@@ -1,8 +1,8 @@
 """
-Take away what a disagreement does not need, asking both sides each time.
+Minimise a world with a disagreement: remove objects that it does not need, asking both sides each time.
 
 hypothesis could shrink its draws, but one draw changes the meaning of all that follow, and each step is a second of a
-real control plane: after five minutes it had taken away little. Objects are taken away in seconds.
+real control plane: after five minutes it had removed little. Removing objects takes seconds.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,17 +26,17 @@ Objects = tuple[Object, ...]
 
 
 async def smallest(judge: Judge, name: str, world: World) -> Recording | None:
-    """Return a world of which both sides still disagree though no part of it can be left out; None if they agree."""
-    found = await _disagreement(judge, name, world)
-    if found is None:
+    """Return a minimal world on which both sides still disagree; None if they agree."""
+    disagreement = await _disagreement(judge, name, world)
+    if disagreement is None:
         return None
 
     async def ask(part: str, objects: Objects) -> bool:
-        nonlocal found, world
+        nonlocal disagreement, world
         fewer = attrs.evolve(world, **{part: objects})
         still = await _disagreement(judge, name, fewer)
         if still is not None:
-            found, world = still, fewer
+            disagreement, world = still, fewer
         return still is not None
 
     for part in _PARTS:
@@ -45,19 +45,19 @@ async def smallest(judge: Judge, name: str, world: World) -> Recording | None:
         for number in range(len(getattr(world, part))):
             for field in sorted(getattr(world, part)[number]["spec"].keys() - set(_NEEDED)):
                 await ask(part, _without(getattr(world, part), number, field))
-    return found
+    return disagreement
 
 
 async def _disagreement(judge: Judge, name: str, world: World) -> Recording | None:
     try:
         recording = await recorded(judge, name, world)
     except ApiError:
-        return None  # a claim or volume was taken away to which another one refers
+        return None  # a removed claim or volume is still referred to
     return recording if any(disagreements(recording)) else None
 
 
 async def _fewest(objects: Objects, enough: Callable[[Objects], Awaitable[bool]]) -> None:
-    """Leave out all objects, then halves, quarters and so on of those that are left."""
+    """Remove all objects, then halves, quarters and so on of the remaining ones."""
     size = len(objects)
     while size:
         start = 0
@@ -71,7 +71,7 @@ async def _fewest(objects: Objects, enough: Callable[[Objects], Awaitable[bool]]
 
 
 def _without(objects: Objects, number: int, field: str) -> Objects:
-    """Return pods of which one leaves a field of its spec out."""
+    """Return the pods, one of them without a field of its spec."""
     pod = objects[number]
     spec = {name: value for name, value in pod["spec"].items() if name != field}
     return (*objects[:number], {**pod, "spec": spec}, *objects[number + 1 :])

@@ -1,5 +1,5 @@
 """
-Generated storage: classes, drivers, volumes, claims in every state, and what nodes say about their attachments.
+Generated storage: classes, drivers, volumes, claims in every state, and the nodes' attachments.
 
 A claim that is bound names its volume and the volume names the claim; the uid is filled in when both are created.
 """
@@ -52,9 +52,9 @@ def storage(dice: Random, prefix: str, nodes: list[str]) -> list[Object]:
         name = f"{prefix}free{number}"
         free = _volume(dice, name, nodes, class_name=dice.choice(["local", "local", "wait", ""]))
         if chance(dice, 0.2):
-            free["spec"]["claimRef"] = _reference(dice.choice(claims))  # kept for it, and not bound yet
+            free["spec"]["claimRef"] = _reference(dice.choice(claims))  # reserved for it, and not bound yet
         volumes.append(free)
-    for claim in claims:  # some are on their way to a volume that is there
+    for claim in claims:  # some are about to be bound to an existing volume
         if claim["metadata"]["labels"]["state"] == "half":
             claim["spec"]["volumeName"] = dice.choice(volumes)["metadata"]["name"]
     return [
@@ -69,7 +69,7 @@ def storage(dice: Random, prefix: str, nodes: list[str]) -> list[Object]:
 
 
 def ephemeral_claims(dice: Random, pods: list[Object]) -> list[Object]:
-    """Return claims that bear the name of a pod's own ephemeral one, and are somebody else's."""
+    """Return claims with the name of a pod's own ephemeral claim that belong to another owner."""
     claims = []
     for pod in pods:
         for volume in pod["spec"].get("volumes", ()):
@@ -81,7 +81,7 @@ def ephemeral_claims(dice: Random, pods: list[Object]) -> list[Object]:
 
 
 def pod_volumes(dice: Random, prefix: str) -> list[Object]:
-    """Return the volumes of a pod: claims that may exist, seldom one of them twice, disks, and what any node mounts."""
+    """Return the volumes of a pod: claims that may exist, rarely one of them twice, disks, and volumes of any node."""
     sources: list[Object] = []
     for _ in range(dice.choice([1, 1, 2, 3])):
         source = _pod_volume(dice, prefix)

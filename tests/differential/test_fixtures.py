@@ -1,4 +1,4 @@
-"""What kube-scheduler said once, as a table: no server is needed, and it takes milliseconds."""
+"""kube-scheduler's recorded answers as a table: no server is needed, and it takes milliseconds."""
 
 import pytest
 
@@ -14,11 +14,11 @@ RECORDINGS = {
 
 @pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS.keys())
 def test_our_filters_say_what_kube_scheduler_said(recording: Recording) -> None:
-    """The feasible nodes and the counts of refusals by reason are those that were recorded."""
+    """The feasible nodes and the counts of refusals by reason are the recorded ones."""
     different = list(disagreements(recording))
     assert not different, "\n\n".join(different)
 
 
 def test_there_are_recordings_of_many_scenarios() -> None:
-    """An empty folder is no proof."""
+    """An empty folder proves nothing."""
     assert sum(len(recording.answers) for recording in RECORDINGS.values()) >= 200

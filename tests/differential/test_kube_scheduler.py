@@ -1,11 +1,11 @@
 """
 kube-scheduler 1.36 and our filters agree about every pod without Neuron, node by node and reason by reason.
 
-A scenario is one pending pod in a generated world. hypothesis makes the worlds, out of a seed. Of one that disagrees
-`smallest.py` leaves out what it can, and writes the rest to `fixtures/found-<vocabulary>.jsonl`: there
-`test_fixtures.py` compares it without a server. Once both sides agree, its line may be moved to `settled.jsonl`.
+A scenario is one pending pod in a generated world. hypothesis generates the worlds from a seed. `smallest.py` minimises
+a world with a disagreement and writes it to `fixtures/found-<vocabulary>.jsonl`, where `test_fixtures.py` compares it
+without a server. Once both sides agree, its line may be moved to `settled.jsonl`.
 
-In the environment `SCENARIOS=5000` asks for more of them, `SEED=7` for others than those that have always agreed.
+The environment variable `SCENARIOS=5000` asks for more scenarios, `SEED=7` for other ones.
 """
 
 import os
@@ -31,11 +31,11 @@ SEED: Final = int(os.environ.get("SEED", "0"))
 NUMBERS: Final = count()
 """Names of worlds: none comes twice, so what a scheduler still remembers of the last one is nobody's."""
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(900)]  # thousands of scenarios are one test
+pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(900)]  # one test has thousands of scenarios
 
 
 class DisagreementError(AssertionError):
-    """Both sides were asked about a world and say different things of it."""
+    """Both sides were asked about a world and disagree."""
 
     def __init__(self, name: str, made: World) -> None:
         """Keep the world."""
@@ -46,25 +46,25 @@ class DisagreementError(AssertionError):
 
 @attrs.frozen
 class Courtroom:
-    """The judge on an event loop in another thread: how hypothesis ends an example is not for coroutines to see."""
+    """The judge on an event loop in another thread: hypothesis's exceptions must not pass through coroutines."""
 
     _portal: BlockingPortal
     _judge: Judge
 
     def ask(self, name: str, made: World) -> None:
-        """Ask both sides about a world; raises where they disagree."""
+        """Ask both sides about a world; raise if they disagree."""
         if any(disagreements(self._portal.call(recorded, self._judge, name, made))):
             raise DisagreementError(name, made)
 
     def report(self, disagreement: DisagreementError, vocabulary: str) -> str:
-        """Make the world smaller, write it down, and return what there is to say of it."""
-        found = self._portal.call(smallest, self._judge, disagreement.name, disagreement.made)
-        if found is None:
+        """Minimise the world, write it to a file, and return the report."""
+        minimal = self._portal.call(smallest, self._judge, disagreement.name, disagreement.made)
+        if minimal is None:
             return f"Disagreement {disagreement} ({vocabulary}), but not when both sides were asked again."
         file = FOLDER / f"found-{vocabulary}.jsonl"
-        write(file, [found])
+        write(file, [minimal])
         again = f"Compare again, without a server: pytest tests/differential/test_fixtures.py -k {file.stem}"
-        return "\n\n".join([f"Disagreement {disagreement} ({vocabulary}):", *disagreements(found), again])
+        return "\n\n".join([f"Disagreement {disagreement} ({vocabulary}):", *disagreements(minimal), again])
 
 
 @pytest.fixture(scope="module")

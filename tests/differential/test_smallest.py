@@ -1,4 +1,4 @@
-"""What a disagreement needs is found without asking about everything."""
+"""A minimal disagreement is found with few questions."""
 
 import pytest
 
@@ -8,24 +8,24 @@ from tests.differential.smallest import Objects, _fewest
 @pytest.mark.parametrize(
     ("needed", "most"),
     [
-        pytest.param(set(), 1, id="nothing is needed, which is asked first"),
+        pytest.param(set(), 1, id="nothing is needed, which is tried first"),
         pytest.param({7}, 16, id="one of many"),
         pytest.param({0, 29}, 32, id="the first and the last"),
         pytest.param(set(range(30)), 70, id="all"),
     ],
 )
 async def test_what_is_not_needed_is_left_out(needed: set[int], most: int) -> None:
-    """Whatever is needed stays and nothing else, after few questions."""
+    """The needed objects stay and no others, after few questions."""
     asked: list[set[int]] = []
     left = set(range(30))
 
     async def enough(objects: Objects) -> bool:
         nonlocal left
-        found = {each["number"] for each in objects}
-        asked.append(found)
-        if needed <= found:
-            left = found
-        return needed <= found
+        numbers = {obj["number"] for obj in objects}
+        asked.append(numbers)
+        if needed <= numbers:
+            left = numbers
+        return needed <= numbers
 
     await _fewest(tuple({"number": number} for number in range(30)), enough)
     assert left == needed

@@ -1,4 +1,4 @@
-"""Which parts of the API the generated clusters and pods may use, and the words they are made of."""
+"""The parts of the API that generated clusters and pods may use, and the names and values in them."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -27,10 +27,10 @@ NAMESPACES: Final = {
 @attrs.frozen
 class Vocabulary:
     """
-    What may appear beside taints, node affinity, ports and resources.
+    The features that may appear beside taints, node affinity, ports and resources.
 
     Attributes:
-        quiet: these four are rare, so that what comes after them in kube-scheduler's order is reached.
+        quiet: these four are rare, so that kube-scheduler reaches the filters after them.
     """
 
     quiet: bool = False
@@ -53,26 +53,26 @@ def chance(dice: Random, share: float) -> bool:
     """
     Return True in that share of cases, in hundredths.
 
-    The lowest draw is False: hypothesis shrinks draws towards zero, and the less a world holds, the simpler it is.
+    The lowest draw is False: hypothesis shrinks draws towards zero, and an emptier world is simpler.
     """
     return dice.randrange(100) >= 100 - round(100 * share)
 
 
 def sometimes(dice: Random, share: float, make: Callable[[], T]) -> T | None:
-    """Return what `make` makes in that share of cases, else None."""
+    """Return a result of `make` in that share of cases, else None."""
     return make() if chance(dice, share) else None
 
 
 def several(dice: Random, most: int, make: Callable[[], T], *, least: int = 1) -> list[T]:
-    """Return some of what `make` makes."""
+    """Return several results of `make`."""
     return [make() for _ in range(dice.randint(least, most))]
 
 
 def sample(dice: Random, words: Sequence[T], *, least: int = 1, most: int = 2) -> list[T]:
-    """Return some of the words, none twice."""
+    """Return some of the values, none twice."""
     return dice.sample(words, dice.randint(least, min(most, len(words))))
 
 
 def given(**fields: Any) -> Object:
-    """Return the fields that hold something: zero, empty and None are left out."""
+    """Return the fields with a value: zero, empty and None are left out."""
     return {name: value for name, value in fields.items() if value not in (None, "", 0, [], {})}

@@ -1,5 +1,5 @@
 """
-A small cluster with pods that wait, and what is said of each of them.
+A small cluster with pending pods, and a scheduler's answer for each of them.
 
 Everything is an API object as a dictionary: first as it is generated, then as the API server stored it. Pure: all draws
 come from the `Random` that is passed in, which may be hypothesis'.
@@ -17,7 +17,7 @@ from tests.differential.storage import ephemeral_claims, storage
 from tests.differential.vocabulary import NAMESPACES, VOCABULARIES, Object, Vocabulary, chance, several, sometimes
 
 FEASIBLE: Final = "node(s) would have done"
-"""The reason that both sides are made to give for nodes that no filter refuses."""
+"""The reason of both sides for nodes that no filter refuses."""
 
 PENDING: Final = 20
 """Scenarios in each world."""
@@ -29,9 +29,9 @@ class World:
     One cluster.
 
     Attributes:
-        beside: what there is beside nodes and pods: namespaces, volumes.
+        beside: the other objects: namespaces, volumes.
         bound: pods on nodes; with a `deletionTimestamp` where they are being deleted.
-        nominated: pods that wait for others to leave the node that their status names.
+        nominated: pods that wait for victims on the node that their status names.
         pending: one scenario each; none of them is ever placed.
     """
 
@@ -45,11 +45,11 @@ class World:
 @attrs.frozen
 class Answer:
     """
-    What a scheduler says of a pod.
+    A scheduler's answer for a pod.
 
     Attributes:
         feasible: names of the nodes that no filter refuses, in alphabetical order.
-        text: the message of the PodScheduled condition, were these nodes refused as well (`FEASIBLE`).
+        text: the message of the PodScheduled condition if these nodes are refused as well (`FEASIBLE`).
     """
 
     feasible: tuple[str, ...]
@@ -62,22 +62,22 @@ def numbered_world(number: int, vocabulary_name: str) -> World:
 
 
 def world(dice: Random, vocabulary: Vocabulary, *, name: str) -> World:
-    """Return a world; the same draws give the same one, but for its name, with which all names in it begin."""
+    """Return a world; the same draws give the same one. All names in it begin with its name."""
     prefix = f"{name}-"
     machines = nodes(dice, prefix, quiet=vocabulary.quiet)
     names = [node["metadata"]["name"] for node in machines]
     bound = [
-        bound_pod(dice, f"{prefix}b{each}", min(dice.choice(names), dice.choice(names)), vocabulary, claims=prefix)
-        for each in range(dice.randint(0, 30 if vocabulary.quiet else 12))
+        bound_pod(dice, f"{prefix}b{number}", min(dice.choice(names), dice.choice(names)), vocabulary, claims=prefix)
+        for number in range(dice.randint(0, 30 if vocabulary.quiet else 12))
     ]
     for pod in bound:
         if chance(dice, 0.08):
             pod["metadata"]["deletionTimestamp"] = "now"
     awaited = sometimes(dice, 0.3, lambda: several(dice, 3, lambda: dice.choice(names))) or []
     nominated = [nominated_pod(dice, f"{prefix}w{number}", node, vocabulary) for number, node in enumerate(awaited)]
-    pending = [pending_pod(dice, f"{prefix}p{each}", names, vocabulary, claims=prefix) for each in range(PENDING)]
+    pending = [pending_pod(dice, f"{prefix}p{number}", names, vocabulary, claims=prefix) for number in range(PENDING)]
     beside = [*storage(dice, prefix, names), *ephemeral_claims(dice, pending)] if vocabulary.volumes else []
-    if chance(dice, 0.1):  # pods may be bound to what nobody knows
+    if chance(dice, 0.1):  # pods may be bound to nodes that do not exist
         machines = machines[1:] if chance(dice, 0.7) else []
     return World((*namespaces(), *beside), tuple(machines), tuple(bound), tuple(nominated), tuple(pending))
 

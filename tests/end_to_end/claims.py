@@ -1,4 +1,4 @@
-"""Claims, volumes and classes as tests of the whole process make them, and a provisioner that makes volumes."""
+"""Claims, volumes and classes for tests of the whole process, and a provisioner that creates volumes."""
 
 from contextlib import aclosing
 from typing import Any, Final
@@ -18,14 +18,14 @@ PROVISIONERS: Final = {"local": "kubernetes.io/no-provisioner", "made": "test.ex
 
 
 async def add_classes(api: RestClient) -> None:
-    """Create two classes that wait for the first consumer: `local` has static volumes only, `made` is provisioned."""
+    """Create two classes with WaitForFirstConsumer: `local` has static volumes only, `made` is provisioned."""
     for name, provisioner in PROVISIONERS.items():
         item = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
         await api.apply(item | {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"})
 
 
 async def clear_storage(api: RestClient) -> None:
-    """Delete claims, volumes and classes, also where no controller takes their finalizers away."""
+    """Delete claims, volumes and classes, also if no controller removes their finalizers."""
     for collection in (CLAIMS, VOLUMES):
         for item in (await api.get(collection))["items"]:
             await api.patch(f"{collection}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
@@ -35,8 +35,8 @@ async def clear_storage(api: RestClient) -> None:
 
 def selected_node(claim: Object) -> str | None:
     """Return the node that was selected for a claim, None if none was."""
-    found: str | None = claim["metadata"].get("annotations", {}).get(SELECTED_NODE)
-    return found
+    node: str | None = claim["metadata"].get("annotations", {}).get(SELECTED_NODE)
+    return node
 
 
 def in_zone(zone: str) -> Object:
@@ -81,9 +81,9 @@ async def provision(
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """
-    Make a volume for each claim whose node is selected, as a CSI provisioner does, in the node's zone.
+    Create a volume for each claim whose node is selected, as a CSI provisioner does, in the node's zone.
 
-    For a node that is to be refused it asks for another one, by taking the annotation away, and then ends.
+    For a node that it must refuse it removes the annotation, so that another is selected, and then ends.
     """
     listing = await api.get(CLAIMS)
     task_status.started()
@@ -109,5 +109,5 @@ async def _make(api: RestClient, claim: Object) -> None:
     try:
         await add_volume(api, f"made-{name}", "made", claimRef=kept, nodeAffinity=in_zone(zone))
     except ApiError as error:
-        if error.status != 409:  # made before
+        if error.status != 409:  # created before
             raise

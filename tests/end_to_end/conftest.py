@@ -19,7 +19,7 @@ from tests.end_to_end.workload import clear, clear_below
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for a control plane, so that `-m "not control_plane"` leaves it out."""
+    """Mark the tests that use the control plane, so that `-m "not control_plane"` leaves it out."""
     for item in items:
         if {"plane", "fenced_plane"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("control_plane")
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the API server writes down what the ServiceAccount asked for, one JSON object a line."""
+    """Return the file of the API server's audit log of the ServiceAccount, one JSON object a line."""
     return tmp_path_factory.mktemp("audit") / "audit.log"
 
 
@@ -58,7 +58,7 @@ async def empty(plane: ControlPlane) -> RestClient:
 
 @pytest.fixture(scope="module")
 async def scheduler(plane: ControlPlane, account: Path) -> AsyncIterator[SchedulerProcess]:
-    """Run one scheduler for the tests of a module, which must end without an error."""
+    """Run one scheduler for the tests of a module; it must end without an error."""
     await clear(plane.admin)
     async with run_scheduler(account, "-v=6") as scheduler:
         await scheduler.line(ACQUIRED)
@@ -68,6 +68,6 @@ async def scheduler(plane: ControlPlane, account: Path) -> AsyncIterator[Schedul
 
 @pytest.fixture
 async def api(plane: ControlPlane, scheduler: SchedulerProcess) -> RestClient:
-    """Return the administrator's client of a cluster that the running scheduler, too, knows to be empty."""
+    """Return the administrator's client of an empty cluster; the running scheduler has seen that it is empty."""
     await clear_below(scheduler, plane.admin)
     return plane.admin

@@ -1,8 +1,8 @@
 """
 The scheduler as its users run it: a process of its own, with flags, signals, a log and an exit code.
 
-Its log is read line by line as it is written and passed on to pytest, which shows it beside a failure. What a test
-waits for is a line, a metric or the end; a wait in vain tells what was there instead. The process dies with pytest.
+Its log is read line by line as it is written and passed on to pytest, which shows it beside a failure. A test waits
+for a line, a metric or the end; if it waits in vain, the error shows the log. The process dies with pytest.
 """
 
 import os
@@ -25,12 +25,12 @@ from tests.control_plane.component import DIE_WITH_PARENT
 from tests.control_plane.server import free_port
 
 ROOT: Final = Path(__file__).parents[2]
-PATIENCE: Final = 30.0  # seconds that a test waits for the process to get somewhere
+PATIENCE: Final = 30.0  # seconds that a test waits for the process
 LONGEST_LINE: Final = 1 << 20
 ACQUIRED: Final = "Successfully acquired lease"
 BOUND: Final = "Successfully bound pod to node"
 SYNCED: Final = "Caches are synced"
-# As quick as the flags allow: the time that a killed leader's Lease still has is time that a test waits.
+# As short as the flags allow: a test waits until a killed leader's Lease expires.
 SHORT_LEASE: Final = (
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2s",
@@ -61,7 +61,7 @@ class SchedulerProcess:
         """The whole log so far."""
         return "\n".join(self.lines)
 
-    def said(self, *parts: str) -> list[str]:
+    def lines_with(self, *parts: str) -> list[str]:
         """Return the lines that contain all these texts."""
         return [line for line in self.lines if all(part in line for part in parts)]
 
@@ -73,15 +73,15 @@ class SchedulerProcess:
             TimeoutError: they did not come in so many seconds, or the process has ended without them.
         """
         with anyio.move_on_after(within):
-            while len(found := self.said(*parts)) < count and not self._silent.is_set():
+            while len(matching := self.lines_with(*parts)) < count and not self._silent.is_set():
                 self._heard = anyio.Event()
                 await self._heard.wait()
-        if len(found := self.said(*parts)) < count:
-            raise TimeoutError(f"{len(found)} of {count} lines with {parts} came within {within:g} s:\n{self.log}")
-        return found[count - 1]
+        if len(matching := self.lines_with(*parts)) < count:
+            raise TimeoutError(f"{len(matching)} of {count} lines with {parts} came within {within:g} s:\n{self.log}")
+        return matching[count - 1]
 
     async def ended(self, within: float = PATIENCE) -> int:
-        """Wait until it has ended and its log is complete; return what it exited with, negative for a signal."""
+        """Wait until it has ended and its log is complete; return its exit code, negative for a signal."""
         try:
             with anyio.fail_after(within):
                 code = await self._process.wait()
@@ -95,7 +95,7 @@ class SchedulerProcess:
         self._process.send_signal(number)
 
     async def stop(self) -> int:
-        """Ask it to end as Kubernetes does, and return what it exited with."""
+        """Stop it as Kubernetes does, and return its exit code."""
         self.send_signal(signal.SIGTERM)
         return await self.ended()
 
@@ -117,7 +117,7 @@ class SchedulerProcess:
 
     async def until(self, met: Callable[[Mapping[str, float]], bool], within: float = PATIENCE) -> Mapping[str, float]:
         """
-        Look at the metrics until a condition on them holds; return them.
+        Read the metrics until a condition on them holds; return them.
 
         Raises:
             TimeoutError: it does not hold within so many seconds.
@@ -153,7 +153,7 @@ class SchedulerProcess:
 
 
 async def until(met: Callable[[], Awaitable[bool]], *, within: float = PATIENCE) -> None:
-    """Ask until the answer is yes, where nobody tells when it is; TimeoutError after so many seconds."""
+    """Call until the result is true, where there is no event to wait for; TimeoutError after so many seconds."""
     with anyio.fail_after(within):
         while not await met():  # noqa: ASYNC110 - the condition is another process's
             await anyio.sleep(0.02)
@@ -163,7 +163,7 @@ async def until(met: Callable[[], Awaitable[bool]], *, within: float = PATIENCE)
 async def run_scheduler(
     kubeconfig: Path, *flags: str, module: str = "neuron_scheduler"
 ) -> AsyncIterator[SchedulerProcess]:
-    """Run the scheduler with these flags until the block is left; SIGKILL ends it then if nothing did before."""
+    """Run the scheduler with these flags until the block is left; if it still runs then, kill it."""
     port = free_port()
     launcher = [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid())]
     command = [sys.executable, "-m", module, "run", f"--kubeconfig={kubeconfig}"]

@@ -1,8 +1,8 @@
 """
-A proxy between scheduler and API server that a test can let fail: answers get lost, requests come late or never.
+A proxy between scheduler and API server with faults on demand: answers get lost, requests come late or never.
 
-It passes on whatever it is told nothing about, credentials and watches included, so that the API server sees the
-scheduler's own identity. Plain HTTP on loopback, for `--master`.
+It passes on every request without a fault, credentials and watches included, so the API server sees the scheduler's own
+identity. Plain HTTP on loopback, for `--master`.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -22,17 +22,17 @@ PASSED_ON: Final = ("Authorization", "Content-Type", "Accept")
 @attrs.define(eq=False)
 class Fault:
     """
-    What happens to the requests that match.
+    A fault for the matching requests.
 
     Attributes:
-        times: how many requests it still takes.
+        times: for how many more requests.
         lose_answer: let the request have its effect and cut the connection instead of answering.
         refuse: answer with this status instead of passing the request on, as an API server; 0 passes it on.
         page: answer with this status instead of passing the request on, and a page of HTML, as a proxy; 0 passes it on.
         watch: of a watch only, answer with these bytes and close, or stay silent if there are none.
         hold: pass the request on only after `release`, even if the client has long gone.
-        taken: set when the first request has come.
-        answers: the API server's statuses, as far as there are any yet.
+        taken: set when the first request has arrived.
+        answers: the API server's answers so far.
     """
 
     matches: Callable[[str, str], bool]
@@ -48,11 +48,11 @@ class Fault:
     _answered: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def release(self) -> None:
-        """Let what is held go on."""
+        """Pass the held requests on."""
         self._released.set()
 
     async def answered(self) -> tuple[int, str]:
-        """Wait for the API server's first answer to a request that was taken; return its status and text."""
+        """Wait for the API server's first answer to a request with this fault; return its status and text."""
         with anyio.fail_after(20):
             await self._answered.wait()
         return self.answers[0]
@@ -61,10 +61,10 @@ class Fault:
 @attrs.define(eq=False)
 class Proxy:
     """
-    Passes requests on.
+    Passes requests on, unless a fault matches.
 
     Attributes:
-        faults: asked in their order; the first that matches takes the request.
+        faults: in order; the first that matches applies.
     """
 
     url: str
@@ -74,12 +74,12 @@ class Proxy:
     faults: list[Fault] = attrs.field(factory=list, init=False)
 
     def add(self, fault: Fault) -> Fault:
-        """Let a fault wait for its requests."""
+        """Add a fault."""
         self.faults.append(fault)
         return fault
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Serve one request, as the first fault that matches wants it."""
+        """Serve one request, with the first fault that matches."""
         body = await request.read()
         for fault in self.faults:
             if fault.watch is not None and "watch" not in request.query:
@@ -90,7 +90,7 @@ class Proxy:
                 return await self._fail(fault, request, body)
         async with self._send(request, body) as answer:
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
-            with suppress(aiohttp.ClientConnectionError):  # either side may go away in the middle of a watch
+            with suppress(aiohttp.ClientConnectionError):  # either side may disconnect in the middle of a watch
                 await response.prepare(request)
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
@@ -99,8 +99,8 @@ class Proxy:
 
     async def _fail(self, fault: Fault, request: web.Request, body: bytes) -> web.StreamResponse:
         if fault.refuse:
-            said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": fault.refuse}
-            return web.json_response(said | {"message": "refused"}, status=fault.refuse)
+            status_object = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": fault.refuse}
+            return web.json_response(status_object | {"message": "refused"}, status=fault.refuse)
         if fault.page:
             return web.Response(status=fault.page, text="<html>a proxy's page</html>", content_type="text/html")
         if fault.watch is not None:
@@ -115,7 +115,7 @@ class Proxy:
             fault._answered.set()
             done.set()
 
-        self._late.start_soon(pass_on)  # the client may go away, what it sent does not
+        self._late.start_soon(pass_on)  # the request continues if the client disconnects
         await done.wait()
         if fault.lose_answer and request.transport is not None:
             request.transport.abort()
@@ -140,12 +140,12 @@ class Proxy:
 
 
 def binding_of(prefix: str, *, namespace: str = "") -> Callable[[str, str], bool]:
-    """Return the condition on requests that bind the pods whose names begin so."""
+    """Return a condition: the request binds a pod with this name prefix."""
     return lambda method, path: method == "POST" and path.endswith("/binding") and f"{namespace}/pods/{prefix}" in path
 
 
 def status_of(prefix: str) -> Callable[[str, str], bool]:
-    """Return the condition on requests that patch the status of the pods whose names begin so."""
+    """Return a condition: the request patches the status of a pod with this name prefix."""
     return lambda method, path: method == "PATCH" and path.endswith("/status") and f"/pods/{prefix}" in path
 
 

@@ -1,8 +1,8 @@
 """
-The rights of `manifests/rbac.yaml`: granted to the ServiceAccount, and held against what it asks for.
+The rights of `manifests/rbac.yaml`: granted to the ServiceAccount, and compared with its requests.
 
-The manifest, the process's own list (`neuron_scheduler.kube.access_review`) and what it really calls are three
-accounts of one thing; they are compared as `Right` values.
+The manifest, the process's own list (`neuron_scheduler.kube.access_review`) and the requests in the audit log must
+agree; they are compared as `Right` values.
 """
 
 import json
@@ -60,7 +60,7 @@ def needed() -> tuple[Right, ...]:
 
 
 async def grant(api: RestClient, items: Iterable[Object] | None = None) -> None:
-    """Apply the manifest, or a variant of it, and return when the API server's authorizer has learnt all of it."""
+    """Apply the manifest, or a variant of it, and return when the API server's authorizer has all of it."""
     items = list(manifests() if items is None else items)
     for item in items:
         await api.apply(item)
@@ -94,12 +94,12 @@ async def _allowed(api: RestClient, subject: Object, rule: Object, namespace: st
 
 
 def audited(log: Path) -> list[Object]:
-    """Return every request of the ServiceAccount in the audit log; a line that is being written is left out."""
+    """Return every request of the ServiceAccount in the audit log, without an incomplete last line."""
     return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def covers(right: Right, request: Object) -> bool:
-    """Tell whether an audited request is one of those that the right is for."""
+    """Return whether a right covers an audited request."""
     target = request["objectRef"]
     resource = "/".join(filter(None, (target["resource"], target.get("subresource"))))
     return (

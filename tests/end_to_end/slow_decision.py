@@ -1,4 +1,4 @@
-"""The scheduler, but for decisions that hold its event loop: so many seconds for a pod with the label `seconds`."""
+"""The scheduler with slow decisions: for a pod with the label `seconds` the event loop is blocked for that long."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import select_node
 def _slow(cluster: Any, pod: Any, profile: Any) -> Any:
     ends = time.monotonic() + float(pod.labels.get("seconds", 0))
     while time.monotonic() < ends:
-        pass  # as Python code does that computes: the interpreter is shared, the event loop is not
+        pass  # as Python code that computes: other threads run, the event loop does not
     return select_node(cluster, pod, profile)
 
 

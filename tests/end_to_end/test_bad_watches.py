@@ -1,4 +1,4 @@
-"""Objects and watches that cannot be read: they cost themselves, and the pods of everybody else are bound."""
+"""Objects and watches that cannot be read: they affect only themselves, and all other pods are bound."""
 
 import json
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ SPOILT: Final = {
 
 
 def pods_watch(method: str, path: str) -> bool:
-    """Tell whether a request is about all pods."""
+    """Return whether a request is about all pods."""
     return (method, path) == ("GET", "/api/v1/pods")
 
 
@@ -42,7 +42,7 @@ async def proxy(plane: ControlPlane, empty: RestClient) -> AsyncIterator[Proxy]:
 async def test_a_watch_that_never_works_is_replaced_by_lists(
     account: Path, empty: RestClient, proxy: Proxy, sentence: str
 ) -> None:
-    """Pods are bound all the same, and the trouble can be seen."""
+    """Pods are bound nevertheless, and log and metrics show the problem."""
     proxy.add(Fault(pods_watch, times=float("inf"), watch=SPOILT[sentence]))
     async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
         await scheduler.line(ACQUIRED)
@@ -55,9 +55,9 @@ async def test_a_watch_that_never_works_is_replaced_by_lists(
 @asynccontextmanager
 async def deep_pods(api: RestClient, *names: str) -> AsyncIterator[None]:
     """
-    Let there be pods whose managedFields are 5,000 levels deep; the API server keeps twice as many.
+    Create pods whose managedFields are 5,000 levels deep; the API server accepts twice as many.
 
-    Python's own JSON cannot read them either: what the API server answers is not looked at.
+    Python's own JSON cannot read them either, so the API server's answer is ignored.
     """
     deep = '{"f:a":' * 5000 + "{}" + "}" * 5000
     entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": "HERE"}
@@ -77,7 +77,7 @@ async def deep_pods(api: RestClient, *names: str) -> AsyncIterator[None]:
 
 
 async def test_deep_managed_fields_cost_nothing(account: Path, empty: RestClient) -> None:
-    """In the list, with which a replica starts, and in the watch; such pods are bound as all others are."""
+    """In the first list and in the watch, such pods are bound like all others."""
     await create_node(empty, node_manifest("inf2", "inf2.24xlarge"))
     async with deep_pods(empty, "listed"), run_scheduler(account) as scheduler:
         await scheduler.line(BOUND, 'pod="default/listed"')

@@ -1,4 +1,4 @@
-"""The cases of AWS's documentation, and what it promises about annotations, on a real API server."""
+"""The cases of AWS's documentation, and its statements about annotations, on a real API server."""
 
 import json
 from functools import partial
@@ -37,7 +37,7 @@ NO_BLOCK = "0/1 nodes are available: 1 node(s) didn't have a free block of Neuro
 IN_PIECES = "Fragmentation: 3 Neuron devices free on 1 node, largest free block 1, pod needs 3."
 TOO_FEW = f"0/1 nodes are available: 1 Insufficient {NEURON}."
 
-# As AWS's documentation gives it, but for the image: requests name no Neuron, limits do.
+# From AWS's documentation, with another image: requests name no Neuron, limits do.
 SAMPLE = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -71,25 +71,25 @@ async def test_nine_cores_and_what_is_left_of_an_inf1_6xlarge(api: RestClient, s
     own = json.loads(annotations["neuron-scheduler/allocation"])
     assert own == {"node": "inf1", "cores": {"nrt-test": list(range(9))}, "ids": list(range(9))}
     assert (await refused(api, "two", neuron=2))["message"].startswith(TOO_FEW)
-    one = await placed(api, "one", neuron=1)
-    assert ids_of(one) == (3,)
-    assert int(one["metadata"]["annotations"]["NEURON_ALLOC_TIME"]) > int(annotations["NEURON_ALLOC_TIME"])
+    single = await placed(api, "one", neuron=1)
+    assert ids_of(single) == (3,)
+    assert int(single["metadata"]["annotations"]["NEURON_ALLOC_TIME"]) > int(annotations["NEURON_ALLOC_TIME"])
 
 
 async def test_the_log_has_the_lines_that_the_runbooks_look_for(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """The sample pod's way is told in kube-scheduler's and the extension's own words, usage maps included."""
+    """The log has kube-scheduler's and the extension's own lines for the sample pod, usage maps included."""
     await add_nodes(scheduler, api, runbook="inf1.6xlarge")
     finished = "Finished executing Bind Request..."
-    before = len(scheduler.said(finished))
+    before = len(scheduler.lines_with(finished))
     await create_pod(api, SAMPLE)
     line = await scheduler.line(BOUND, 'node="runbook"')
     assert line.partition("] ")[2] == (
         f'"{BOUND}" pod="default/nrt-test-5038" node="runbook" evaluatedNodes=1 feasibleNodes=1 cores="{NINE}"'
     )
     await scheduler.line(finished, count=before + 1)
-    seen = scheduler.lines[scheduler.lines.index(scheduler.said("POD nrt-test-5038 fits in Node:runbook")[0]) :]
-    said = [line.partition('] "')[2].rstrip('"') for line in seen if "extension_log.py" in line]
-    assert [line.partition(" with &Binding{")[0] for line in said] == [
+    seen = scheduler.lines[scheduler.lines.index(scheduler.lines_with("POD nrt-test-5038 fits in Node:runbook")[0]) :]
+    extension_lines = [line.partition('] "')[2].rstrip('"') for line in seen if "extension_log.py" in line]
+    assert [line.partition(" with &Binding{")[0] for line in extension_lines] == [
         "POD nrt-test-5038 fits in Node:runbook",
         "Filtered nodes: [runbook]",
         "Failed nodes: map[]",
@@ -114,7 +114,7 @@ async def test_the_log_has_the_lines_that_the_runbooks_look_for(api: RestClient,
 
 
 async def test_the_log_has_the_filters_lines_of_a_refused_pod(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Why each node was refused, when it is wanted: before the pod has a node."""
+    """The log has the reason for each refused node, before the pod has a node."""
     await add_nodes(scheduler, api, lines="trn1.32xlarge")
     await refused(api, "seven-lines", neuron=7)
     await scheduler.line("Failed nodes: map[lines:Instance type trn1.32xlarge does not support requests for device: 7.")
@@ -157,7 +157,7 @@ async def test_seven_devices_on_trn1(
 async def test_four_and_eight_devices_on_trn1_get_only_documented_sets(
     api: RestClient, scheduler: SchedulerProcess, count: int
 ) -> None:
-    """A full node holds each documented set once, and a set that is given back is given out again."""
+    """A full node has each documented set once, and a released set is used again."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     names = [f"block-{n}" for n in range(16 // count)]
     async with kubelets(api):
@@ -171,7 +171,7 @@ async def test_four_and_eight_devices_on_trn1_get_only_documented_sets(
 
 
 async def test_a_pod_of_sixteen_waits_until_the_node_is_empty(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Its neighbours end, one by itself and the others deleted, and then it is placed without anyone's help."""
+    """Its neighbours end, one by itself and the others deleted, and then it is placed without any further change."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     async with kubelets(api):
         for name, count in (("one", 1), ("four", 4), ("eight", 8)):
@@ -186,7 +186,7 @@ async def test_a_pod_of_sixteen_waits_until_the_node_is_empty(api: RestClient, s
 
 
 async def test_every_machine_is_filled_to_the_last_core(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Mixed pods that together ask for everything get it, and nothing twice."""
+    """Mixed pods that together ask for everything get it, and no core twice."""
     types = {"inf1": "inf1.6xlarge", "inf2": "inf2.48xlarge", "trn1": "trn1.32xlarge", "trn2": "trn2.48xlarge"}
     await add_nodes(scheduler, api, **types)
     asked: dict[str, list[dict[str, Any]]] = {
@@ -206,7 +206,7 @@ async def test_every_machine_is_filled_to_the_last_core(api: RestClient, schedul
 async def test_annotations_of_others_survive_and_forged_allocations_do_not(
     api: RestClient, scheduler: SchedulerProcess
 ) -> None:
-    """What a user claims before the pod is bound counts for nothing, and the Binding writes over it."""
+    """A user's annotations from before the Binding do not count, and the Binding overwrites them."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge")
     forged = {
         "AWS_NEURON_IDS": "0,1,2,3,4,5",
@@ -216,13 +216,13 @@ async def test_annotations_of_others_survive_and_forged_allocations_do_not(
         "neuron-scheduler/allocation": json.dumps({"node": "inf2", "devices": {"main": [5]}, "ids": [5]}),
         "neuron-scheduler/leader": "me",
     }
-    others = {"k8s.ovn.org/pod-networks": '{"default":{}}', "team.example/name": "vision"}
+    unrelated = {"k8s.ovn.org/pod-networks": '{"default":{}}', "team.example/name": "vision"}
     await refused(api, "elsewhere", neuron=6, annotations=forged, nodeSelector={"nowhere": "else"})
-    pod = await placed(api, "here", neuron=2, annotations=forged | others)
+    pod = await placed(api, "here", neuron=2, annotations=forged | unrelated)
     annotations = pod["metadata"]["annotations"]
     assert ids_of(pod) == (0, 1)
     assert annotations["NEURON_DEVS"] == "0,1"
     assert annotations["NEURON_ALLOCATED"] == "false"
     assert json.loads(annotations["neuron-scheduler/allocation"])["ids"] == [0, 1]
     assert annotations["neuron-scheduler/leader"] not in ("", "me")
-    assert {key: annotations[key] for key in others} == others
+    assert {key: annotations[key] for key in unrelated} == unrelated

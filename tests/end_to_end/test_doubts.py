@@ -1,4 +1,4 @@
-"""What fails for some pods is retried for them, told to their owners, and delays nobody else's."""
+"""A failure of some pods is retried, reported to their owners, and delays no other pod."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -30,21 +30,21 @@ async def proxy(plane: ControlPlane, empty: RestClient) -> AsyncIterator[Proxy]:
 
 @pytest.mark.parametrize("status", [200, 201, 400, 401, 403, 404, 409])
 async def test_a_proxys_page_loses_no_pod(account: Path, empty: RestClient, proxy: Proxy, status: int) -> None:
-    """Whatever its status, it does not say that the pod is gone, bound or refused: the Binding is sent again."""
+    """Whatever its status, the page does not mean that the pod is gone, bound or refused: the Binding is sent again."""
     page = proxy.add(Fault(binding_of("pod"), page=status, times=2))
     async with run_scheduler(account, f"--master={proxy.url}") as scheduler:
         await placed(empty, "pod", requests={"cpu": "10m"})
         await scheduler.line(BOUND, 'pod="default/pod"')
         assert not page.times
         assert await scheduler.stop() == 0
-    assert len(scheduler.said(BOUND)) == 1
+    assert len(scheduler.lines_with(BOUND)) == 1
 
 
 @pytest.mark.parametrize("fault", [{"refuse": 503}, {"refuse": 429}, {"page": 404}, {"hold": True}], ids=str)
 async def test_bindings_in_doubt_delay_no_other(
     account: Path, empty: RestClient, proxy: Proxy, fault: dict[str, int]
 ) -> None:
-    """More of them than there are workers hold their places, are counted and told, and are bound in the end."""
+    """More of them than workers keep their places, are counted and reported, and are bound in the end."""
     broken = proxy.add(Fault(binding_of("bad"), times=ALWAYS, **fault))  # type: ignore[arg-type]  # as given
     names = [f"bad{number}" for number in range(MANY)]
     flags = (f"--master={proxy.url}", f"--bind-concurrency={WORKERS}", *SHORT_TRIES)
@@ -67,11 +67,11 @@ async def test_bindings_in_doubt_delay_no_other(
 
 
 async def stored(api: RestClient, name: str, size: int) -> bool:
-    """Create a pod with so many bytes of environment, and with annotations; tell whether etcd took it."""
-    whole, rest = divmod(size, 100_000)
+    """Create a pod with so many bytes of environment, and with annotations; return whether etcd stored it."""
+    whole, remainder = divmod(size, 100_000)
     manifest = pod_manifest(name, requests={"cpu": "10m"}, annotations={"ballast": "x" * 2_000})
     manifest["spec"]["containers"][0]["env"] = [
-        {"name": f"E{number}", "value": "x" * length} for number, length in enumerate([100_000] * whole + [rest])
+        {"name": f"E{number}", "value": "x" * length} for number, length in enumerate([100_000] * whole + [remainder])
     ]
     status, answer = await api.request("POST", PODS, manifest)
     assert status == 201 or "too large" in answer["message"]
@@ -79,14 +79,14 @@ async def stored(api: RestClient, name: str, size: int) -> bool:
 
 
 async def lighten(api: RestClient, name: str) -> None:
-    """Take the annotations away: a pod that fills etcd's limit can otherwise not even be deleted."""
+    """Remove the annotations: otherwise a pod at etcd's limit cannot even be deleted."""
     await api.patch(f"{PODS}/{name}", {"metadata": {"annotations": {"ballast": None}}})
     # Until the API server's own cache has the change, a deletion begins with the large pod, and etcd refuses it.
     await api.wait_for(f"{PODS}/{name}", lambda pod: "ballast" not in pod["metadata"].get("annotations", {}))
 
 
 async def largest_size(api: RestClient, name: str) -> int:
-    """Return the size of environment with which etcd stores a pod of this name, and with hardly more does not."""
+    """Return the largest size of environment, nearly, with which etcd stores a pod of this name."""
     low, high = 1_400_000, 1_573_000
     while high - low > 32:
         size = (low + high) // 2
@@ -100,7 +100,7 @@ async def largest_size(api: RestClient, name: str) -> int:
 
 
 async def test_pods_that_can_take_no_annotations_delay_no_other(account: Path, empty: RestClient, proxy: Proxy) -> None:
-    """Their Bindings are refused and not repeated, their owners are told what to do, and it helps."""
+    """Their Bindings are refused and not repeated; the message says what to do, and doing it helps."""
     size, names = await largest_size(empty, "big0"), ["big0", "big1", "big2"]
     bindings = proxy.add(Fault(binding_of("big"), times=3))
     async with run_scheduler(account, f"--master={proxy.url}", "--bind-concurrency=1") as scheduler:
@@ -127,7 +127,7 @@ async def test_pods_that_can_take_no_annotations_delay_no_other(account: Path, e
 async def test_conditions_that_cannot_be_written_delay_nothing(
     account: Path, empty: RestClient, proxy: Proxy, fault: dict[str, int]
 ) -> None:
-    """Neither other conditions nor the Bindings of the very same pods, which end with the condition True."""
+    """It delays neither other conditions nor the Bindings of the same pods, which end with the condition True."""
     broken = proxy.add(Fault(status_of("bad"), times=ALWAYS, **fault))  # type: ignore[arg-type]  # as given
     names = [f"bad{number}" for number in range(10)]
     blue: dict[str, Any] = {"requests": {"cpu": "10m"}, "nodeSelector": {"team": "blue"}}

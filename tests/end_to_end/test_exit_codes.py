@@ -1,4 +1,4 @@
-"""How the process ends: 0 stopped as asked, 1 lost the Lease, 2 cannot run as it is set up, each with its reason."""
+"""How the process ends: 0 stopped, 1 lost the Lease, 2 wrong configuration, each with its reason."""
 
 import signal
 from contextlib import suppress
@@ -20,7 +20,7 @@ from tests.end_to_end.workload import LEASE, LEASES, add_nodes, placed
 
 @pytest.mark.parametrize("granted", ["none", "all but one"])
 async def test_missing_rights_are_named(plane: ControlPlane, tmp_path: Path, granted: str) -> None:
-    """One sentence says which rights are missing and what to do; the exit code is 2."""
+    """One sentence names the missing rights and what to do; the exit code is 2."""
     name = granted.replace(" ", "-")
     token = await plane.token_for("kube-system", name)
     missing = ", ".join(map(str, rights.needed()))
@@ -34,11 +34,11 @@ async def test_missing_rights_are_named(plane: ControlPlane, tmp_path: Path, gra
         " apply manifests/rbac.yaml (for --authorize-metrics also manifests/components/secure-metrics)"
         " and run under its ServiceAccount"
     )
-    assert not scheduler.said("Traceback")
+    assert not scheduler.lines_with("Traceback")
 
 
 def without_binding(name: str) -> list[Object]:
-    """Return the manifest's rights but for the one to bind, for a ServiceAccount of this name."""
+    """Return the manifest's rights without the one to bind, for a ServiceAccount of this name."""
     items = deepcopy(rights.manifests())
     for item in items:
         item["metadata"]["name"] = name
@@ -59,7 +59,7 @@ def without_binding(name: str) -> list[Object]:
     ],
 )
 async def test_unusable_flags(tmp_path: Path, flag: str, sentence: str) -> None:
-    """A flag that cannot be read is named, with the remedy; the exit code is 2."""
+    """The message names an invalid flag and the remedy; the exit code is 2."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("{}")
     async with run_scheduler(kubeconfig, flag) as scheduler:
@@ -82,20 +82,20 @@ async def test_an_unusable_kubeconfig(tmp_path: Path, content: str | None) -> No
         kubeconfig.write_text(content)
     async with run_scheduler(kubeconfig) as scheduler:
         assert await scheduler.ended() == 2
-    (line,) = scheduler.said("neuron-scheduler: ")
+    (line,) = scheduler.lines_with("neuron-scheduler: ")
     assert str(kubeconfig) in line
-    assert not scheduler.said("Traceback")
+    assert not scheduler.lines_with("Traceback")
 
 
 async def test_credentials_that_nobody_knows(plane: ControlPlane, tmp_path: Path) -> None:
-    """A token that the API server refuses is a matter of configuration: exit code 2."""
+    """A token that the API server refuses is a configuration error: exit code 2."""
     async with run_scheduler(plane.kubeconfig(tmp_path / "kubeconfig", token="no-such-token")) as scheduler:
         assert await scheduler.ended() == 2
     assert "does not accept our credentials" in scheduler.lines[-1]
 
 
 async def test_a_port_that_is_taken(account: Path, empty: RestClient) -> None:
-    """Two processes on one port: the second says so and ends with 2, the first goes on."""
+    """Two processes on one port: the second reports it and ends with 2, the first continues."""
     async with run_scheduler(account) as first:
         await first.line(ACQUIRED)
         async with run_scheduler(account, f"--port={first.port}") as second:
@@ -106,15 +106,15 @@ async def test_a_port_that_is_taken(account: Path, empty: RestClient) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_clean_stop(account: Path, empty: RestClient, number: signal.Signals) -> None:
-    """Asked to stop, it gives the Lease back and ends with 0; what it was about to tell has been told."""
+    """On SIGTERM it releases the Lease and ends with 0; pending Events and conditions have been written."""
     async with run_scheduler(account) as scheduler:
         await scheduler.line(ACQUIRED)
-        held = await empty.get(LEASE)
+        lease = await empty.get(LEASE)
         await add_nodes(scheduler, empty, inf2="inf2.xlarge")
         await placed(empty, "pod", neuron=1)
         scheduler.send_signal(number)
         assert await scheduler.ended() == 0
-    assert held["spec"]["holderIdentity"]
+    assert lease["spec"]["holderIdentity"]
     assert (await empty.get(LEASE))["spec"]["holderIdentity"] == ""
     events = await empty.get("/apis/events.k8s.io/v1/namespaces/default/events")
     assert [event["reason"] for event in events["items"]] == ["Scheduled"]
@@ -122,7 +122,7 @@ async def test_a_clean_stop(account: Path, empty: RestClient, number: signal.Sig
 
 
 async def test_a_second_signal_hurries(plane: ControlPlane, account: Path, empty: RestClient) -> None:
-    """It does not wait for Events that nobody answers; the Lease is given back, and the exit code is 0 all the same."""
+    """It does not wait for Events without an answer; the Lease is released, and the exit code is still 0."""
     async with run_proxy(plane) as proxy, run_scheduler(account, f"--master={proxy.url}") as scheduler:
         await scheduler.line(ACQUIRED)
         events = proxy.add(Fault(lambda method, path: method == "POST" and "/events" in path, hold=True))
@@ -133,13 +133,13 @@ async def test_a_second_signal_hurries(plane: ControlPlane, account: Path, empty
         await scheduler.line("Stopping")
         scheduler.send_signal(signal.SIGTERM)
         assert await scheduler.ended() == 0
-        assert scheduler.said("Released lease")
+        assert scheduler.lines_with("Released lease")
         assert scheduler.lines[-1].endswith('"Requested to terminate, exiting"')
     assert (await empty.get(LEASE))["spec"]["holderIdentity"] == ""
 
 
 async def test_a_second_signal_leaves_a_binding_behind(plane: ControlPlane, account: Path, empty: RestClient) -> None:
-    """One that may still be carried out keeps the Lease until it expires; the exit code is 0 all the same."""
+    """A Binding that may still take effect keeps the Lease until it expires; the exit code is still 0."""
     async with run_proxy(plane) as proxy, run_scheduler(account, f"--master={proxy.url}") as scheduler:
         await scheduler.line(ACQUIRED)
         binding = proxy.add(Fault(binding_of("pod"), hold=True))
@@ -150,13 +150,13 @@ async def test_a_second_signal_leaves_a_binding_behind(plane: ControlPlane, acco
         await scheduler.line("Stopping", "bindings=1")
         scheduler.send_signal(signal.SIGINT)
         assert await scheduler.ended() == 0
-    assert scheduler.said("Lease is not released, it expires")
+    assert scheduler.lines_with("Lease is not released, it expires")
     assert (await empty.get(LEASE))["spec"]["holderIdentity"]
 
 
 @pytest.mark.parametrize("reached", ["Starting neuron-scheduler", SYNCED, ACQUIRED])
 async def test_signals_without_end(account: Path, empty: RestClient, reached: str) -> None:
-    """Whatever a signal finds it doing, also while it winds down and the interpreter ends: never 143, no Lease kept."""
+    """A signal at any moment, also while the process stops and the interpreter ends: never 143, no Lease kept."""
     async with run_scheduler(account) as scheduler:
         await scheduler.line(reached)
         async with anyio.create_task_group() as tasks:
@@ -176,7 +176,7 @@ async def send_for_ever(scheduler: SchedulerProcess) -> None:
 
 
 async def test_a_follower_that_is_stopped_leaves_the_lease_alone(account: Path, empty: RestClient) -> None:
-    """Whoever waits for the Lease ends with 0 and has not touched it."""
+    """A process that waits for the Lease ends with 0 and has not changed it."""
     await held_by(empty, "somebody")
     before = await empty.get(LEASE)
     async with run_scheduler(account) as scheduler:
@@ -187,7 +187,7 @@ async def test_a_follower_that_is_stopped_leaves_the_lease_alone(account: Path, 
 
 
 async def test_waiting_for_an_api_server_ends_when_asked(plane: ControlPlane, account: Path) -> None:
-    """An API server that is not there is waited for, not given up; SIGTERM still ends it with 0."""
+    """The process waits for an unreachable API server; SIGTERM still ends it with 0."""
     async with run_scheduler(account, "--master=https://127.0.0.1:9") as scheduler:
         await scheduler.line("API server cannot be reached; trying again")
         status, text = await scheduler.get("/readyz")
@@ -197,18 +197,18 @@ async def test_waiting_for_an_api_server_ends_when_asked(plane: ControlPlane, ac
 
 
 async def test_a_lost_lease_ends_the_process(account: Path, empty: RestClient) -> None:
-    """Somebody else in the Lease means that another may be leading: exit code 1, and the Lease is left to them."""
+    """Another holder in the Lease means that another process may lead: exit code 1, and the Lease stays theirs."""
     async with run_scheduler(account, *SHORT_LEASE) as scheduler:
         await scheduler.line(ACQUIRED)
         await held_by(empty, "somebody")
         assert await scheduler.ended() == 1
-    assert scheduler.said("Leaderelection lost", "is held by somebody")
-    assert not scheduler.said("Traceback")
+    assert scheduler.lines_with("Leaderelection lost", "is held by somebody")
+    assert not scheduler.lines_with("Traceback")
     assert (await empty.get(LEASE))["spec"]["holderIdentity"] == "somebody"
 
 
 async def test_a_lease_that_is_deleted_is_written_anew(account: Path, empty: RestClient) -> None:
-    """With nobody else in it, the holder's next renewal brings the Lease back, and it goes on."""
+    """Without another holder, the next renewal creates the Lease again, and the process continues."""
     async with run_scheduler(account, *SHORT_LEASE) as scheduler:
         await scheduler.line(ACQUIRED)
         holder = (await empty.get(LEASE))["spec"]["holderIdentity"]
@@ -219,7 +219,7 @@ async def test_a_lease_that_is_deleted_is_written_anew(account: Path, empty: Res
 
 
 async def held_by(api: RestClient, holder: str) -> None:
-    """Let the Lease be held by somebody."""
+    """Set the holder of the Lease."""
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

@@ -1,4 +1,4 @@
-"""Pods that other schedulers bound: what can be read is read, all else may be anywhere, and nothing is given twice."""
+"""Pods that other schedulers bound: readable ids count, others may be anywhere, and no device is given twice."""
 
 from typing import Any
 
@@ -63,21 +63,21 @@ async def test_readable_allocations_are_read(
     left: dict[str, int],
     ids: set[tuple[int, ...]],
 ) -> None:
-    """Ids of another scheduler are held, whatever dialect names them, and nobody is warned."""
+    """Ids of another scheduler count, in every known form of the annotations, without a warning."""
     await add_nodes(scheduler, api, node=instance_type)
     await bound_elsewhere(api, "theirs", "node", annotations, **request_)
     await has_seen_all(api, scheduler)
-    before = len(scheduler.said('pod="default/theirs"'))
-    async with kubelets(api):  # the device plugin cannot confuse the two any more once theirs has started
+    before = len(scheduler.lines_with('pod="default/theirs"'))
+    async with kubelets(api):  # the device plugin cannot confuse the two once the other pod has started
         assert ids_of(await placed(api, "ours", **left)) in ids
     metrics = await scheduler.metrics()
     assert metrics["neuron_scheduler_unknown_holders"] == 0
     assert metrics["neuron_scheduler_conflicting_cores"] == 0
-    assert len(scheduler.said('pod="default/theirs"')) == before == 0
+    assert len(scheduler.lines_with('pod="default/theirs"')) == before == 0
 
 
 async def test_a_whole_machine_needs_no_ids(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Who asks for everything has everything, whatever it says about it."""
+    """A pod that asks for all devices has all of them, whatever its annotations say."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     await bound_elsewhere(api, "whole", "trn1", neuron=16)
     await has_seen_all(api, scheduler)
@@ -109,7 +109,7 @@ async def test_an_unknown_holder_may_be_anywhere(
     request_: dict[str, int],
     annotations: dict[str, str],
 ) -> None:
-    """Its node takes single devices by number and nothing in between, until it ends; log, Event and refusal say so."""
+    """Until it ends, its node gets one-device pods by count and no in-between pods; log, Event and refusal say so."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge")
     await bound_elsewhere(api, name, "inf2", annotations, **request_)
     await has_seen_all(api, scheduler)
@@ -120,7 +120,7 @@ async def test_an_unknown_holder_may_be_anywhere(
     await api.patch(f"{PODS}/{name}", {"metadata": {"labels": {"changed": "yes"}}})
     await has_seen_all(api, scheduler)
     assert complaints(scheduler, name) == [1]
-    assert WARNING in scheduler.said(f'pod="default/{name}"')[0]
+    assert WARNING in scheduler.lines_with(f'pod="default/{name}"')[0]
     (event,) = await events_of(api, name, EVENT)
     assert event["type"] == "Warning"
     assert "Until it ends, node inf2 gets no pod that asks for more than one device or core" in event["note"]
@@ -132,7 +132,7 @@ async def test_an_unknown_holder_may_be_anywhere(
 
 
 async def test_pods_that_were_created_with_a_node_are_named(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Three one-device pods with spec.nodeName keep three nodes from a pod of four, and it says which pods do."""
+    """Three one-device pods with spec.nodeName keep three nodes from a pod of four; its message names them."""
     nodes = ["trn1-a", "trn1-b", "trn1-c"]
     await add_nodes(scheduler, api, **dict.fromkeys(nodes, "trn1.32xlarge"))
     for node in nodes:
@@ -153,7 +153,7 @@ async def test_pods_that_were_created_with_a_node_are_named(api: RestClient, sch
 async def test_single_devices_are_given_by_number_beside_an_unknown_holder(
     api: RestClient, scheduler: SchedulerProcess
 ) -> None:
-    """Of six devices, two are somebody's: four more are given, each once, and the fifth pod waits."""
+    """Of six devices, another pod has two: four more are given, each once, and the fifth pod waits."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge")
     await bound_elsewhere(api, "theirs", "inf2", neuron=2)
     await has_seen_all(api, scheduler)
@@ -164,14 +164,14 @@ async def test_single_devices_are_given_by_number_beside_an_unknown_holder(
 
 
 async def test_conflicting_claims_hold_until_both_are_gone(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Two pods that name the same device are reported once, and the device is nobody else's while one lives."""
+    """Two pods that name the same device are reported once; no third pod gets it while one of them runs."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge")
     await bound_elsewhere(api, "claims", "inf2", {"AWS_NEURON_IDS": "0,1,2"}, neuron=3)
     await bound_elsewhere(api, "claims-too", "inf2", {"AWS_NEURON_IDS": "2,3"}, neuron=2)
     await api.patch(f"{PODS}/claims-too", {"metadata": {"labels": {"changed": "yes"}}})
     await has_seen_all(api, scheduler)
     assert complaints(scheduler, "claims", "claims-too") == [0, 1]
-    assert 'other="default/claims"' in scheduler.said(CONFLICT)[0]
+    assert 'other="default/claims"' in scheduler.lines_with(CONFLICT)[0]
     for name, rival in (("claims", "claims-too"), ("claims-too", "claims")):
         (event,) = await events_of(api, name, "NeuronConflict")
         assert f"default/{rival}" in event["note"]
@@ -186,7 +186,7 @@ async def test_conflicting_claims_hold_until_both_are_gone(api: RestClient, sche
 
 
 async def test_an_allocation_that_changes_later_is_not_followed(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """The first ids read are what the kubelet was told; a rewrite is reported once and gives nothing free."""
+    """The first ids are the ones that the kubelet got; a change is reported once and frees nothing."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge")
     ours = await placed(api, "ours", neuron=2)
     assert ids_of(ours) == (0, 1)
@@ -200,7 +200,7 @@ async def test_an_allocation_that_changes_later_is_not_followed(api: RestClient,
 
 
 async def test_other_pods_are_not_ours_to_place(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A pod of another scheduler is left alone, and one with our name but without Neuron is placed off the silicon."""
+    """A pod of another scheduler is ignored; one of ours without Neuron is placed on a node without Neuron."""
     await add_nodes(scheduler, api, inf2="inf2.24xlarge", plain="m5.large")
     await create_pod(api, pod_manifest("theirs", scheduler_name="another", neuron=1))
     plain = await placed(api, "plain", requests={"cpu": "1"})

@@ -1,4 +1,4 @@
-"""What a kubeconfig asks for is what the process does, or one sentence and exit code 2."""
+"""The process follows its kubeconfig, or ends with one sentence and exit code 2."""
 
 import datetime as dt
 import json
@@ -46,7 +46,7 @@ async def test_a_proxy_of_another_kind(tmp_path: Path) -> None:
 
 
 async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
-    """A plugin that hangs when it is asked for the next token leaves the old one in use, and the Lease is renewed."""
+    """While a plugin hangs on the next token, the old one is used, and the Lease is renewed."""
     token = await plane.token_for("kube-system", "my-scheduler")
     kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
     content = json.loads(kubeconfig.read_text())
@@ -62,7 +62,7 @@ async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty:
         await anyio.to_thread.run_sync((tmp_path / "hanging").read_bytes, abandon_on_cancel=True)
         before = await empty.get(LEASE)
         await empty.wait_for(LEASE, lambda lease: several_renewals_after(lease, before))
-        assert not scheduler.said("Leaderelection lost")
+        assert not scheduler.lines_with("Leaderelection lost")
 
 
 # The scheduler's client and the client of the Lease each run the plugin once at the start.
@@ -79,6 +79,6 @@ print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "status": st
 
 
 def several_renewals_after(lease: Object, before: Object) -> bool:
-    """Return whether the holder of a short Lease would have lost it by now without them."""
+    """Return whether so much time has passed that a short Lease without renewals is lost."""
     at, since = (dt.datetime.fromisoformat(state["spec"]["renewTime"]) for state in (lease, before))
     return (at - since).total_seconds() > 2.5

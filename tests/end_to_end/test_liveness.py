@@ -1,4 +1,4 @@
-"""A leader that is held up keeps its Lease for a while, and one that schedules no more does not keep it."""
+"""A blocked leader keeps its Lease for a while; one that stops scheduling loses it."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ LEASE_OF_SIX = (
 
 
 async def test_a_long_decision_does_not_cost_the_lease(account: Path, empty: RestClient) -> None:
-    """One that takes longer than the Lease may go without a renewal is followed by its Binding."""
+    """After a decision that takes longer than the renew deadline, the pod is bound."""
     async with run_scheduler(account, *LEASE_OF_SIX, module=SLOW) as scheduler:
         await scheduler.line(ACQUIRED)
         await add_nodes(scheduler, empty, inf2="inf2.xlarge")
@@ -24,15 +24,15 @@ async def test_a_long_decision_does_not_cost_the_lease(account: Path, empty: Res
         await all_placed(empty, ["long"])
         await scheduler.line(BOUND)
         assert await scheduler.stop() == 0
-    assert not scheduler.said("renew the lease")
+    assert not scheduler.lines_with("renew the lease")
 
 
 async def test_a_decision_without_end_ends_the_process(account: Path, empty: RestClient) -> None:
-    """Its Lease is renewed no more, and the process does not stay as one that leads in its own eyes: exit code 1."""
+    """Its Lease is not renewed any more, and the process does not continue to believe that it leads: exit code 1."""
     async with run_scheduler(account, *SHORT_LEASE, module=SLOW) as scheduler:
         await scheduler.line(ACQUIRED)
         await add_nodes(scheduler, empty, inf2="inf2.xlarge")
         await create_pod(empty, pod_manifest("endless", neuron=1, labels={"seconds": "3600"}))
         assert await scheduler.ended() == 1
-    assert scheduler.said("its lease is not renewed")
-    assert scheduler.said("ending the process", "the scheduler did not answer")
+    assert scheduler.lines_with("its lease is not renewed")
+    assert scheduler.lines_with("ending the process", "the scheduler did not answer")

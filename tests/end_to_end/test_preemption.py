@@ -1,4 +1,4 @@
-"""Preemption on a real API server: who leaves, who is told what, and who gets the room."""
+"""Preemption on a real API server: which pods leave, what is reported, and which pod gets the space."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -30,22 +30,22 @@ ATTEMPTS = "scheduler_preemption_attempts_total"
 
 @asynccontextmanager
 async def graceful_kubelets(api: RestClient) -> AsyncIterator[None]:
-    """Let bound pods run, and terminating ones for as long as their grace is."""
+    """Let bound pods run, and terminating ones for their grace period."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(FakeKubelet(api, obey_grace=True).run)
         yield
         tasks.cancel_scope.cancel()
 
 
-def prior(name: str, **rest: Any) -> dict[str, Any]:
+def prior(name: str, **fields: Any) -> dict[str, Any]:
     """Return the part of a pod's spec with priority and a short grace period."""
-    return {"priorityClassName": name, "terminationGracePeriodSeconds": GRACE, **rest}
+    return {"priorityClassName": name, "terminationGracePeriodSeconds": GRACE, **fields}
 
 
 async def running(api: RestClient, name: str, **pod: Any) -> Object:
     """Create a pod and return it once it runs."""
     await placed(api, name, **pod)
-    return await api.wait_for(f"{PODS}/{name}", lambda found: found["status"].get("phase") == "Running")
+    return await api.wait_for(f"{PODS}/{name}", lambda pod: pod["status"].get("phase") == "Running")
 
 
 async def names(api: RestClient) -> set[str]:
@@ -60,7 +60,7 @@ def disruption_of(pod: Object) -> Mapping[str, str]:
 
 
 async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """The node with the fewest and lowest victims is emptied; they are told why, and the pod gets all 16 devices."""
+    """The node with the fewest and lowest victims is emptied; they get the reason, and the pod gets all 16 devices."""
     await add_priority_classes(api, **PRIORITIES)
     await add_nodes(scheduler, api, dear="trn1.32xlarge", cheap="trn1.32xlarge")
     async with graceful_kubelets(api):
@@ -71,10 +71,10 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
         for name, count in zip(victims, (8, 4, 4), strict=True):
             await running(api, name, neuron=count, **on["cheap"], **prior("low"))
         await create_pod(api, pod_manifest("big", neuron=16, **prior("high")))
-        told = await api.wait_for(f"{PODS}/cheap-a", lambda found: "deletionTimestamp" in found["metadata"])
-        assert disruption_of(told)["reason"] == "PreemptionByScheduler"
-        assert disruption_of(told)["message"] == "my-scheduler: preempting to accommodate a higher priority pod"
-        waiting = await api.wait_for(f"{PODS}/big", lambda found: bool(found["status"].get("nominatedNodeName")))
+        victim = await api.wait_for(f"{PODS}/cheap-a", lambda pod: "deletionTimestamp" in pod["metadata"])
+        assert disruption_of(victim)["reason"] == "PreemptionByScheduler"
+        assert disruption_of(victim)["message"] == "my-scheduler: preempting to accommodate a higher priority pod"
+        waiting = await api.wait_for(f"{PODS}/big", lambda pod: bool(pod["status"].get("nominatedNodeName")))
         assert waiting["status"]["nominatedNodeName"] == "cheap"
         assert condition_of(waiting)["reason"] == "Unschedulable"
         assert condition_of(waiting)["message"].startswith("0/2 nodes are available: 2 Insufficient")
@@ -94,10 +94,15 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
 
 
 async def test_nobody_leaves_where_no_block_would_come_free(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """One device in each row that may not be touched keeps all rows; the lower pods stay."""
+    """One pod that must stay in each row blocks all rows; the lower pods stay."""
     await add_priority_classes(api, **PRIORITIES)
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
-    for name in ("a", "b", "c", "d"):  # a row each: the other three of the row are taken before the next comes
+    for name in (
+        "a",
+        "b",
+        "c",
+        "d",
+    ):  # a row each: the other three devices of the row are taken before the next pod comes
         await placed(api, f"high-{name}", neuron=1, **prior("high"))
         for number in range(3):
             await placed(api, f"low-{name}{number}", neuron=1, **prior("low"))
@@ -111,13 +116,13 @@ async def test_nobody_leaves_where_no_block_would_come_free(api: RestClient, sch
 
 
 async def test_the_room_is_kept_while_the_victims_leave(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Lower pods that come while the victim takes its time do not get its devices, and nobody else is evicted."""
+    """Lower pods that come while the victim terminates do not get its devices, and no other pod is evicted."""
     await add_priority_classes(api, **PRIORITIES)
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     async with graceful_kubelets(api):
         await running(api, "victim", neuron=16, **prior("low", terminationGracePeriodSeconds=2))
         await create_pod(api, pod_manifest("half", neuron=8, **prior("high")))
-        await api.wait_for(f"{PODS}/half", lambda found: found["status"].get("nominatedNodeName") == "trn1")
+        await api.wait_for(f"{PODS}/half", lambda pod: pod["status"].get("nominatedNodeName") == "trn1")
         for number in range(3):
             await create_pod(api, pod_manifest(f"late-{number}", neuron=4, **prior("middle")))
         half = await placed(api, "half")
@@ -130,7 +135,7 @@ async def test_the_room_is_kept_while_the_victims_leave(api: RestClient, schedul
 
 
 async def test_who_loses_its_room_does_not_loop(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A higher pod takes what came free; the one promised is told at once, and has nobody else evicted in vain."""
+    """A higher pod takes the freed devices; the nominated pod is updated at once, and evicts no other pod in vain."""
     await add_priority_classes(api, **PRIORITIES)
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     before = await scheduler.metrics()
@@ -138,10 +143,10 @@ async def test_who_loses_its_room_does_not_loop(api: RestClient, scheduler: Sche
         await running(api, "quick", neuron=8, **prior("low"))
         await running(api, "slow", neuron=8, **prior("low", terminationGracePeriodSeconds=4))
         await create_pod(api, pod_manifest("big", neuron=16, **prior("middle")))
-        await api.wait_for(f"{PODS}/big", lambda found: found["status"].get("nominatedNodeName") == "trn1")
+        await api.wait_for(f"{PODS}/big", lambda pod: pod["status"].get("nominatedNodeName") == "trn1")
         await api.wait_until(PODS, lambda pods: "default/quick" not in pods)
         await placed(api, "taker", neuron=8, **prior("high"))
-        waiting = await api.wait_for(f"{PODS}/big", lambda found: "nominatedNodeName" not in found["status"])
+        waiting = await api.wait_for(f"{PODS}/big", lambda pod: "nominatedNodeName" not in pod["status"])
         assert condition_of(waiting)["reason"] == "Unschedulable"
         assert "default/slow" in await api.wait_until(PODS, bool), "it need not wait for the end of the other victim"
         await refused(api, "big", saying=" preemption: 0/1 nodes are available: 1 Insufficient aws.amazon.com/neuron.")
@@ -151,11 +156,11 @@ async def test_who_loses_its_room_does_not_loop(api: RestClient, scheduler: Sche
     after = await scheduler.metrics()
     grown = {name: after[name] - before[name] for name in ("scheduler_preemption_victims_sum", ATTEMPTS)}
     assert grown["scheduler_preemption_victims_sum"] == 2
-    assert grown[ATTEMPTS] <= 3  # for room; when a half of it came free; when that was lost
+    assert grown[ATTEMPTS] <= 3  # for space; when half of it was free; when that was lost
 
 
 async def test_never_means_never(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A pod with preemptionPolicy Never waits, and says so."""
+    """A pod with preemptionPolicy Never waits, and its message says so."""
     await add_priority_classes(api, **PRIORITIES)
     never = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "patient"}}
     await api.apply(never | {"value": 1000, "preemptionPolicy": "Never"})

@@ -1,4 +1,4 @@
-"""What was promised outlives the scheduler that promised it."""
+"""A nomination outlives the scheduler that made it."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, run_scheduler
 from tests.end_to_end.workload import PODS, add_nodes, add_priority_classes, ids_of, kubelets, placed, remove
 
 
-async def test_a_promise_outlives_a_restart(account: Path, empty: RestClient) -> None:
+async def test_a_nomination_outlives_a_restart(account: Path, empty: RestClient) -> None:
     """
-    A scheduler is killed while the victim leaves; its successor keeps the space for the pod and asks nobody else.
+    A scheduler is killed while the victim leaves; its successor keeps the space for the pod and evicts no other pod.
 
-    A lower pod that came in the meantime, and would fit into the half that comes free, has to wait.
+    A lower pod that came meanwhile, and would fit into the half that becomes free, has to wait.
     """
     await add_priority_classes(empty, low=10, middle=50, high=100)
     async with run_scheduler(account, *SHORT_LEASE) as first:
@@ -21,9 +21,9 @@ async def test_a_promise_outlives_a_restart(account: Path, empty: RestClient) ->
         async with kubelets(empty):
             for name in ("victim", "neighbour"):
                 await placed(empty, name, neuron=8, priorityClassName="low")
-                await empty.wait_for(f"{PODS}/{name}", lambda found: found["status"]["phase"] == "Running")
+                await empty.wait_for(f"{PODS}/{name}", lambda pod: pod["status"]["phase"] == "Running")
         await create_pod(empty, pod_manifest("half", neuron=8, priorityClassName="high"))
-        await empty.wait_for(f"{PODS}/half", lambda found: found["status"].get("nominatedNodeName") == "trn1")
+        await empty.wait_for(f"{PODS}/half", lambda pod: pod["status"].get("nominatedNodeName") == "trn1")
         pods = await empty.wait_until(
             PODS, lambda pods: any("deletionTimestamp" in p["metadata"] for p in pods.values())
         )

@@ -1,4 +1,4 @@
-"""Several scheduler names in one process, from a configuration file: each has its own order, and speaks as itself."""
+"""Several scheduler names in one process, from a file: each has its own preferences and reports under its name."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ async def test_two_profiles(empty: RestClient, account: Path, tmp_path: Path) ->
 
 
 async def test_the_config_of_awss_my_scheduler(empty: RestClient, account: Path, tmp_path: Path) -> None:
-    """The file of AWS's ConfigMap runs this scheduler, and one line says which of its fields do nothing here."""
+    """The file of AWS's ConfigMap runs this scheduler, and one line names its fields without effect."""
     config = tmp_path / "my-scheduler-config.yaml"
     config.write_text(
         """
@@ -55,7 +55,7 @@ leaderElection: {leaderElect: true, resourceNamespace: kube-system, resourceName
     )
     async with run_scheduler(account, f"--config={config}", "--leader-elect=true", "--v=2") as scheduler:
         await scheduler.line(ACQUIRED)
-        assert len(scheduler.said("W", "have no effect here", 'fields=["extenders"]')) == 1
+        assert len(scheduler.lines_with("W", "have no effect here", 'fields=["extenders"]')) == 1
         await add_nodes(scheduler, empty, inf2="inf2.xlarge")
         await placed(empty, "pod", neuron=1)
         assert await scheduler.stop() == 0

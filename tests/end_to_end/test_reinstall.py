@@ -1,8 +1,8 @@
 """
 Removing the scheduler and installing it again on the same control plane, with the documented commands.
 
-Its own control plane: an API server whose last policy with a Lease as parameter is deleted knows Leases as they were
-then, until it is restarted (kubernetes/kubernetes#130887).
+Its own control plane: after the last policy with a Lease as parameter is deleted, an API server keeps the Leases as
+they were then, until it is restarted (kubernetes/kubernetes#130887).
 """
 
 import subprocess
@@ -42,7 +42,7 @@ async def kubectl(plane: ControlPlane, verb: str, folder: str) -> None:
 
 
 async def in_force(plane: ControlPlane) -> bool:
-    """Tell whether the API server knows the policies: a forged allocation is refused."""
+    """Return whether the API server applies the policies: a forged allocation is refused."""
     forged = pod_manifest("forged", annotations={"AWS_NEURON_IDS": "0"})
     return (await plane.admin.request("POST", PODS, forged, dryRun="All"))[0] == 403
 
@@ -65,7 +65,7 @@ async def removed(plane: ControlPlane) -> None:
 
 @asynccontextmanager
 async def leading(plane: ControlPlane) -> AsyncIterator[SchedulerProcess]:
-    """Run a scheduler under the ServiceAccount as it is now: a deleted one's tokens are void."""
+    """Run a scheduler under the present ServiceAccount: the tokens of a deleted one are invalid."""
     token = await plane.token_for("kube-system", "my-scheduler")
     kubeconfig = plane.kubeconfig(plane.folder / "account.kubeconfig", token=token)
     async with run_scheduler(kubeconfig) as scheduler:
@@ -75,7 +75,7 @@ async def leading(plane: ControlPlane) -> AsyncIterator[SchedulerProcess]:
 
 
 async def test_it_can_be_removed_and_installed_again(fenced_plane: ControlPlane) -> None:
-    """What keeps the watch of Leases stays, so a new scheduler binds, and the old one's name is worth nothing."""
+    """lease-watch stays, so a new scheduler binds, and the old one's identity is refused."""
     plane = fenced_plane
     async with leading(plane):
         await placed(plane.admin, "first", neuron=1)
@@ -97,8 +97,8 @@ async def test_it_can_be_removed_and_installed_again(fenced_plane: ControlPlane)
         assert (status, "does not hold the Lease" in answer["message"]) == (422, True)
 
 
-async def test_a_server_that_lost_the_watch_is_told_apart(fenced_plane: ControlPlane) -> None:
-    """Without what keeps it, a new leader's Bindings are refused: log, Event, condition and metric say the way out."""
+async def test_a_server_that_lost_the_watch_is_recognised(fenced_plane: ControlPlane) -> None:
+    """Without lease-watch, a new leader's Bindings are refused: log, Event, condition and metric show the cause."""
     plane = fenced_plane
     async with leading(plane):  # the Lease has a holder when the watch ends
         await kubectl(plane, "delete", WATCH)
@@ -106,8 +106,8 @@ async def test_a_server_that_lost_the_watch_is_told_apart(fenced_plane: ControlP
     await installed(plane)
     async with leading(plane) as scheduler:
         await create_pod(plane.admin, pod_manifest("refused", neuron=1))
-        told = await scheduler.line("Bindings are refused by mistake")
-        assert "Restart kube-apiserver" in told
+        line = await scheduler.line("Bindings are refused by mistake")
+        assert "Restart kube-apiserver" in line
         assert (await scheduler.metrics())[STALE] >= 1
         (event,) = await events_of(
             plane.admin, "refused", "FailedScheduling", met=lambda event: "Restart kube-apiserver" in event["note"]
@@ -118,8 +118,8 @@ async def test_a_server_that_lost_the_watch_is_told_apart(fenced_plane: ControlP
         )
         assert condition_of(pod)["reason"] == "SchedulerError"
         await scheduler.until(lambda metrics: metrics[STALE] >= 2)
-        assert len(scheduler.said("Bindings are refused by mistake")) == 1
+        assert len(scheduler.lines_with("Bindings are refused by mistake")) == 1
     await plane.components["kube-apiserver"].stop()
     await plane.components["kube-apiserver"].start()
-    async with leading(plane):  # a new one: a server that starts slowly costs the old one its Lease
+    async with leading(plane):  # a new one: while the server restarts the old one may lose its Lease
         await placed(plane.admin, "refused")

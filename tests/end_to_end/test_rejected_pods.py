@@ -1,4 +1,4 @@
-"""Pods that a kubelet rejects: what is made anew in their place gets another node, or at least other ids."""
+"""Pods that a kubelet rejects: their replacements get another node, or at least other ids."""
 
 from tests.control_plane.rest import STRATEGIC, Object, RestClient
 from tests.end_to_end.process import SchedulerProcess
@@ -12,7 +12,7 @@ MOST = 10
 
 
 async def reject(api: RestClient, name: str) -> None:
-    """Write what a kubelet writes that does not admit a pod: its first and last status."""
+    """Write the status of a pod that its kubelet does not admit."""
     status = {"phase": "Failed", "reason": REASON, "message": MESSAGE, "startTime": "2026-11-22T05:00:00Z"}
     await api.patch(f"{PODS}/{name}/status", {"status": status}, content_type=STRATEGIC)
 
@@ -28,7 +28,7 @@ async def known(scheduler: SchedulerProcess, count: float) -> None:
 
 
 async def test_a_node_that_rejects_every_pod_is_no_black_hole(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A controller that makes the pod anew as soon as it has failed does not meet the same node for ever."""
+    """A controller that recreates the pod as soon as it has failed does not get the same node for ever."""
     await add_nodes(scheduler, api, hole="trn1.32xlarge", well="trn1.32xlarge")
     nodes: list[str] = []
     while len(nodes) < MOST and "well" not in nodes:
@@ -43,7 +43,7 @@ async def test_a_node_that_rejects_every_pod_is_no_black_hole(api: RestClient, s
 
 
 async def test_the_only_node_is_used_with_other_ids(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """It is a preference: what cannot go elsewhere goes there again, where the ids were not at fault yet."""
+    """It is a preference: a pod that fits nowhere else goes there again, on ids that have not failed."""
     await add_nodes(scheduler, api, only="trn1.32xlarge")
     before = await rejections(scheduler)
     seen: list[Object] = []
@@ -58,7 +58,7 @@ async def test_the_only_node_is_used_with_other_ids(api: RestClient, scheduler: 
 
 
 async def test_a_rejected_pod_that_is_deleted_at_once(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A StatefulSet deletes what has failed before it makes it anew; how it failed is known all the same."""
+    """A StatefulSet deletes a failed pod before it recreates it; the scheduler still learns how it failed."""
     await add_nodes(scheduler, api, first="trn1.32xlarge", second="trn1.32xlarge")
     before = await rejections(scheduler)
     for number in range(5):
@@ -70,7 +70,7 @@ async def test_a_rejected_pod_that_is_deleted_at_once(api: RestClient, scheduler
 
 
 async def test_a_pod_that_is_deleted_by_force_was_not_rejected(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """It leaves as a rejected pod does, and is asked about; its node is as good as before."""
+    """It disappears like a rejected pod, and the scheduler reads it; its node is not set aside."""
     await add_nodes(scheduler, api, first="trn1.32xlarge", second="trn1.32xlarge")
     before = await rejections(scheduler)
     for number in range(3):

@@ -1,7 +1,8 @@
 """
-Two replicas with `manifests/` in place: one binds, the other takes over, and the server refuses whoever is too late.
+Two replicas with `manifests/` applied: one binds, the other takes over, and the server refuses a replica that is too
+late.
 
-The control plane is this module's own: policies with the Lease as parameter cannot be deleted and applied anew on one
+The control plane is this module's own: policies with the Lease as parameter cannot be deleted and applied again on one
 API server (kubernetes/kubernetes#130887).
 """
 
@@ -31,7 +32,7 @@ NOT_THE_HOLDER = "this scheduler does not hold the Lease kube-system/my-schedule
 
 @pytest.fixture(scope="module")
 async def fenced_plane() -> AsyncIterator[ControlPlane]:
-    """Run a control plane on which `kubectl apply -k manifests/` has been done, and has taken effect."""
+    """Run a control plane on which `kubectl apply -k manifests/` has taken effect."""
     async with run_control_plane() as plane:
         kubeconfig = plane.kubeconfig(plane.folder / "admin.kubeconfig")
         command = [str(KUBECTL), "apply", "-k", "manifests/", f"--kubeconfig={kubeconfig}"]
@@ -67,7 +68,7 @@ async def cluster(fenced_plane: ControlPlane) -> RestClient:
 
 
 async def leads(scheduler: SchedulerProcess) -> bool:
-    """Tell whether a replica says of itself that it leads."""
+    """Return whether a replica's metrics say that it leads."""
     return (await scheduler.metrics())['leader_election_master_status{name="my-scheduler"}'] == 1
 
 
@@ -92,7 +93,7 @@ async def create_wave(api: RestClient, name: str) -> list[str]:
 
 
 async def test_exactly_one_binds_and_a_clean_stop_hands_over_at_once(kubeconfig: Path, cluster: RestClient) -> None:
-    """The follower is ready but binds nothing until the leader is asked to stop; it does not wait for any expiry."""
+    """The follower is ready but binds nothing until the leader stops; it does not wait for an expiry."""
     never = "--leader-elect-lease-duration=3600s"
     async with (
         kubelets(cluster),
@@ -110,12 +111,12 @@ async def test_exactly_one_binds_and_a_clean_stop_hands_over_at_once(kubeconfig:
         leader, follower = (first, second) if await leads(first) else (second, first)
         await ready_to_follow(follower)
         holder = (await cluster.get(LEASE))["spec"]["holderIdentity"]
-        assert follower.said("New leader elected", f'identity="{holder}"')
-        assert not follower.said(STARTED)
+        assert follower.lines_with("New leader elected", f'identity="{holder}"')
+        assert not follower.lines_with(STARTED)
         names = await create_wave(cluster, "before")
         await all_placed(cluster, names)
         await leader.line(BOUND, count=len(names))
-        assert not follower.said(BOUND)
+        assert not follower.lines_with(BOUND)
         assert await leader.stop() == 0
         await follower.line(ACQUIRED)
         await follower.line(STARTED, "nodes=3", f"pods={len(names)}", "pending=0")
@@ -123,13 +124,13 @@ async def test_exactly_one_binds_and_a_clean_stop_hands_over_at_once(kubeconfig:
         pods = await all_placed(cluster, names + more)
         await follower.line(BOUND, count=len(more))
         held_cores(pods.values(), TYPES)
-        assert len(follower.said(BOUND)) == len(more)
+        assert len(follower.lines_with(BOUND)) == len(more)
         assert await follower.stop() == 0
     assert not [line for line in (*leader.lines, *follower.lines) if line[:1] in "EF"]
 
 
 async def test_a_killed_leader_is_followed_when_its_lease_expires(kubeconfig: Path, cluster: RestClient) -> None:
-    """With a warm cache, that is without listing nodes first, and without giving a core twice."""
+    """With a current cache, that is without listing nodes first, and without giving a core twice."""
     async with kubelets(cluster), run_scheduler(kubeconfig, *SHORT_LEASE) as leader:
         await leader.line(ACQUIRED)
         async with run_scheduler(kubeconfig, *SHORT_LEASE) as follower:
@@ -143,8 +144,10 @@ async def test_a_killed_leader_is_followed_when_its_lease_expires(kubeconfig: Pa
             await follower.line(ACQUIRED)
             pods = await all_placed(cluster, first + second)
             held_cores(pods.values(), TYPES)
-            assert len(follower.said(SYNCED)) == 1
-            assert follower.lines.index(follower.said(SYNCED)[0]) < follower.lines.index(follower.said(ACQUIRED)[0])
+            assert len(follower.lines_with(SYNCED)) == 1
+            assert follower.lines.index(follower.lines_with(SYNCED)[0]) < follower.lines.index(
+                follower.lines_with(ACQUIRED)[0]
+            )
             assert (await cluster.get(LEASE))["spec"]["leaseTransitions"] == 1
             assert await follower.stop() == 0
 
@@ -169,7 +172,7 @@ async def test_the_next_leader_tells_of_unknown_allocations_again(kubeconfig: Pa
 async def test_a_frozen_leader_binds_nothing_when_it_wakes(
     fenced_plane: ControlPlane, kubeconfig: Path, token: str, cluster: RestClient
 ) -> None:
-    """It ends with 1 without having bound what came meanwhile, and its identity is worth nothing to the server."""
+    """It ends with 1 without binding the pods that came meanwhile, and the server refuses its identity."""
     async with run_scheduler(kubeconfig, *SHORT_LEASE) as old:
         await old.line(ACQUIRED)
         await placed(cluster, "before", neuron=1)
@@ -183,7 +186,7 @@ async def test_a_frozen_leader_binds_nothing_when_it_wakes(
             await create_pod(cluster, pod_manifest("meanwhile", neuron=1))
             old.send_signal(signal.SIGCONT)
             assert await old.ended() == 1
-            assert len(old.said(BOUND)) == 1
+            assert len(old.lines_with(BOUND)) == 1
             assert "nodeName" not in (await cluster.get(f"{PODS}/meanwhile"))["spec"]
             new.send_signal(signal.SIGCONT)
             holder = (await cluster.get(LEASE))["spec"]["holderIdentity"]
@@ -194,13 +197,13 @@ async def test_a_frozen_leader_binds_nothing_when_it_wakes(
                 )
             assert holder != identity
             assert (status, NOT_THE_HOLDER in answer["message"]) == (422, True)
-    assert old.said("Leaderelection lost")
+    assert old.lines_with("Leaderelection lost")
 
 
 async def test_a_binding_that_arrives_after_a_takeover_is_refused(
     fenced_plane: ControlPlane, kubeconfig: Path, cluster: RestClient
 ) -> None:
-    """What the old holder sent, and the network delivers only now, does not bind; the new holder's Binding does."""
+    """A Binding that the old holder sent, and that the network delivers late, does not bind; the new holder's does."""
     async with (
         run_proxy(fenced_plane) as proxy,
         run_scheduler(kubeconfig, f"--master={proxy.url}", *SHORT_LEASE) as old,
@@ -221,11 +224,11 @@ async def test_a_binding_that_arrives_after_a_takeover_is_refused(
             now = await cluster.get(f"{PODS}/late")
             assert now["metadata"]["annotations"] == pod["metadata"]["annotations"]
             assert await new.stop() == 0
-    assert not old.said(BOUND)
+    assert not old.lines_with(BOUND)
 
 
 def binding(pod: Object, annotations: dict[str, str]) -> Object:
-    """Return a Binding of a pod to a node that is there."""
+    """Return a Binding of a pod to an existing node."""
     metadata = {key: pod["metadata"][key] for key in ("namespace", "name", "uid")}
     return {
         "apiVersion": "v1",

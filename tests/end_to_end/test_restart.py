@@ -1,4 +1,4 @@
-"""Killed at any moment and started again, the scheduler rebuilds its memory from pods alone."""
+"""Killed at any moment and started again, the scheduler rebuilds its state from pods alone."""
 
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ SLOWLY = ("--kube-api-qps=40", "--kube-api-burst=1", "--bind-concurrency=8")
 
 
 def burst() -> list[Object]:
-    """Return more pods than are bound before the kill; there is room for all in whatever order they come."""
+    """Return more pods than are bound before the kill; there is room for all, in any order."""
     trn1, inf1, inf2 = on("trn1.32xlarge"), on("inf1.6xlarge"), on("inf2.24xlarge")
     return [
         *(pod_manifest(f"one-{n}", neuron=1, **trn1) for n in range(12)),
@@ -28,7 +28,7 @@ def burst() -> list[Object]:
 
 
 async def test_killed_in_the_middle_of_a_burst_again_and_again(account: Path, empty: RestClient) -> None:
-    """No core is ever held twice, what was bound stays as it was, and in the end every pod is placed."""
+    """No core is ever used twice, bound pods stay as they were, and in the end every pod is placed."""
     pods = burst()
     names = [pod["metadata"]["name"] for pod in pods]
     for name, instance_type in TYPES.items():
@@ -40,22 +40,22 @@ async def test_killed_in_the_middle_of_a_burst_again_and_again(account: Path, em
             async with run_scheduler(account, *SHORT_LEASE, *SLOWLY) as scheduler:
                 await scheduler.line(BOUND, count=7)
                 await scheduler.kill()
-            found = (await empty.get(PODS))["items"]
-            held_cores(found, TYPES)
-            now = {pod["metadata"]["name"]: ids_of(pod) for pod in found if "nodeName" in pod["spec"]}
+            pods = (await empty.get(PODS))["items"]
+            held_cores(pods, TYPES)
+            now = {pod["metadata"]["name"]: ids_of(pod) for pod in pods if "nodeName" in pod["spec"]}
             assert bound.items() <= now.items(), "what is bound stays"
             assert len(bound) + 7 <= len(now) < len(names), "the kill came in the middle"
             bound = now
     async with kubelets(empty), run_scheduler(account, *SHORT_LEASE) as scheduler:
         await scheduler.line(SYNCED, f"nodes={len(TYPES)}", f"pods={len(bound)}")
-        found = list((await all_placed(empty, names)).values())
-        held_cores(found, TYPES)
-        assert bound.items() <= {pod["metadata"]["name"]: ids_of(pod) for pod in found}.items()
+        pods = list((await all_placed(empty, names)).values())
+        held_cores(pods, TYPES)
+        assert bound.items() <= {pod["metadata"]["name"]: ids_of(pod) for pod in pods}.items()
         assert await scheduler.stop() == 0
 
 
 async def test_a_restart_takes_nothing_back_and_knows_what_is_free(account: Path, empty: RestClient) -> None:
-    """After a clean stop the next run gives out exactly what the last one left, and tells who still waits."""
+    """After a clean stop the next run gives out exactly what the last one left free, and reports the waiting pods."""
     await create_node(empty, node_manifest("inf2", "inf2.24xlarge"))
     async with run_scheduler(account) as scheduler:
         await placed(empty, "first", neuron=3)
@@ -71,14 +71,14 @@ async def test_a_restart_takes_nothing_back_and_knows_what_is_free(account: Path
 
 
 async def test_an_api_server_that_restarts_is_waited_for(plane: ControlPlane, account: Path, empty: RestClient) -> None:
-    """The same process goes on where it was: what it had bound is held, what comes next is placed."""
+    """The same process continues: the devices of bound pods stay in use, the next pods are placed."""
     patiently = ("--leader-elect-lease-duration=120s", "--leader-elect-renew-deadline=100s")
     await create_node(empty, node_manifest("inf2", "inf2.24xlarge"))
     async with run_scheduler(account, *patiently) as scheduler:
         before = await placed(empty, "before", neuron=3)
         await plane.components["kube-apiserver"].kill()
         await plane.components["kube-apiserver"].start()
-        after = await placed(empty, "after", neuron=2)  # no kubelet is there to admit the first pod
+        after = await placed(empty, "after", neuron=2)  # no kubelet admits the first pod
         held_cores([before, after], TYPES)
-        assert len(scheduler.said(SYNCED)) == 1
+        assert len(scheduler.lines_with(SYNCED)) == 1
         assert await scheduler.stop() == 0

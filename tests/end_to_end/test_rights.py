@@ -1,4 +1,4 @@
-"""The rights in `manifests/` are exactly what the process calls, by the API server's own audit log."""
+"""The rights in `manifests/` are exactly those that the process uses, by the API server's own audit log."""
 
 from pathlib import Path
 
@@ -33,9 +33,9 @@ async def test_the_process_calls_exactly_what_it_may(
     plane: ControlPlane, account: Path, empty: RestClient, audit_log: Path
 ) -> None:
     """
-    No request is refused or unforeseen, and no right is left unused, after a workload with all that can happen.
+    After a workload with every kind of write no request was refused or unforeseen, and no right is unused.
 
-    All that can happen: binding, refusal, volumes, a series of Events, a Binding whose answer was lost, preemption,
+    The workload has: binding, refusal, volumes, a series of Events, a Binding whose answer was lost, preemption,
     waiting for the Lease.
     """
     begin = len(audited(audit_log))
@@ -54,7 +54,7 @@ async def test_the_process_calls_exactly_what_it_may(
         await add_priority_classes(empty, urgent=1000)
         await create_pod(empty, pod_manifest("sixteen", neuron=16, priorityClassName="urgent"))
         await events_of(empty, "one", "Preempted")
-        # The first condition does not get through: the pod stays the same version, and the Event is counted on.
+        # The first condition fails: the pod keeps its version, and the Event's series goes on.
         proxy.add(Fault(lambda method, path: method == "PATCH" and path.endswith("/pods/seven/status"), refuse=404))
         await create_pod(empty, pod_manifest("seven", neuron=7, nodeSelector={"changed": "yes"}))
         await events_of(empty, "seven", "FailedScheduling")
@@ -76,7 +76,7 @@ async def test_the_process_calls_exactly_what_it_may(
 
 
 async def _waits_for_volumes(api: RestClient) -> None:
-    """Let one pod be given a volume that is there and another one that is to be made; no controller binds either."""
+    """Give one pod an existing volume and another one a provisioned volume; no controller binds either."""
     await add_classes(api)
     await add_volume(api, "static")
     await api.patch(f"{VOLUMES}/static/status", {"status": {"phase": "Available"}})
@@ -84,12 +84,12 @@ async def _waits_for_volumes(api: RestClient) -> None:
     await add_claim(api, "dynamic", "made")
     for name in ("static", "dynamic"):
         await create_pod(api, with_claims(name, name))
-    await api.wait_for(f"{VOLUMES}/static", lambda found: "claimRef" in found["spec"])
-    await api.wait_for(f"{CLAIMS}/dynamic", lambda found: selected_node(found) is not None)
+    await api.wait_for(f"{VOLUMES}/static", lambda volume: "claimRef" in volume["spec"])
+    await api.wait_for(f"{CLAIMS}/dynamic", lambda volume: selected_node(volume) is not None)
     await remove(api, "static", "dynamic")
     await clear_storage(api)
 
 
 def is_review(request: Object) -> bool:
-    """Tell whether a request asks for one's own rights, which is everybody's right."""
+    """Return whether a request asks for the sender's own rights, which every account may."""
     return bool(request["objectRef"]["resource"] == "selfsubjectaccessreviews")

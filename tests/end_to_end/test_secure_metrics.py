@@ -1,4 +1,4 @@
-"""With --authorize-metrics the API server decides who reads /metrics, by the rights that manifests/ gives."""
+"""With --authorize-metrics the API server decides which clients read /metrics, by the rights in manifests/."""
 
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -18,14 +18,14 @@ from tests.end_to_end import rights
 from tests.end_to_end.process import ROOT, SYNCED, SchedulerProcess, run_scheduler, until
 from tests.end_to_end.proxy import Fault, run_proxy
 
-NAME = "secured"  # of an account of its own: what my-scheduler calls is held against its rights by another test
+NAME = "secured"  # an account of its own: another test compares the requests of my-scheduler with its rights
 COMPONENT = ROOT / "manifests" / "components" / "secure-metrics"
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
 @attrs.frozen
 class Scraper:
-    """A client of the metrics, with the certificate authority it trusts."""
+    """A client of the metrics, with the certificate authority that it trusts."""
 
     url: str
     trusted: ssl.SSLContext
@@ -70,7 +70,7 @@ async def let_scrape(api: RestClient, name: str) -> None:
 
 
 async def allowed(api: RestClient, account: str, asked: Object) -> bool:
-    """Tell whether a ServiceAccount has a right."""
+    """Return whether a ServiceAccount has a right."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -113,7 +113,7 @@ async def test_the_right_to_ask_is_asked_for(plane: ControlPlane, empty: RestCli
 
 
 async def test_who_may_read_the_metrics(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
-    """A token with the right is let in, others get 401 or 403; without the API server nobody new is; health is open."""
+    """A token with the right is admitted, others get 401 or 403; without the API server no new one; health is open."""
     await rights.grant(empty, for_us(rights.manifests()))
     await grant_reviews(empty)
     reader, late, other = [await plane.token_for("monitoring", name) for name in ("reader", "late", "other")]

@@ -1,4 +1,4 @@
-"""A container runtime that stops to read the log stops nothing else."""
+"""A container runtime that stops reading the log stops nothing else."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ LEADS = 'leader_election_master_status{name="my-scheduler"}'
 
 @asynccontextmanager
 async def unheard(kubeconfig: Path, *flags: str) -> AsyncIterator[SchedulerProcess]:
-    """Run the scheduler with a full pipe for its stderr, which nobody reads."""
+    """Run the scheduler with a full pipe for its stderr that is never read."""
     reader, writer = os.pipe()
     fill(writer)
     port = free_port()
@@ -51,14 +51,14 @@ async def unheard(kubeconfig: Path, *flags: str) -> AsyncIterator[SchedulerProce
 
 
 async def leads(scheduler: SchedulerProcess) -> bool:
-    """Tell whether it leads; not before it listens."""
+    """Return whether it leads; False before it listens."""
     with suppress(OSError):
         return (await scheduler.metrics())[LEADS] == 1
     return False
 
 
 async def test_it_schedules_and_stops_as_asked(account: Path, empty: RestClient) -> None:
-    """A pod is bound, SIGTERM ends the process with 0, and the Lease is given back for the next one."""
+    """A pod is bound, SIGTERM ends the process with 0, and the Lease is released."""
     await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
     async with unheard(account, "-v=10") as scheduler:
         await until(lambda: leads(scheduler), within=PATIENCE)

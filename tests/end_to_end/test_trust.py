@@ -1,7 +1,7 @@
 """
-The real process leads and binds where the authority is like that of EKS.
+The real process leads and binds with a certificate authority like that of EKS.
 
-Needs no control plane, so that `make test` can also run it in the image's Python, whose defaults would refuse it.
+Needs no control plane, so `make test` can also run it in the image's Python, whose defaults would refuse the authority.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.support.certificates import Authority
 
 @pytest.mark.parametrize("flag", ["--own-http=true", "--own-http=false"])
 async def test_a_cluster_with_the_certificates_of_eks(tmp_path: Path, flag: str) -> None:
-    """It lists, watches and takes the Lease through aiohttp, and binds over its own HTTP or through aiohttp too."""
+    """It lists, watches and takes the Lease through aiohttp, and binds over its own HTTP or through aiohttp."""
     authority = Authority()
     context = authority.issue("127.0.0.1").serving(tmp_path)
     (tmp_path / "ca.crt").write_bytes(authority.pem)

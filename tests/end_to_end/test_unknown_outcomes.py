@@ -1,4 +1,4 @@
-"""A Binding whose answer does not come may still have its effect: nothing is given away until that is known."""
+"""A Binding without an answer may still have its effect: until that is known, its devices go to no other pod."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -45,11 +45,11 @@ async def test_a_late_binding_changes_nothing(account: Path, empty: RestClient, 
         assert ids_of(await placed(empty, "next", neuron=4)) == (2, 3, 4, 5)
         assert await scheduler.stop() == 0
     assert (await empty.get(f"{PODS}/pod"))["metadata"]["annotations"] == pod["metadata"]["annotations"]
-    assert len(scheduler.said(BOUND)) == 2
+    assert len(scheduler.lines_with(BOUND)) == 2
 
 
 async def test_what_may_be_held_is_held(account: Path, empty: RestClient, proxy: Proxy) -> None:
-    """While the outcome is unknown its devices are nobody else's, and a stop leaves the Lease to expire."""
+    """While the outcome is unknown no other pod gets its devices, and after a stop the Lease expires."""
     slow = proxy.add(Fault(binding_of("slow"), hold=True, times=float("inf")))
     flags = ("--shutdown-grace-period=1s", *SHORT_LEASE)
     async with run_scheduler(account, f"--master={proxy.url}", *flags) as scheduler:
@@ -64,5 +64,5 @@ async def test_what_may_be_held_is_held(account: Path, empty: RestClient, proxy:
         slow.release()
         slow_pod, five = await placed(empty, "slow"), await empty.get(f"{PODS}/five")
     assert not set(ids_of(slow_pod)) & set(ids_of(five))
-    assert scheduler.said("Lease is not released, it expires")
-    assert not scheduler.said(BOUND, 'pod="default/slow"')
+    assert scheduler.lines_with("Lease is not released, it expires")
+    assert not scheduler.lines_with(BOUND, 'pod="default/slow"')

@@ -1,4 +1,4 @@
-"""Volumes on a real API server: the volume controller binds what is there, a stand-in makes what is not."""
+"""Volumes on a real API server: the volume controller binds existing ones, a stand-in provisions others."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,7 +50,7 @@ async def volume_plane() -> AsyncIterator[ControlPlane]:
 async def volume_scheduler(
     volume_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[SchedulerProcess]:
-    """Run one scheduler, which must end without an error though a pod may still wait for its volume."""
+    """Run one scheduler; it must end without an error, even if a pod still waits for its volume."""
     token = await volume_plane.token_for("kube-system", "my-scheduler")
     path: Path = tmp_path_factory.mktemp("volumes") / "kubeconfig"
     async with run_scheduler(volume_plane.kubeconfig(path, token=token), "-v=4") as scheduler:
@@ -61,7 +61,7 @@ async def volume_scheduler(
 
 @pytest.fixture
 async def volumes(volume_plane: ControlPlane, volume_scheduler: SchedulerProcess) -> RestClient:
-    """Return the administrator's client of a cluster with a scheduler and no pods that hold claims."""
+    """Return the administrator's client of a cluster with a scheduler and without pods that use claims."""
     await volume_plane.admin.delete(PODS, gracePeriodSeconds=0)
     await volume_scheduler.until(lambda metrics: metrics['scheduler_cache_size{type="pods"}'] == 0)
     return volume_plane.admin
@@ -72,10 +72,10 @@ async def test_a_volume_that_is_there(volumes: RestClient, volume_scheduler: Sch
     await add_volume(volumes, "static", nodeAffinity=in_zone("y"))
     await add_claim(volumes, "static")
     await create_pod(volumes, with_claims("static", "static"))
-    found = await placed(volumes, "static")
-    assert found["spec"]["nodeName"] == "b"
-    claim = await volumes.wait_for(  # the controller writes the status last, after what the scheduler waits for
-        f"{CLAIMS}/static", lambda found: found["status"]["phase"] == "Bound"
+    pod = await placed(volumes, "static")
+    assert pod["spec"]["nodeName"] == "b"
+    claim = await volumes.wait_for(  # the controller writes the status last; the scheduler does not wait for it
+        f"{CLAIMS}/static", lambda pod: pod["status"]["phase"] == "Bound"
     )
     assert claim["spec"]["volumeName"] == "static"
     assert claim["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] == "yes"
@@ -89,26 +89,26 @@ async def test_a_volume_that_is_made(volumes: RestClient, volume_scheduler: Sche
     """The node is selected for the claim; other pods are bound while the pod waits for its volume."""
     await add_claim(volumes, "dynamic", "made")
     await create_pod(volumes, with_claims("dynamic", "dynamic"))
-    claim = await volumes.wait_for(f"{CLAIMS}/dynamic", lambda found: selected_node(found) is not None)
+    claim = await volumes.wait_for(f"{CLAIMS}/dynamic", lambda seen: selected_node(seen) is not None)
     assert selected_node(claim) == "a"
     await placed(volumes, "passing", cpu="1m")
     assert "nodeName" not in (await volumes.get(f"{PODS}/dynamic"))["spec"]
     async with anyio.create_task_group() as tasks:
         await tasks.start(provision, volumes)
-        found = await placed(volumes, "dynamic")
+        seen = await placed(volumes, "dynamic")
         tasks.cancel_scope.cancel()
-    assert found["spec"]["nodeName"] == "a"
+    assert seen["spec"]["nodeName"] == "a"
     await volume_scheduler.line(BOUND, 'pod="default/dynamic"')
     assert (await volumes.get(f"{CLAIMS}/dynamic"))["spec"]["volumeName"] == "made-dynamic"
 
 
 async def test_two_volumes_that_are_made(volumes: RestClient) -> None:
-    """As of a StatefulSet with two claim templates: the pod waits for both, one after the other."""
+    """Like a StatefulSet with two claim templates: the pod waits for both, one after the other."""
     for name in ("data", "logs"):
         await add_claim(volumes, name, "made")
     await create_pod(volumes, with_claims("both", "data", "logs"))
     for name in ("data", "logs"):
-        await volumes.wait_for(f"{CLAIMS}/{name}", lambda found: selected_node(found) is not None)
+        await volumes.wait_for(f"{CLAIMS}/{name}", lambda claim: selected_node(claim) is not None)
     async with anyio.create_task_group() as tasks:
         await tasks.start(provision, volumes)
         await placed(volumes, "both")
@@ -116,7 +116,7 @@ async def test_two_volumes_that_are_made(volumes: RestClient) -> None:
 
 
 async def test_a_provisioner_that_wants_another_node(volumes: RestClient, volume_scheduler: SchedulerProcess) -> None:
-    """It takes the annotation away, and the pod is scheduled anew."""
+    """It removes the annotation, and the pod is scheduled again."""
     await add_claim(volumes, "picky", "made")
     async with anyio.create_task_group() as tasks:
         await tasks.start(provision, volumes, "a")
@@ -131,7 +131,7 @@ async def test_the_zone_of_a_bound_volume(volumes: RestClient) -> None:
     """A pod whose claim is bound goes to the volume's zone, or waits with kube-scheduler's words."""
     await add_volume(volumes, "zonal", nodeAffinity=in_zone("y"), claimRef={"namespace": "default", "name": "zonal"})
     await add_claim(volumes, "zonal", volumeName="zonal")
-    await volumes.wait_for(f"{CLAIMS}/zonal", lambda found: found["status"].get("phase") == "Bound")
+    await volumes.wait_for(f"{CLAIMS}/zonal", lambda claim: claim["status"].get("phase") == "Bound")
     await create_pod(volumes, with_claims("zonal", "zonal"))
     assert (await placed(volumes, "zonal"))["spec"]["nodeName"] == "b"
     await volumes.patch("/api/v1/nodes/b", {"spec": {"unschedulable": True}})
@@ -158,7 +158,7 @@ async def test_a_claim_for_one_pod(volumes: RestClient) -> None:
 
 
 async def test_a_claim_that_comes_later(volumes: RestClient) -> None:
-    """The pod is refused by name of the claim, and woken by it; ephemeral volumes have their claims made."""
+    """The refusal names the claim, and the claim wakes the pod; ephemeral volumes get their claims."""
     await create_pod(volumes, with_claims("early", "late"))
     condition = await refused(volumes, "early")
     assert condition["message"].startswith('0/2 nodes are available: persistentvolumeclaim "late" not found.')
@@ -180,7 +180,7 @@ async def test_a_claim_that_comes_later(volumes: RestClient) -> None:
 
 
 async def test_a_pod_may_wait_when_the_scheduler_stops(volumes: RestClient) -> None:
-    """Its volume is left to whoever comes next; the fixture asserts that the scheduler ends without an error."""
+    """The next leader continues with its volume; the fixture asserts that the scheduler ends without an error."""
     await add_claim(volumes, "never", "made")
     await create_pod(volumes, with_claims("never", "never"))
-    await volumes.wait_for(f"{CLAIMS}/never", lambda found: selected_node(found) is not None)
+    await volumes.wait_for(f"{CLAIMS}/never", lambda claim: selected_node(claim) is not None)

@@ -1,7 +1,7 @@
 """
 What tests of the whole process do to the cluster as its administrator, and what they read from it afterwards.
 
-Who holds which cores is read here from AWS's annotation alone, apart from `neuron_scheduler.neuron.annotations`.
+The cores of a pod are read here from AWS's annotation alone, independently of `neuron_scheduler.neuron.annotations`.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -43,7 +43,7 @@ async def clear(api: RestClient) -> None:
 
 
 async def clear_below(scheduler: SchedulerProcess, api: RestClient) -> None:
-    """Delete pods, nodes and events while a scheduler runs, and return when it knows."""
+    """Delete pods, nodes and events while a scheduler runs, and return when it has seen that."""
     for collection in (PODS, "/api/v1/nodes", EVENTS):
         await api.delete(collection, gracePeriodSeconds=0)
     await scheduler.until(
@@ -55,7 +55,7 @@ async def clear_below(scheduler: SchedulerProcess, api: RestClient) -> None:
 
 
 async def add_nodes(scheduler: SchedulerProcess, api: RestClient, **types: str) -> None:
-    """Create nodes, `name=type`, one after the other, and return when the scheduler knows them; `_` becomes `.`."""
+    """Create nodes, `name=type`, one after the other, and return when the scheduler has them; `_` becomes `.`."""
     before = len((await api.get("/api/v1/nodes"))["items"])
     for name, instance_type in types.items():
         await create_node(api, node_manifest(name, instance_type))
@@ -63,17 +63,17 @@ async def add_nodes(scheduler: SchedulerProcess, api: RestClient, **types: str) 
 
 
 async def add_priority_classes(api: RestClient, **values: int) -> None:
-    """Create priority classes, `name=value`, if they are not there."""
+    """Create priority classes, `name=value`, if they do not exist."""
     for name, value in values.items():
         manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         await api.apply(manifest | {"value": value})
 
 
 async def placed(api: RestClient, name: str, **pod: Any) -> Object:
-    """Create a pod (if there is something to create it from) and return it once it is bound."""
+    """Create a pod (if fields are given) and return it once it is bound."""
     if pod:
         await create_pod(api, pod_manifest(name, **pod))
-    return await api.wait_for(f"{PODS}/{name}", lambda found: "nodeName" in found["spec"])
+    return await api.wait_for(f"{PODS}/{name}", lambda pod: "nodeName" in pod["spec"])
 
 
 async def refused(api: RestClient, name: str, *, saying: str = "", **pod: Any) -> Object:
@@ -81,8 +81,8 @@ async def refused(api: RestClient, name: str, *, saying: str = "", **pod: Any) -
     if pod:
         await create_pod(api, pod_manifest(name, **pod))
 
-    def met(found: Object) -> bool:
-        condition = condition_of(found)
+    def met(pod: Object) -> bool:
+        condition = condition_of(pod)
         return condition.get("status") == "False" and saying in condition.get("message", "")
 
     return condition_of(await api.wait_for(f"{PODS}/{name}", met))
@@ -91,12 +91,12 @@ async def refused(api: RestClient, name: str, *, saying: str = "", **pod: Any) -
 async def all_placed(api: RestClient, names: Iterable[str]) -> dict[str, Object]:
     """Wait until all these pods are bound; return all pods by name."""
     wanted = {f"default/{name}" for name in names}
-    found = await api.wait_until(
+    bound = await api.wait_until(
         PODS,
         lambda pods: wanted <= {key for key, pod in pods.items() if "nodeName" in pod["spec"]},
         within=60,
     )
-    return {pod["metadata"]["name"]: pod for pod in found.values()}
+    return {pod["metadata"]["name"]: pod for pod in bound.values()}
 
 
 async def remove(api: RestClient, *names: str) -> None:
@@ -112,7 +112,7 @@ def _any(_: Object) -> bool:
 async def events_of(
     api: RestClient, name: str, reason: str, *, count: int = 1, met: Callable[[Object], bool] = _any
 ) -> list[Object]:
-    """Return the Events about a pod with this reason that meet a condition, as soon as there are so many."""
+    """Return the Events about a pod with this reason that meet a condition, as soon as there are enough."""
 
     def about(events: dict[str, Object]) -> list[Object]:
         return [
@@ -127,7 +127,7 @@ async def events_of(
 def condition_of(pod: Object) -> Object:
     """Return the PodScheduled condition of a pod; empty if there is none."""
     conditions = pod["status"].get("conditions", [])
-    return next((found for found in conditions if found["type"] == "PodScheduled"), {})
+    return next((condition for condition in conditions if condition["type"] == "PodScheduled"), {})
 
 
 def ids_of(pod: Object) -> tuple[int, ...]:
@@ -137,13 +137,13 @@ def ids_of(pod: Object) -> tuple[int, ...]:
 
 def held_cores(pods: Iterable[Object], types: Mapping[str, str]) -> dict[str, int]:
     """
-    Return the mask of cores held on each node, having checked that none is held twice and all sets are what was asked.
+    Return the mask of used cores on each node; check that no core is used twice and that each set is as requested.
 
     Args:
-        pods: the bound ones count.
+        pods: only bound ones count.
         types: instance type by node name.
     """
-    held = dict.fromkeys(types, 0)
+    used = dict.fromkeys(types, 0)
     for pod in pods:
         node = pod["spec"].get("nodeName")
         if node is None:
@@ -156,9 +156,9 @@ def held_cores(pods: Iterable[Object], types: Mapping[str, str]) -> dict[str, in
         assert ids == tuple(range(ids[0], ids[0] + len(ids))), "a set is contiguous and ascending"
         mask = sum(((1 << width) - 1) << i * width for i in ids)
         assert mask < 1 << cores
-        assert not mask & held[node], f"{pod['metadata']['name']} holds a core of {node} that another pod holds"
-        held[node] |= mask
-    return held
+        assert not mask & used[node], f"{pod['metadata']['name']} holds a core of {node} that another pod holds"
+        used[node] |= mask
+    return used
 
 
 @asynccontextmanager

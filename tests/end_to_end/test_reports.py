@@ -1,4 +1,4 @@
-"""What users, autoscalers and monitoring are told: conditions and Events without a flood, health, metrics."""
+"""Reports to users, autoscalers and monitoring: conditions and Events without a flood, health, metrics."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,7 +18,7 @@ def _more(attempts: float, metrics: Mapping[str, float]) -> bool:
 
 
 async def test_a_condition_is_written_only_when_it_changes(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Further attempts with the same answer, or with other numbers in it, leave the pod as it is."""
+    """Further attempts with the same result, or with other numbers in it, do not change the pod."""
     await add_nodes(scheduler, api, **dict.fromkeys(("a", "b", "c"), "trn1.32xlarge"))
     await api.patch("/api/v1/nodes/a", {"metadata": {"labels": BLUE}})
     alone = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [AWAY]}}
@@ -37,7 +37,7 @@ async def test_a_condition_is_written_only_when_it_changes(api: RestClient, sche
 
 
 async def test_a_changed_reason_is_told_at_once(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """A label that was missing brings up another reason: condition and Event follow, and the transition time stays."""
+    """A missing label is added, the reason changes: condition and Event follow, and the transition time stays."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     first = await refused(api, "seven", neuron=7, nodeSelector={"team": "blue"})
     assert first["message"].startswith("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.")
@@ -48,7 +48,7 @@ async def test_a_changed_reason_is_told_at_once(api: RestClient, scheduler: Sche
 
 
 async def test_a_bound_pod_is_told_so(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """The condition becomes True and an Event says where, in kube-scheduler's words."""
+    """The condition becomes True and an Event names the node, in kube-scheduler's words."""
     assert (await refused(api, "pod", neuron=1))["message"] == "no nodes available to schedule pods"
     await add_nodes(scheduler, api, inf2="inf2.xlarge")
     assert condition_of(await placed(api, "pod"))["status"] == "True"
@@ -58,7 +58,7 @@ async def test_a_bound_pod_is_told_so(api: RestClient, scheduler: SchedulerProce
 
 
 async def test_the_endpoints(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Health is ok, and the metrics count silicon and pods but name none."""
+    """Health is ok, and the metrics count devices and pods without their names."""
     await add_nodes(scheduler, api, inf1="inf1.6xlarge", trn1="trn1.32xlarge")
     await placed(api, "secret-project", neuron=4, nodeSelector={"kubernetes.io/hostname": "trn1"})
     await refused(api, "secret-plan", neuron=7)
@@ -83,7 +83,7 @@ async def test_the_endpoints(api: RestClient, scheduler: SchedulerProcess) -> No
 
 
 async def test_a_pod_that_fails_closed_says_why(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Devices and cores in one pod are refused in words, and no autoscaler is asked for a node."""
+    """Devices and cores in one pod are refused with a reason, and no autoscaler adds a node."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     condition = await refused(api, "both", neuron=1, neuroncore=2)
     assert condition["reason"] == "SchedulerError"
