@@ -2,8 +2,8 @@
 What PodDisruptionBudgets allow, asked for many sets of pods in one search for victims.
 
 Upstream compares every pod with every budget (`filterPodsWithPDBViolation`). Here a budget is posted under one equality
-of its selector, and what was found about a pod is kept for the search: a pod stands in many sets, and thousands of pods
-and hundreds of budgets are ordinary. Refuses to say who leaves: a violation is a cost, no bar.
+of its selector, and the budgets of a pod are kept for the search: a pod is in many sets, and thousands of pods and
+hundreds of budgets are ordinary. Refuses to say which pods leave: a violation is a cost, no bar.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -16,8 +16,8 @@ from neuron_scheduler.model.selectors import Operator
 
 
 @attrs.define(eq=False)
-class Allowance:
-    """What budgets allow, with what was worked out about pods; as good as the budgets are fresh."""
+class DisruptionAllowance:
+    """What budgets allow at one moment, with the budgets of each pod that was asked about."""
 
     budgets: Sequence[DisruptionBudget]
     _posted: dict[tuple[str, ...], list[int]] = attrs.field(factory=dict, init=False)
@@ -26,8 +26,8 @@ class Allowance:
 
     def __attrs_post_init__(self) -> None:
         for number, budget in enumerate(self.budgets):
-            for place in _places(budget):
-                self._posted.setdefault(place, []).append(number)
+            for key in _posting_keys(budget):
+                self._posted.setdefault(key, []).append(number)
 
     def violating(self, pods: Iterable[Pod]) -> frozenset[str]:
         """
@@ -60,7 +60,7 @@ class Allowance:
         return frozenset(spared)
 
     def allows(self, pod: Pod) -> bool:
-        """Tell whether a pod may end, if no other does, without going beyond a budget."""
+        """Return whether a pod may end, if no other does, without going beyond a budget."""
         for number in self._selected_by(pod):
             budget = self.budgets[number]
             if budget.allowed < 1 and pod.name not in budget.disrupted:
@@ -68,7 +68,7 @@ class Allowance:
         return True
 
     def _use_up(self, left: dict[int, int], pod: Pod) -> bool:
-        """Take a disruption from each budget that counts a pod; tell whether each had one left."""
+        """Take a disruption from each budget that counts a pod; return whether each had one left."""
         within = True
         for number in self._counted_by(pod):
             left[number] = left.get(number, self.budgets[number].allowed) - 1
@@ -77,26 +77,26 @@ class Allowance:
 
     def _counted_by(self, pod: Pod) -> Sequence[int]:
         """Return the budgets that count a pod, by number."""
-        found = self._counting.get(pod.uid)
-        if found is None:
+        numbers = self._counting.get(pod.uid)
+        if numbers is None:
             selected_by = self._selected_by(pod)
-            found = [number for number in selected_by if pod.name not in self.budgets[number].disrupted]
-            self._counting[pod.uid] = found
-        return found
+            numbers = [number for number in selected_by if pod.name not in self.budgets[number].disrupted]
+            self._counting[pod.uid] = numbers
+        return numbers
 
     def _selected_by(self, pod: Pod) -> tuple[int, ...]:
-        """Return the budgets that are about a pod, by number; for the replicas of a workload they are the same."""
+        """Return the budgets that select a pod, by number; for the replicas of a workload they are the same."""
         alike = (pod.namespace, *pod.labels.items())
-        found = self._selecting.get(alike)
-        if found is None:
-            places = ((pod.namespace,), *((pod.namespace, *label) for label in pod.labels.items()))
-            near = (number for place in places for number in self._posted.get(place, ()))
-            found = self._selecting[alike] = tuple([number for number in near if self.budgets[number].selects(pod)])
-        return found
+        numbers = self._selecting.get(alike)
+        if numbers is None:
+            keys = ((pod.namespace,), *((pod.namespace, *label) for label in pod.labels.items()))
+            posted = (number for key in keys for number in self._posted.get(key, ()))
+            numbers = self._selecting[alike] = tuple([number for number in posted if self.budgets[number].selects(pod)])
+        return numbers
 
 
-def _places(budget: DisruptionBudget) -> Sequence[tuple[str, ...]]:
-    """Return where to post a budget: under its namespace and a label that the pods it counts must have."""
+def _posting_keys(budget: DisruptionBudget) -> Sequence[tuple[str, ...]]:
+    """Return the keys to post a budget under: its namespace, with a label that the pods it counts must have if any."""
     for requirement in budget.selector.requirements if budget.selector is not None else ():
         if requirement.operator is Operator.IN:
             return [(budget.namespace, requirement.key, value) for value in dict.fromkeys(requirement.values)]

@@ -4,7 +4,7 @@ from random import Random
 
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from neuron_scheduler.scheduling.preemption.disruption_allowance import Allowance
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from tests.support.builders import pod
 
 SELECTORS = (
@@ -41,7 +41,7 @@ def test_each_budget_counts_as_if_it_were_alone() -> None:
             for budget in budgets
             for counted in [each for each in pods if budget.counts(each)][budget.allowed :]
         }
-        allowance = Allowance(budgets)
+        allowance = DisruptionAllowance(budgets)
         assert allowance.violating(pods) == want
         assert allowance.violating(pods) == want, "asking uses nothing up"
         beyond += len(want)
@@ -63,7 +63,7 @@ def test_who_is_spared_uses_nothing_up() -> None:
         pod("app", labels={"app": "a"}),
         pod("none"),
     )
-    allowance = Allowance([web, all_of_x])
+    allowance = DisruptionAllowance([web, all_of_x])
     assert allowance.spared([gone], [both, tier, app, none]) == {both.uid, app.uid}
     assert allowance.spared([], [app, both, tier]) == {both.uid}
     assert allowance.violating([gone, both, tier]) == {both.uid, tier.uid}

@@ -1,0 +1,69 @@
+"""
+What is nominated to a pod on the node where pods leave for it: the cores, and the pods that it waits for.
+
+A nomination is made in the step that acts on a search, is made again from the pod's status after a restart, and is
+dropped when another pod takes the room. Refuses to choose the victims: that is `search`.
+"""
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import Slot
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, without_pods
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.topology import place
+from neuron_scheduler.scheduling.cycle.filters import refusals_of
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.preemption.comparison import Preemption
+from neuron_scheduler.scheduling.preemption.trials import has_room
+
+
+def confirmed(cluster: Cluster, pod: Pod, profile: Profile, preemption: Preemption) -> Nomination | None:
+    """Return the nomination if the result of a search still holds; None means that no pod must be evicted."""
+    slot = cluster.view.slot(preemption.node_name)
+    if slot is None:
+        return None
+    victims = frozenset(victim.uid for victim in preemption.victims.pods)
+    with cluster.without_nomination(pod.uid):
+        node_info = cluster.view.row(slot)
+        if not victims <= evictable(node_info, pod.priority) or not refusals_of(cluster, slot, pod, profile):
+            return None
+        return _nomination_without(cluster, slot, pod, profile, victims)
+
+
+def rebuilt(cluster: Cluster, pod: Pod, profile: Profile) -> Nomination | None:
+    """
+    Return the nomination of a pod whose status names a node, after a restart; None if the pod does not fit there.
+
+    No object says which cores were nominated. They are chosen again, out of what is free once the pods that are
+    terminating as victims are gone.
+    """
+    slot = cluster.view.slot(pod.nominated_node_name)
+    if slot is None:
+        return None
+    node_info = cluster.view.row(slot)
+    victims = {uid for uid in evictable(node_info, pod.priority) if is_leaving(node_info.pod_infos[uid].pod)}
+    return _nomination_without(cluster, slot, pod, profile, frozenset(victims))
+
+
+def can_be_kept(node_info: NodeInfo, nomination: Nomination) -> bool:
+    """Return whether a node has what was nominated once the victims are gone: the cores, and enough of all else."""
+    remaining = without_pods(node_info, nomination.victims & node_info.pod_infos.keys())
+    return not nomination.cores & ~remaining.free_cores and has_room(remaining, nomination.pod)
+
+
+def is_leaving(victim: Pod) -> bool:
+    """Return whether a pod is terminating because it was evicted by a scheduler."""
+    return victim.terminating and victim.preempted
+
+
+def _nomination_without(
+    cluster: Cluster, slot: Slot, pod: Pod, profile: Profile, victims: frozenset[str]
+) -> Nomination | None:
+    """Return the nomination to the room that the victims leave; None if the pod does not fit there."""
+    node_info = without_pods(cluster.view.row(slot), victims)
+    with cluster.what_if(slot, node_info):
+        if refusals_of(cluster, slot, pod, profile):
+            return None
+    if pod.neuron is None or node_info.machine is None:
+        return Nomination(pod, victims=victims)
+    placement = place(node_info.machine, node_info.with_nominated(pod.priority).free_cores, pod.neuron)
+    return None if placement is None else Nomination(pod, placement.cores, victims)
