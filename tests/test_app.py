@@ -76,7 +76,7 @@ class Process:
             return await LeaseClient(client=self.app.client).get(within=PATIENCE)
 
     def suffer(self, fault: Fault, path: str, **matching: Any) -> None:
-        """Let requests to a path suffer from now on."""
+        """Apply a fault to requests to a path from now on."""
         self.server.faults.add(fault, path=path, times=FOREVER, **matching)
 
 
@@ -101,145 +101,145 @@ def leaf(error: BaseException) -> BaseException:
 
 
 async def test_a_stop_gives_the_lease_back() -> None:
-    """Asked once, with nothing on its way."""
-    async with process() as found, anyio.create_task_group() as tasks:
-        tasks.start_soon(found.run)
-        await found.scheduling()
-        assert (await found.lease()).holder == found.app.parts.scheduling_loop.identity
-        found.signal()
-        assert await found.end() == ""
+    """After one signal, without open Bindings, the Lease is released."""
+    async with process() as running, anyio.create_task_group() as tasks:
+        tasks.start_soon(running.run)
+        await running.scheduling()
+        assert (await running.lease()).holder == running.app.parts.scheduling_loop.identity
+        running.signal()
+        assert await running.end() == ""
 
-        assert (await found.lease()).holder == ""
+        assert (await running.lease()).holder == ""
 
 
 async def test_a_second_signal_does_not_wait_for_events() -> None:
-    """The Lease is given back all the same, and further signals do no harm."""
-    async with process() as found, anyio.create_task_group() as tasks:
+    """The Lease is released nevertheless, and further signals have no effect."""
+    async with process() as running, anyio.create_task_group() as tasks:
         events = Hold()
-        found.suffer(events, "/events")
-        found.server.create(pod_manifest("p", neuron=1))
-        tasks.start_soon(found.run)
+        running.suffer(events, "/events")
+        running.server.create(pod_manifest("p", neuron=1))
+        tasks.start_soon(running.run)
         with anyio.fail_after(PATIENCE):
             await events.arrived.wait()
         with mock.patch.object(app, "EVENTS_GRACE", 10 * PATIENCE):
-            found.signal()
+            running.signal()
             await anyio.wait_all_tasks_blocked()
             for _ in range(3):
-                found.signal()
-            assert await found.end() == ""
+                running.signal()
+            assert await running.end() == ""
 
-        assert (await found.lease()).holder == ""
-        found.server.end_watches()
+        assert (await running.lease()).holder == ""
+        running.server.end_watches()
         events.release()
 
 
 async def test_a_second_signal_does_not_wait_for_bindings() -> None:
-    """One whose answer is not there keeps the Lease from being given back: it may still be carried out."""
-    async with process(shutdown_grace_period=10 * PATIENCE) as found, anyio.create_task_group() as tasks:
+    """A Binding without an answer may still succeed, so the Lease is not released."""
+    async with process(shutdown_grace_period=10 * PATIENCE) as running, anyio.create_task_group() as tasks:
         binding = Hold()
-        found.suffer(binding, "/binding$")
-        found.server.create(pod_manifest("p", neuron=1))
-        tasks.start_soon(found.run)
+        running.suffer(binding, "/binding$")
+        running.server.create(pod_manifest("p", neuron=1))
+        tasks.start_soon(running.run)
         with anyio.fail_after(PATIENCE):
             await binding.arrived.wait()
-        found.signal()
+        running.signal()
         await anyio.wait_all_tasks_blocked()
-        assert not found.ended.is_set()
-        found.signal()
-        assert await found.end() == ""
+        assert not running.ended.is_set()
+        running.signal()
+        assert await running.end() == ""
 
-        assert (await found.lease()).holder == found.app.parts.scheduling_loop.identity
+        assert (await running.lease()).holder == running.app.parts.scheduling_loop.identity
         binding.release()
 
 
 async def test_a_free_lease_is_taken_before_pods_are_listed() -> None:
-    """The list has then begun under the Lease, and a second one would tell nothing new."""
-    async with process() as found, anyio.create_task_group() as tasks:
-        tasks.start_soon(found.run)
-        await found.scheduling()
-        assert found.app.parts.pods.lists == 1
-        found.signal()
-        assert await found.end() == ""
+    """The list has begun under the Lease, so a second one is not needed."""
+    async with process() as running, anyio.create_task_group() as tasks:
+        tasks.start_soon(running.run)
+        await running.scheduling()
+        assert running.app.parts.pods.lists == 1
+        running.signal()
+        assert await running.end() == ""
 
 
 async def test_pods_are_listed_again_after_a_takeover() -> None:
-    """What the predecessor bound last may be missing in a list that began before the Lease was ours."""
-    async with process() as found, anyio.create_task_group() as tasks:
-        found.server.create(lease_of("other"))
-        tasks.start_soon(found.run)
+    """A list that began before the Lease was ours may lack the last Bindings of the previous leader."""
+    async with process() as running, anyio.create_task_group() as tasks:
+        running.server.create(lease_of("other"))
+        tasks.start_soon(running.run)
         with anyio.fail_after(PATIENCE):
-            await found.app.parts.pods.synced.wait()
-        assert found.app.parts.scheduling_loop.looked_at is None
-        released = attrs.evolve(await found.lease(), holder="")
-        await LeaseClient(client=found.app.client).update(released, within=PATIENCE)
-        await found.scheduling()
-        assert found.app.parts.pods.lists == 2
-        found.signal()
-        assert await found.end() == ""
+            await running.app.parts.pods.synced.wait()
+        assert running.app.parts.scheduling_loop.looked_at is None
+        released = attrs.evolve(await running.lease(), holder="")
+        await LeaseClient(client=running.app.client).update(released, within=PATIENCE)
+        await running.scheduling()
+        assert running.app.parts.pods.lists == 2
+        running.signal()
+        assert await running.end() == ""
 
 
 async def test_a_signal_before_the_first_decision_gives_the_lease_back() -> None:
-    """Until then nothing of ours can be on its way."""
-    async with process() as found, anyio.create_task_group() as tasks:
+    """Before the first decision there is no Binding to wait for."""
+    async with process() as running, anyio.create_task_group() as tasks:
         listing = Hold()
-        found.suffer(listing, "/api/v1/pods$", watch=False)
-        tasks.start_soon(found.run)
+        running.suffer(listing, "/api/v1/pods$", watch=False)
+        tasks.start_soon(running.run)
         with anyio.fail_after(PATIENCE):
             await listing.arrived.wait()
-        assert (await found.lease()).holder
-        found.signal()
-        assert await found.end() == ""
+        assert (await running.lease()).holder
+        running.signal()
+        assert await running.end() == ""
 
-        assert (await found.lease()).holder == ""
+        assert (await running.lease()).holder == ""
         listing.release()
 
 
 async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
-    """The Lease is renewed all the time; another replica may be luckier, so it is not live, and then it is no more."""
+    """It renews the Lease but is not live, and then ends, so that another replica can try."""
     refuse = Answer(StatusError(403, "Forbidden", "no"))
     settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
-    async with process(**settings) as found, anyio.create_task_group() as tasks:
-        found.suffer(refuse, "/api/v1/pods$", watch=False)
+    async with process(**settings) as running, anyio.create_task_group() as tasks:
+        running.suffer(refuse, "/api/v1/pods$", watch=False)
         with mock.patch.object(app, "LONGEST_TAKEOVER", 0.1):
-            tasks.start_soon(found.run)
-            assert (await found.end()).startswith("StalledError: pods were not listed within")
+            tasks.start_soon(running.run)
+            assert (await running.end()).startswith("StalledError: pods were not listed within")
 
-        assert (await found.lease()).holder  # it expires: who ends in disorder gives nothing back
+        assert (await running.lease()).holder  # it expires: who ends in disorder gives nothing back
 
 
 async def test_a_follower_that_leads_before_its_pods_are_listed_is_held_to_the_same() -> None:
-    """The Lease may come to it while it lists for the first time; if it cannot, it does not keep the Lease for ever."""
+    """It may get the Lease during the first list; if the list never ends, it does not keep the Lease for ever."""
     settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
-    async with process(**settings) as found, anyio.create_task_group() as tasks:
-        found.server.create(lease_of("other"))
+    async with process(**settings) as running, anyio.create_task_group() as tasks:
+        running.server.create(lease_of("other"))
         listing = Hold()
-        found.suffer(listing, "/api/v1/pods$", watch=False)
+        running.suffer(listing, "/api/v1/pods$", watch=False)
         with mock.patch.object(app, "LONGEST_TAKEOVER", 0.1):
-            tasks.start_soon(found.run)
+            tasks.start_soon(running.run)
             with anyio.fail_after(PATIENCE):
                 await listing.arrived.wait()
-            released = attrs.evolve(await found.lease(), holder="")
-            await LeaseClient(client=found.app.client).update(released, within=PATIENCE)
-            assert (await found.end()).startswith("StalledError: pods were not listed within")
+            released = attrs.evolve(await running.lease(), holder="")
+            await LeaseClient(client=running.app.client).update(released, within=PATIENCE)
+            assert (await running.end()).startswith("StalledError: pods were not listed within")
         listing.release()
 
 
 async def test_a_follower_that_loses_the_lease_before_its_pods_are_listed_ends() -> None:
     """It ends by itself, before the Lease's thread has to end it."""
     settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
-    async with process(**settings) as found, anyio.create_task_group() as tasks:
-        found.server.create(lease_of("other"))
-        listing, client = Hold(), LeaseClient(client=found.app.client)
-        found.suffer(listing, "/api/v1/pods$", watch=False)
-        tasks.start_soon(found.run)
+    async with process(**settings) as running, anyio.create_task_group() as tasks:
+        running.server.create(lease_of("other"))
+        listing, client = Hold(), LeaseClient(client=running.app.client)
+        running.suffer(listing, "/api/v1/pods$", watch=False)
+        tasks.start_soon(running.run)
         with anyio.fail_after(PATIENCE):
             await listing.arrived.wait()
-        await client.update(attrs.evolve(await found.lease(), holder=""), within=PATIENCE)
+        await client.update(attrs.evolve(await running.lease(), holder=""), within=PATIENCE)
         with anyio.fail_after(PATIENCE):
-            while not (await found.lease()).holder:
+            while not (await running.lease()).holder:
                 await anyio.lowlevel.checkpoint()
-        found.suffer(Answer(StatusError(500, "InternalError", "no")), "/leases/my-scheduler$", method="PUT")
-        assert (await found.end()).startswith("LeaseLostError")
+        running.suffer(Answer(StatusError(500, "InternalError", "no")), "/leases/my-scheduler$", method="PUT")
+        assert (await running.end()).startswith("LeaseLostError")
         listing.release()
 
 
@@ -251,11 +251,11 @@ async def test_a_follower_that_loses_the_lease_before_its_pods_are_listed_ends()
     ],
 )
 async def test_a_leader_is_live_while_its_loop_goes_on(free_tcp_port: int, late: float, status: int, line: str) -> None:
-    """It looks at its queue every few seconds, also when it is idle; /livez tells of one that does not."""
-    async with process(port=free_tcp_port) as found, anyio.create_task_group() as tasks:
-        tasks.start_soon(found.run)
-        await found.scheduling()
-        scheduler = found.app.parts.scheduling_loop
+    """It looks at its queue every few seconds, also when idle; /livez fails if it does not."""
+    async with process(port=free_tcp_port) as running, anyio.create_task_group() as tasks:
+        tasks.start_soon(running.run)
+        await running.scheduling()
+        scheduler = running.app.parts.scheduling_loop
         paused = anyio.Event()
 
         def may_bind() -> bool:
@@ -269,46 +269,46 @@ async def test_a_leader_is_live_while_its_loop_goes_on(free_tcp_port: int, late:
         url = f"http://127.0.0.1:{free_tcp_port}/livez?verbose"
         async with aiohttp.ClientSession(trust_env=False) as session, session.get(url) as answer:
             assert (answer.status, line in (await answer.text()).splitlines()) == (status, True)
-        found.signal()
-        assert await found.end() == ""
+        running.signal()
+        assert await running.end() == ""
 
 
 async def test_a_replica_whose_view_is_stale_is_not_ready(free_tcp_port: int) -> None:
-    """Its lists and watches of one resource have failed for minutes, which a follower would not notice otherwise."""
-    async with process(port=free_tcp_port) as found, anyio.create_task_group() as tasks:
-        tasks.start_soon(found.run)
-        await found.scheduling()
-        volumes = next(one for one in found.app.parts.others if one.resource.name == "persistentvolumes")
-        said = []
+    """Its lists and watches of one resource have failed for minutes; a follower has no other sign of that."""
+    async with process(port=free_tcp_port) as running, anyio.create_task_group() as tasks:
+        tasks.start_soon(running.run)
+        await running.scheduling()
+        volumes = next(one for one in running.app.parts.others if one.resource.name == "persistentvolumes")
+        answers = []
         async with aiohttp.ClientSession(trust_env=False) as session:
             for late in (119.0, 121.0):
                 volumes._current_at = volumes.clock() - late
                 async with session.get(f"http://127.0.0.1:{free_tcp_port}/readyz?verbose") as answer:
-                    said.append((answer.status, (await answer.text()).splitlines()[2]))
-        assert said == [
+                    answers.append((answer.status, (await answer.text()).splitlines()[2]))
+        assert answers == [
             (200, "[+]watches ok"),
             (500, "[-]watches failed: neither listed nor watched for 120 s: /api/v1/persistentvolumes"),
         ]
-        found.signal()
-        assert await found.end() == ""
+        running.signal()
+        assert await running.end() == ""
 
 
 async def test_a_follower_is_live() -> None:
-    """It has no Lease to schedule under, for however long."""
-    async with process() as found, anyio.create_task_group() as tasks:
-        found.server.create(lease_of("other"))
-        tasks.start_soon(found.run)
+    """A follower is live for as long as it waits for the Lease."""
+    async with process() as running, anyio.create_task_group() as tasks:
+        running.server.create(lease_of("other"))
+        tasks.start_soon(running.run)
         with anyio.fail_after(PATIENCE):
-            await found.app.parts.pods.synced.wait()
-        assert found.app._stalled() is None
-        found.signal()
-        assert await found.end() == ""
+            await running.app.parts.pods.synced.wait()
+        assert running.app._stalled() is None
+        running.signal()
+        assert await running.end() == ""
 
-        assert (await found.lease()).holder == "other"
+        assert (await running.lease()).holder == "other"
 
 
 def lease_of(holder: str) -> dict[str, Any]:
-    """The Lease in somebody's hands."""
+    """The Lease with a holder."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -318,9 +318,9 @@ def lease_of(holder: str) -> dict[str, Any]:
 
 
 async def test_an_end_that_nobody_asked_for_is_an_error() -> None:
-    """A part that ends quietly does not look like a clean stop."""
-    async with process() as found, anyio.create_task_group() as tasks:
-        tasks.start_soon(found.run)
-        await found.scheduling()
-        found.app.parts.scheduling_loop.stop()
-        assert await found.end() == "StalledError: a part of the scheduler ended although no stop was requested"
+    """A part that ends without an exception is not a clean stop."""
+    async with process() as running, anyio.create_task_group() as tasks:
+        tasks.start_soon(running.run)
+        await running.scheduling()
+        running.app.parts.scheduling_loop.stop()
+        assert await running.end() == "StalledError: a part of the scheduler ended although no stop was requested"

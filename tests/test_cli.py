@@ -17,7 +17,7 @@ from neuron_scheduler.telemetry import logs
 
 @attrs.define(eq=False)
 class App:
-    """Stands in for `app.py`: remembers the configuration and ends as it is told."""
+    """A fake of `app.py`: stores the configuration and ends as the test says."""
 
     config: Config | None = None
     end: Callable[[], Awaitable[None]] | None = None
@@ -31,7 +31,7 @@ class App:
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> App:
-    """Put the stand-in in the place of the application, and leave logging alone."""
+    """Replace the application by the fake, and do not configure logging."""
     stand_in = App()
     module = SimpleNamespace(run=stand_in.run)
     monkeypatch.setitem(sys.modules, "neuron_scheduler.app", module)
@@ -41,7 +41,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> App:
 
 
 def ending_with(error: Exception) -> Callable[[], Awaitable[None]]:
-    """Return the end of a process that raises, from within a task group as the real one does."""
+    """Return an end that raises from within a task group, as the real application does."""
 
     async def end() -> None:
         raise ExceptionGroup("unhandled errors in a TaskGroup", [ExceptionGroup("again", [error])])
@@ -50,7 +50,7 @@ def ending_with(error: Exception) -> Callable[[], Awaitable[None]]:
 
 
 def test_no_flags_are_the_defaults(app: App) -> None:
-    """`run` alone is a configuration."""
+    """`run` without flags has the default configuration."""
     assert cli.main(["run"]) == 0
     assert app.config == Config()
 
@@ -136,7 +136,7 @@ def test_mistakes(app: App, capsys: pytest.CaptureFixture[str], arguments: list[
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "stderr"),
     [
         pytest.param(
             ConfigurationError("the ServiceAccount may not list pods; apply manifests/"),
@@ -155,14 +155,14 @@ def test_ends(
     *,
     error: Exception,
     code: int,
-    said: str,
+    stderr: str,
 ) -> None:
-    """A missing right is a sentence and 2; a lost Lease and a crash are logged and 1, only the crash with its place."""
+    """A missing right is one sentence and 2; a lost Lease and a crash are a log line and 1, a crash with traceback."""
     app.end = ending_with(error)
     assert cli.main(["run"]) == code
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == stderr
     pairs = [getattr(record, "pairs", {}) for record in caplog.records]
-    assert [pair["err"] for pair in pairs] == ([] if said else [str(error)])
+    assert [pair["err"] for pair in pairs] == ([] if stderr else [str(error)])
     assert any("stack" in pair for pair in pairs) == isinstance(error, ZeroDivisionError)
 
 

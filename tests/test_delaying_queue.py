@@ -1,4 +1,4 @@
-"""Work comes when it is due, namespaces in turns, and none of them has all workers."""
+"""Items come when they are due, namespaces take turns, and none of them has all workers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from neuron_scheduler.delaying_queue import DelayingQueue
 
 @attrs.define(eq=False)
 class World:
-    """A queue whose workers note what they get, and hold on to it until they may go on; its call is the time."""
+    """A queue whose workers record their items and keep them until the test continues; calling it returns the time."""
 
     now: float = 0.0
     workers: int = 1
@@ -43,7 +43,7 @@ class World:
 
 @asynccontextmanager
 async def serving(world: World) -> AsyncIterator[None]:
-    """Let the workers work beside the block, and wait for their end."""
+    """Run the workers during the block, and wait for their end."""
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             for _ in range(world.workers):
@@ -55,7 +55,7 @@ async def serving(world: World) -> AsyncIterator[None]:
 
 
 async def test_namespaces_take_turns() -> None:
-    """A thousand items of one delay one item of another by one item."""
+    """A thousand items of one namespace delay an item of another by one item."""
     world = World()
     world.add("a1", "a2", "a3", "b1", "c1", "b2")
     async with serving(world):
@@ -64,7 +64,7 @@ async def test_namespaces_take_turns() -> None:
 
 
 async def test_nothing_comes_before_it_is_due() -> None:
-    """What is due earlier comes earlier, whatever was added first."""
+    """Items come in the order of their due times, not of their addition."""
     world = World()
     world.add("a3", due=30.0)
     world.add("a2", due=20.0)
@@ -80,7 +80,7 @@ async def test_nothing_comes_before_it_is_due() -> None:
 
 
 async def test_a_worker_wakes_by_itself() -> None:
-    """It needs no other item to learn that the time has come."""
+    """A worker wakes at the due time without another item."""
     world = World()
     queue = DelayingQueue[str](clock=anyio.current_time, share=1)
     queue.add("a", "a", anyio.current_time() + 0.001)
@@ -91,7 +91,7 @@ async def test_a_worker_wakes_by_itself() -> None:
 
 
 async def test_a_namespace_that_hangs_leaves_workers_to_others() -> None:
-    """It has its share of them, and the rest when it is done."""
+    """A namespace has its share of the workers; the rest of its items follow later."""
     world = World(workers=3, share=2)
     world.add("a1!", "a2!", "a3", "b1", "b2")
     async with serving(world):
@@ -120,7 +120,7 @@ async def test_what_is_put_back_while_it_closes_is_still_worked_on() -> None:
 
 
 async def test_a_cancelled_worker_leaves_its_namespace_to_others() -> None:
-    """Being cancelled ends the worker alone."""
+    """Cancelling a worker ends only that worker."""
     world = World()
     world.add("a1!", "a2")
     with pytest.raises(TimeoutError), anyio.fail_after(0):

@@ -11,7 +11,7 @@ from tests.end_to_end.process import ROOT
 
 @pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-", "0<&-"])
 def test_closed_standard_streams(closed: str) -> None:
-    """It runs, and ends as it is asked to: no socket may get the number of one, since libuv aborts at that."""
+    """It runs and stops cleanly: no socket gets the number of a closed stream, at which libuv would abort."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30)
         command = (

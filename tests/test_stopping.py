@@ -1,4 +1,4 @@
-"""A signal that asks to stop never kills: not before the event loop, not after it, and not while a step holds it."""
+"""A signal never kills the process: not before the event loop, not after it, and not while a step blocks it."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def ended(script: str, number: signal.Signals) -> int:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_before_there_is_anything_to_end(number: signal.Signals) -> None:
-    """While the imports run, the process ends at once, as it was asked to."""
+    """During the imports, the process ends at once with 0."""
     script = """
 import sys
 from neuron_scheduler.stopping import REQUESTS
@@ -42,7 +42,7 @@ sys.exit(3)
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_after_the_scheduler_has_ended(number: signal.Signals) -> None:
-    """The exit code stands, also while the interpreter takes itself apart."""
+    """The exit code does not change, also while the interpreter shuts down."""
     script = """
 import os, sys
 from neuron_scheduler import cli
@@ -62,7 +62,7 @@ sys.exit(code)
 
 
 async def test_requests_come_in_their_order() -> None:
-    """Also those that came while nobody took them, and none after the end."""
+    """Signals that came before the reader are delivered, and none after the end."""
     requests, seen = StopRequests(), []
     with requests.listening() as signals:
         requests.receive(signal.SIGINT)

@@ -11,7 +11,7 @@ from neuron_scheduler.wiring import wire
 
 
 async def test_all_fenced_writes_have_the_bind_timeout() -> None:
-    """What a leader wrote last ends before the next one begins, whatever it wrote; a short Lease leaves less time."""
+    """A leader's last write ends before the next leader begins, whatever it writes; a short Lease leaves less time."""
     config = Config(leader_elect_lease_duration=3, leader_elect_renew_deadline=2, leader_elect_retry_period=0.5)
     parts = wire(config, Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
     volume_writer, preemption_executor = parts.volumes.writer, parts.scheduling_loop.preemption_executor

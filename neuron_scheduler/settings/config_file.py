@@ -74,10 +74,10 @@ def _parsed(path: str, text: str) -> ConfigFile:
     if form is kube_scheduler_kind.FORMAT:
         ignored = tuple(kube_scheduler_kind.take_out_ignored(fields))
     configuration: Any = msgspec.convert(fields, form, dec_hook=custom)
-    found = dict(values(configuration, PATHS))
+    settings = dict(values(configuration, PATHS))
     if configuration.profiles is not msgspec.UNSET:
-        found["profiles"] = tuple(profile.config() for profile in configuration.profiles)
-    return ConfigFile(path, found, ignored)
+        settings["profiles"] = tuple(profile.config() for profile in configuration.profiles)
+    return ConfigFile(path, settings, ignored)
 
 
 def _format(version: object, kind: object) -> type[msgspec.Struct]:

@@ -1,4 +1,4 @@
-"""The API server says who may read /metrics; its answer is remembered for a while, and without one nobody may."""
+"""The API server decides who may read /metrics; its answer is cached, and without an answer the request is refused."""
 
 import json
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ class FakeReviews:
     failure: NeuronSchedulerError | None = None
 
     async def user_of(self, token: str) -> User | None:
-        """Return whose token it is."""
+        """Return the user that a token belongs to."""
         self.asked.append(token)
         if self.failure is not None:
             raise self.failure
         return TOKENS.get(token)
 
     async def may_get(self, user: User, path: str) -> bool:
-        """Allow one of them one path."""
+        """Allow one user one path."""
         return (user, path) == (JANE, "/metrics")
 
     def clock(self) -> float:
@@ -47,14 +47,14 @@ class Gate:
     access: Access
 
     async def status(self, authorization: str) -> int:
-        """Return the status that a request with this header gets, 200 if it is let in."""
+        """Return the status of a request with this header, 200 if it is accepted."""
         refusal = await self.access.refusal(authorization)
         return 200 if refusal is None else refusal.status
 
 
 @pytest.fixture
 def gate() -> Gate:
-    """A gate that has seen nobody."""
+    """An access that has seen no request."""
     server = FakeReviews()
     return Gate(server, Access(reviews=server, path="/metrics", clock=server.clock))
 
@@ -99,7 +99,7 @@ async def test_the_answers_are_kube_schedulers(gate: Gate) -> None:
 
 
 async def test_rights_are_asked_for_again(gate: Gate) -> None:
-    """What was found out holds for a few seconds."""
+    """An answer of the API server is used for a few seconds."""
     await gate.status("Bearer good")
     gate.server.now += CACHE_SECONDS
     await gate.status("Bearer good")
@@ -108,7 +108,7 @@ async def test_rights_are_asked_for_again(gate: Gate) -> None:
 
 @pytest.mark.parametrize("failure", [UnreachableError("away"), ApiError(500), ApiError(403), ApiError(429)], ids=repr)
 async def test_nobody_gets_in_when_nobody_can_be_asked(gate: Gate, failure: NeuronSchedulerError) -> None:
-    """A failure is 503 and is not remembered; what is known already goes on to count."""
+    """A failure is 503 and is not cached; cached answers stay valid."""
     await gate.status("Bearer good")
     gate.server.failure = failure
     assert await gate.status("Bearer poor") == 503
@@ -131,7 +131,7 @@ async def test_guesses_are_limited(gate: Gate) -> None:
 
 
 async def test_tokens_are_forgotten_and_never_kept(gate: Gate) -> None:
-    """No number of tokens fills the memory, and none can be read from it."""
+    """The cache is bounded, and has no tokens."""
     for n in range(MOST_CACHED + 50):
         gate.server.now += 1
         await gate.status(f"Bearer guess {n}")

@@ -1,4 +1,4 @@
-"""A renewed certificate is taken up, and a broken one is not."""
+"""A renewed certificate is used, and a broken one is not."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from neuron_scheduler.errors import ConfigurationError
 
 
 def issue(folder: Path, authority: trustme.CA, *, key: bool = True) -> None:
-    """Write a certificate for 127.0.0.1, and its key unless it is left as it was."""
+    """Write a certificate for 127.0.0.1, and its key unless the old key stays."""
     issued = authority.issue_cert("127.0.0.1")
     (folder / "new").write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
     os.replace(folder / "new", folder / "tls.crt")  # noqa: PTH105 - as whoever renews it does
@@ -21,7 +21,7 @@ def issue(folder: Path, authority: trustme.CA, *, key: bool = True) -> None:
 
 
 def test_renewal(tmp_path: Path) -> None:
-    """A context is kept while the files are the same, is another after a renewal, and survives what is no pair."""
+    """A context is kept while the files are the same, replaced after a renewal, and kept if the files do not match."""
     authority = trustme.CA()
     issue(tmp_path, authority)
     certificate = Certificate(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
@@ -39,6 +39,6 @@ def test_renewal(tmp_path: Path) -> None:
 
 
 def test_no_certificate(tmp_path: Path) -> None:
-    """Files that are not there are told by flag and path."""
+    """The error for missing files has their flags and paths."""
     with pytest.raises(ConfigurationError, match=r"cannot use --tls-cert-file .*/a with --tls-private-key-file .*/b: "):
         Certificate(str(tmp_path / "a"), str(tmp_path / "b"))

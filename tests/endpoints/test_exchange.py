@@ -1,4 +1,4 @@
-"""Requests are read in full or not at all, and answers are what HTTP/1.1 says."""
+"""Requests are read in full or refused, and answers are valid HTTP/1.1."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -7,7 +7,7 @@ from neuron_scheduler.endpoints.exchange import Reply, Request, read_request, te
 
 
 def test_a_request() -> None:
-    """The path is told from the query; of a repeated header the first counts."""
+    """Path and query are separated; of a repeated header the first counts."""
     request = read_request(b"GET /livez?verbose HTTP/1.1\r\nHost: a\r\nACCEPT:\t text \r\naccept: other\r\nx:\r\n\r\n")
     assert request == Request("GET", "/livez", "verbose", {"host": "a", "accept": "text", "x": ""})
     assert request.asks_for("verbose")
@@ -36,7 +36,7 @@ def test_a_request() -> None:
     ids=repr,
 )
 def test_no_request(head: bytes) -> None:
-    """What is not understood down to the last byte is none."""
+    """A request with any invalid byte is refused."""
     assert read_request(head) is None
 
 

@@ -1,4 +1,4 @@
-"""Many scrapers cost no more than one, and one scraper always sees the metrics of the moment."""
+"""Many scrapers cost no more than one, and a single scraper always gets current metrics."""
 
 import attrs
 
@@ -9,7 +9,7 @@ OPEN: str = "application/openmetrics-text"
 
 @attrs.define(eq=False)
 class SlowMetrics:
-    """Metrics that take some time to write, on a clock that stands still otherwise."""
+    """Metrics that take some time to write, on a clock that only they advance."""
 
     cost: float = 0.01
     now: float = 100.0
@@ -27,7 +27,7 @@ class SlowMetrics:
 
 
 def test_a_lone_scraper_sees_the_moment() -> None:
-    """A scrape a second is never answered from memory."""
+    """One scrape per second is never answered from the cache."""
     metrics = SlowMetrics()
     shown = Exposition(metrics=metrics, clock=metrics.clock)
     for number in range(1, 101):
@@ -36,7 +36,7 @@ def test_a_lone_scraper_sees_the_moment() -> None:
 
 
 def test_a_crowd_costs_a_share() -> None:
-    """A thousand scrapes a second take a twentieth of the time, and none is answered with what is older than 0.2 s."""
+    """A thousand scrapes per second take a twentieth of the time, and no answer is older than 0.2 s."""
     metrics = SlowMetrics()
     shown = Exposition(metrics=metrics, clock=metrics.clock)
     began, written_at = metrics.now, metrics.now
@@ -52,14 +52,14 @@ def test_a_crowd_costs_a_share() -> None:
 
 
 def test_no_two_in_a_row() -> None:
-    """Scrapes that come at once are answered with one text, so that the event loop is not held for long."""
+    """Simultaneous scrapes get one text, so that the event loop is not blocked for long."""
     metrics = SlowMetrics()
     shown = Exposition(metrics=metrics, clock=metrics.clock)
     assert {shown.text("")[0] for _ in range(300)} == {b"1"}
 
 
 def test_formats_do_not_multiply_the_cost() -> None:
-    """A crowd that asks for ever other formats gets plain text; each gets its own when there is time."""
+    """Many clients with different formats get plain text; each gets its own format when there is time."""
     metrics = SlowMetrics()
     shown = Exposition(metrics=metrics, clock=metrics.clock)
     answers = [shown.text(f"{OPEN}; q=0.{n}")[1] for n in range(300)]

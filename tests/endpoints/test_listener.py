@@ -1,4 +1,4 @@
-"""Clients get their answers, and none of them what belongs to the others: on real sockets."""
+"""Clients get their answers, and none takes more than its share: on real sockets."""
 
 import asyncio
 import errno
@@ -85,7 +85,7 @@ async def exchange(here: Served, data: bytes = LIVEZ, *, host: str = "127.0.0.1"
 
 
 async def until(met: Callable[[], bool]) -> None:
-    """Return once the condition holds; what makes it hold runs on this event loop."""
+    """Wait until the condition is true; this event loop also runs what makes it true."""
     with anyio.fail_after(10):
         while not met():  # noqa: ASYNC110 - nobody tells when
             await anyio.sleep(0.001)
@@ -108,7 +108,7 @@ async def test_an_unspecified_address_is_both_families(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::"])
 async def test_a_host_without_ipv6(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """IPv4 alone is served where there is nothing else."""
+    """Without IPv6, IPv4 alone is served."""
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     async with served(Limits(), address=address) as here:
         assert status(await exchange(here)) == 200
@@ -119,7 +119,7 @@ async def test_a_host_without_ipv6(address: str, monkeypatch: pytest.MonkeyPatch
     [("127.0.0.1", ["::1", "127.0.0.2"]), ("::1", ["127.0.0.1"]), ("::ffff:127.0.0.1", ["::1", "127.0.0.2"])],
 )
 async def test_an_address_is_that_address(address: str, others: list[str]) -> None:
-    """Nothing listens but there."""
+    """Only the given address is served."""
     async with served(Limits(), address=address) as here:
         assert status(await exchange(here, host=address.removeprefix("::ffff:"))) == 200
         for other in others:
@@ -129,7 +129,7 @@ async def test_an_address_is_that_address(address: str, others: list[str]) -> No
 
 @pytest.mark.parametrize("taken", ["127.0.0.1", "::1"])
 def test_half_a_port_is_none(taken: str) -> None:
-    """A port that somebody has in one family is an error, not a listener in the other."""
+    """A port that is taken in one family is an error, not a listener in the other."""
     family = socket.AF_INET6 if ":" in taken else socket.AF_INET
     with socket.create_server((taken, 0), family=family) as other, pytest.raises(OSError, match="in use"):
         open_socket("0.0.0.0", other.getsockname()[1])
@@ -139,7 +139,7 @@ def test_half_a_port_is_none(taken: str) -> None:
 
 
 async def test_one_request_a_connection() -> None:
-    """The connection ends with the answer, and what else was sent on it is not read."""
+    """The connection ends with the answer, and further requests on it are not read."""
     async with served(Limits()) as here:
         answer = await exchange(here, LIVEZ + b"GET /other HTTP/1.1\r\n\r\n")
         assert (status(answer), answer.count(b"HTTP/1.1"), answer[-2:]) == (200, 1, b"ok")
@@ -147,7 +147,7 @@ async def test_one_request_a_connection() -> None:
 
 
 async def test_a_request_in_pieces() -> None:
-    """A request may come byte by byte, if it comes in time."""
+    """A request may arrive byte by byte within the time limit."""
     async with served(Limits()) as here:
         reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
         for byte in LIVEZ:
@@ -211,7 +211,7 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
 
 
 async def test_an_answer_that_takes_too_long_is_given_up() -> None:
-    """What is asked of others meanwhile does not hold a client's place for ever."""
+    """An answer that takes too long does not occupy a client's place for ever."""
     async with served(IMPATIENT) as here:
         here.answering.clear()
         assert await exchange(here) == b""
@@ -219,7 +219,7 @@ async def test_an_answer_that_takes_too_long_is_given_up() -> None:
 
 
 async def test_silent_clients_do_not_keep_others_out() -> None:
-    """When all places are taken, the oldest is given to the next one."""
+    """When all places are taken, the oldest connection ends for the next one."""
     async with served(Limits(at_once=3, rate=0)) as here:
         silent = [await asyncio.open_connection("127.0.0.1", here.port) for _ in range(10)]
         assert status(await exchange(here, source="127.0.0.2")) == 200
@@ -229,7 +229,7 @@ async def test_silent_clients_do_not_keep_others_out() -> None:
 
 
 async def test_a_probe_does_not_wait_for_a_flood() -> None:
-    """Clients beyond the rate wait, each gets its answer in the end, and a peer that seldom asks goes before them."""
+    """Clients beyond the rate wait and are answered later, and a peer that seldom asks goes first."""
     async with served(Limits(burst=5, rate=200.0)) as here, anyio.create_task_group() as tasks:
         here.answering.clear()
         for _ in range(300):
@@ -243,7 +243,7 @@ async def test_a_probe_does_not_wait_for_a_flood() -> None:
 
 
 async def test_too_many_are_turned_away() -> None:
-    """When too many wait, the peer with the most loses one; the others lose none."""
+    """When too many wait, only the peer with the most loses a connection."""
     async with served(Limits(waiting=10, burst=1, rate=0.001)) as here, anyio.create_task_group() as tasks:
         ended: list[bytes] = []
 
@@ -262,7 +262,7 @@ async def test_too_many_are_turned_away() -> None:
 
 
 async def test_no_files_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When no connection can be opened, the event loop does not spin, and goes on later."""
+    """When no connection can be accepted, the listener pauses instead of spinning, and continues later."""
     monkeypatch.setattr(listener, "PAUSE", 0.01)
     tries = 0
 
@@ -300,14 +300,14 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 @pytest.mark.parametrize("data", [b"", LIVEZ, b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "plain", "half a hello"])
 async def test_no_tls(contexts: tuple[ssl.SSLContext, ssl.SSLContext], data: bytes) -> None:
-    """A client that does not get through the handshake is cut off like any other, and gets no answer."""
+    """A client that does not finish the handshake is disconnected without an answer."""
     async with served(IMPATIENT, certificate=lambda: contexts[0]) as here:
         await exchange(here, data)
         assert here.asked == []
 
 
 async def test_tls(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    """Over TLS the same is answered, and silent clients do not keep others out."""
+    """The answers over TLS are the same, and silent clients do not block others."""
     server, client = contexts
     async with served(Limits(at_once=3, rate=0), certificate=lambda: server) as here:
         silent = [await asyncio.open_connection("127.0.0.1", here.port) for _ in range(10)]
@@ -321,7 +321,7 @@ async def test_tls(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
 
 @pytest.mark.skipif(not FILES.exists(), reason="the open files of the process cannot be counted")
 async def test_nothing_is_left_behind(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    """Closing ends what waits, what shakes hands and what is answered, and leaves no open file."""
+    """Closing ends connections that wait, shake hands or are answered, and leaves no open file."""
 
     async def close_amid(certificate: Callable[[], ssl.SSLContext] | None) -> None:
         async with served(Limits(burst=3, rate=0.001), certificate=certificate) as here:

@@ -28,7 +28,7 @@ class Health:
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[aiohttp.ClientSession]:
-        """Serve, and give a client."""
+        """Serve, and yield a client."""
         live: dict[str, Check] = {"leaderElection": lambda: self.problem}
         ready: dict[str, Check] = {"informer-sync": lambda: self.unready}
         endpoints = Endpoints(address="127.0.0.1", port=self.port)
@@ -82,7 +82,7 @@ async def test_a_failing_check_names_itself(health: Health) -> None:
 
 
 async def test_metrics_are_prepared_in_steps(free_tcp_port: int) -> None:
-    """What takes long is done before the state is read, and others run meanwhile."""
+    """Slow preparations come before the state is read, and let other tasks run."""
     steps: list[str] = []
 
     def prepared() -> Iterator[None]:
@@ -138,7 +138,7 @@ async def test_port_zero_is_off() -> None:
 
 @attrs.frozen
 class Secured:
-    """A folder with a certificate for 127.0.0.1, and who issued it."""
+    """A folder with a certificate for 127.0.0.1, and its issuer."""
 
     folder: Path
     authority: trustme.CA = attrs.field(factory=trustme.CA)
@@ -169,14 +169,14 @@ class Secured:
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Secured:
-    """A certificate that is there."""
+    """A certificate in a folder."""
     secured = Secured(tmp_path)
     secured.issue()
     return secured
 
 
 async def test_https(secured: Secured, free_tcp_port: int) -> None:
-    """With a certificate the same endpoints are there over TLS, also after the certificate was renewed."""
+    """With a certificate the same endpoints are served over TLS, also after its renewal."""
     url = f"https://127.0.0.1:{free_tcp_port}"
     async with serving(secured.endpoints(free_tcp_port), live={}, ready={}, metrics=Metrics()):
         assert await secured.get(f"{url}/livez") == (200, "ok")
@@ -189,7 +189,7 @@ async def test_https(secured: Secured, free_tcp_port: int) -> None:
 
 
 class OnlyJane:
-    """Lets one token in."""
+    """Accepts one token."""
 
     async def refusal(self, authorization: str) -> Reply | None:
         """Refuse the others."""
@@ -197,21 +197,21 @@ class OnlyJane:
 
 
 async def test_metrics_for_those_who_may(secured: Secured, free_tcp_port_factory: Callable[[], int]) -> None:
-    """Where access is asked for, metrics are served over HTTPS, to whom they may be, and health to everybody."""
+    """With access control, metrics are served over HTTPS to accepted clients only, and health to all."""
     secure_port, port = free_tcp_port_factory(), free_tcp_port_factory()
     secure, plain = f"https://127.0.0.1:{secure_port}", f"http://127.0.0.1:{port}"
     async with serving(secured.endpoints(secure_port, port), live={}, ready={}, metrics=Metrics(), access=OnlyJane()):
         assert await secured.get(f"{secure}/metrics") == (401, "Unauthorized")
         assert "scheduler_pending_pods" in (await secured.get(f"{secure}/metrics", Authorization="Bearer jane"))[1]
-        status, told = await secured.get(f"{plain}/metrics", Authorization="Bearer jane")
-        assert (status, told[:44]) == (403, "metrics are served on --secure-port only, to")
+        status, body = await secured.get(f"{plain}/metrics", Authorization="Bearer jane")
+        assert (status, body[:44]) == (403, "metrics are served on --secure-port only, to")
         for path in ("/livez", "/readyz", "/healthz"):
             for url in (secure, plain):
                 assert await secured.get(f"{url}{path}") == (200, "ok")
 
 
 async def test_a_useless_certificate_is_a_sentence(tmp_path: Path, free_tcp_port: int) -> None:
-    """What is no certificate is told by flag and path."""
+    """The error for an invalid certificate has its flag and path."""
     (tmp_path / "nonsense").write_text("nonsense")
     path = str(tmp_path / "nonsense")
     endpoints = Endpoints(address="127.0.0.1", port=0, secure_port=free_tcp_port, cert_file=path, key_file=path)

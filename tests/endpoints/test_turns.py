@@ -7,7 +7,7 @@ from neuron_scheduler.endpoints.turns import Turns
 
 
 def test_one_peer_after_the_other() -> None:
-    """A peer with many connections and one with a single one are served in turn."""
+    """A peer with many connections and a peer with a single one are served in turn."""
     queue = Turns[str](10)
     for item in ("a1", "a2", "a3", "b1"):
         queue.add(item[0], item)
@@ -31,7 +31,7 @@ def test_the_probe_goes_before_a_crowd() -> None:
 
 
 def test_the_peer_with_the_most_loses() -> None:
-    """When too many wait, the newest of the peer with the most is dropped; among equals, of the one served last."""
+    """If too many wait, the peer with the most loses its newest item; among equals, the peer that was served last."""
     queue = Turns[str](3)
     assert [queue.add("crowd", item) for item in ("c1", "c2", "c3")] == [None] * 3
     assert queue.add("crowd", "c4") == "c4"
@@ -43,7 +43,7 @@ def test_the_peer_with_the_most_loses() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60))
 def test_nothing_is_lost(steps: list[tuple[str, bool]]) -> None:
-    """Whatever is added is served once or dropped once, and each peer's own order is kept."""
+    """Each item is served once or dropped once, and each peer's own order is kept."""
     queue, added, out = Turns[tuple[str, int]](5), [], []
     served: dict[str, list[int]] = {}
     for number, (peer, serve) in enumerate(steps):

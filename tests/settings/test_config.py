@@ -1,4 +1,4 @@
-"""Settings are what a user of kube-scheduler expects, and contradictions never start a process."""
+"""Settings have kube-scheduler's names and defaults, and contradictions are refused before the process starts."""
 
 import os
 from pathlib import Path
@@ -22,20 +22,20 @@ def test_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "15", "s", "15 s", "-1s", "15s ", "1_0s", "1s30", "\u0661s", "1e3s", "0x1s"])
 def test_no_durations(text: str) -> None:
-    """What Go refuses is refused, and so is a negative time."""
+    """Texts that Go refuses are refused, and so are negative times."""
     with pytest.raises(ValueError, match="is not a duration; write 15s"):
         duration(text)
 
 
 def test_booleans() -> None:
-    """Go's truth values are read and nothing else."""
+    """Only Go's truth values are accepted."""
     assert [boolean(text) for text in ("true", "1", "T", "false", "0", "F")] == [True] * 3 + [False] * 3
     with pytest.raises(ValueError, match="neither true nor false"):
         boolean("yes")
 
 
 def test_the_defaults_hold_together() -> None:
-    """With no flag at all, a Binding ends before the Lease of its leader may pass on."""
+    """With the defaults, a Binding ends before another replica may take the Lease."""
     config = Config()
     assert config.bind_timeout == 4
     assert config.leader_elect_renew_deadline + config.bind_timeout < config.leader_elect_lease_duration
@@ -122,7 +122,7 @@ def test_contradictions(settings: dict[str, Any], complaint: str) -> None:
 
 
 def test_files_are_looked_at(tmp_path: Path) -> None:
-    """A file that is not there is told by flag and path; one that is there is fine."""
+    """The error for a missing file has its flag and path; an existing file is accepted."""
     there = tmp_path / "kubeconfig"
     there.touch()
     Config(kubeconfig=str(there)).check_files()
@@ -135,7 +135,7 @@ def test_files_are_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_file(tmp_path: Path) -> None:
-    """A file of somebody else's is told before anything starts."""
+    """A file without read permission is refused before anything starts."""
     secret = tmp_path / "key"
     secret.touch(mode=0)
     with pytest.raises(ConfigurationError, match="is not readable by this user"):

@@ -44,7 +44,7 @@ Write = Callable[[str], str]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Return what writes a configuration file and returns its path."""
+    """Return a function that writes a configuration file and returns its path."""
 
     def write(text: str) -> str:
         path = tmp_path / "config.yaml"
@@ -55,7 +55,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def config_of(path: str, *flags: str) -> Config:
-    """Return what `run --config` and flags make."""
+    """Return the configuration of `run --config` with flags."""
     return cli._config(cli._parse(["run", f"--config={path}", *flags]))
 
 
@@ -117,7 +117,7 @@ def config_of(path: str, *flags: str) -> Config:
     ],
 )
 def test_our_own_kind(write: Write, text: str, want: Config) -> None:
-    """Each setting means what its flag means; what is not set has the flag's default."""
+    """Each setting has the meaning of its flag; a missing one has the flag's default."""
     assert config_of(write(OURS + text)) == want
 
 
@@ -131,8 +131,8 @@ def test_every_setting_has_its_place(write: Write) -> None:
             *groups, last = file_format.PATHS[field.name].split(".")
             parent = functools.reduce(lambda parent, group: parent.setdefault(group, {}), groups, document)
             parent[last] = f"{field.default:g}s" if field.metadata["parse"] is duration else field.default
-    found = config_file.read(write(OURS + yaml.safe_dump(document))).values
-    assert found == {name: defaults[name] for name in file_format.PATHS}
+    file = config_file.read(write(OURS + yaml.safe_dump(document))).values
+    assert file == {name: defaults[name] for name in file_format.PATHS}
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_every_setting_has_its_place(write: Write) -> None:
     ],
 )
 def test_mistakes(write: Write, text: str, complaint: str) -> None:
-    """Each mistake is one sentence that says in which file and where in it."""
+    """Each mistake is one sentence with the file and the path in it."""
     with pytest.raises(ConfigurationError, match=complaint) as refused:
         config_of(write(text))
     assert "config.yaml: " in str(refused.value)
@@ -283,7 +283,7 @@ def test_mistakes(write: Write, text: str, complaint: str) -> None:
     ],
 )
 def test_flags_have_the_last_word(write: Write, text: str, flags: list[str], changed: dict[str, Any]) -> None:
-    """A flag that is given counts, whatever the file says; the rest of the file stays."""
+    """A flag overrides the file's value; the other values stay."""
     assert config_of(write(OURS + text), *flags) == attrs.evolve(Config(), **changed)
 
 
@@ -295,14 +295,14 @@ def test_a_flag_cannot_name_several_schedulers(write: Write) -> None:
 
 
 def test_a_flag_is_told_as_a_flag(write: Write) -> None:
-    """A mistake on the command line is not blamed on the file."""
+    """The error for a wrong flag names the flag, not the file."""
     with pytest.raises(ConfigurationError, match=r"^--port is 70000"):
         config_of(write(OURS + "verbosity: 4\nport: 1"), "--port=70000")
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
 def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> None:
-    """A missing file, or one that is no text, is told by its path."""
+    """The error for a missing file, or one that is not text, has its path."""
     path = tmp_path / "config.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -311,14 +311,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> No
 
 
 def test_the_config_of_awss_my_scheduler_is_accepted(write: Write) -> None:
-    """Its names and its Lease count; its extender, which this scheduler replaces, is the one field without effect."""
+    """Its names and its Lease are used; only its extender, which this scheduler replaces, is ignored."""
     path = write(AWS)
     assert config_of(path) == Config()
     assert config_file.read(path).ignored == ("extenders",)
 
 
 def test_the_example_of_the_readme(write: Write) -> None:
-    """What the README shows can be copied."""
+    """The README's example is valid."""
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL) if text.startswith(OURS)]
     assert [profile.scheduler_name for profile in config_of(write(example)).profiles] == [
@@ -328,8 +328,8 @@ def test_the_example_of_the_readme(write: Write) -> None:
 
 
 def test_each_ignored_field_is_named(write: Write) -> None:
-    """What of kube-scheduler's kind has no effect is named where it stands; `leases` is what the lock is anyway."""
-    found = config_file.read(
+    """Ignored fields are listed with their paths, except for the lock `leases`, which is ours too."""
+    file = config_file.read(
         write(
             OLD
             + "parallelism: 16\nenableProfiling: false\nenableContentionProfiling: false\nextenders: []\n"
@@ -343,7 +343,7 @@ def test_each_ignored_field_is_named(write: Write) -> None:
             + "]}]\n"
         )
     )
-    assert sorted(found.ignored) == [
+    assert sorted(file.ignored) == [
         "clientConnection.acceptContentTypes",
         "clientConnection.contentType",
         "delayCacheUntilActive",
@@ -357,7 +357,7 @@ def test_each_ignored_field_is_named(write: Write) -> None:
         "profiles[1].pluginConfig[0] (DefaultPreemption)",
         "profiles[1].pluginConfig[1].args.shape",
     ]
-    assert found.values == {
+    assert file.values == {
         "kubeconfig": "/k",
         "kube_api_qps": 50.0,
         "kube_api_burst": 100,
@@ -374,7 +374,7 @@ def test_each_ignored_field_is_named(write: Write) -> None:
 def test_the_warning_is_one_line(
     write: Write, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All ignored fields stand in one warning when the process starts."""
+    """One warning at the start lists all ignored fields."""
     monkeypatch.setattr(logs, "configure", lambda **_: None)
     monkeypatch.setattr(cli, "_run", lambda _: 0)
     assert cli.main(["run", f"--config={write(AWS + 'parallelism: 4')}"]) == 0

@@ -1,4 +1,4 @@
-"""Log lines are klog's to the letter, and no value can forge one."""
+"""Log lines have exactly klog's format, and no value can forge a line."""
 
 import errno
 import io
@@ -20,7 +20,7 @@ log = logs.logger("neuron_scheduler.tests")
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """Give the root logger back as it was."""
+    """Restore the root logger after the test."""
     root, ours = logging.getLogger(), logging.getLogger(logs.ROOT)
     before = (root.handlers[:], root.level, ours.level)
     root.handlers.clear()
@@ -40,7 +40,7 @@ def configured(**settings: Any) -> io.StringIO:
 
 
 def body(line: str) -> str:
-    """Return what follows the header of a klog line."""
+    """Return the part of a klog line after its header."""
     match = HEADER.match(line.removesuffix("\n"))
     assert match is not None, line
     return match[3]
@@ -107,7 +107,7 @@ def test_a_surprise_shows_its_place() -> None:
 
 
 def test_a_group_is_the_sum_of_its_parts() -> None:
-    """What several tasks said is said once each."""
+    """Equal errors of several tasks are written once."""
     group = ExceptionGroup("tasks", [OSError("gone"), ExceptionGroup("more", [OSError("gone"), ValueError("odd")])])
     assert logs.sentence(group) == "gone; odd"
 
@@ -131,7 +131,7 @@ def test_a_percent_sign_is_no_format() -> None:
 
 
 def test_lines_of_libraries() -> None:
-    """A library is heard from warnings on, unquoted as klog's unstructured lines are."""
+    """A library's warnings are written, unquoted as klog's unstructured lines are."""
     stream = configured()
     logging.getLogger("aiohttp").info("hidden")
     logging.getLogger("aiohttp").warning("loud %d", 1)
@@ -139,7 +139,7 @@ def test_lines_of_libraries() -> None:
 
 
 class FullDisk(io.StringIO):
-    """Takes nothing more."""
+    """A full disk."""
 
     def write(self, text: str, /) -> int:
         """Refuse."""
@@ -147,14 +147,14 @@ class FullDisk(io.StringIO):
 
 
 def test_a_line_that_cannot_be_written_ends_nothing() -> None:
-    """Scheduling goes on without its log."""
+    """A log that cannot be written does not stop the scheduler."""
     logs.configure(stream=FullDisk())
     log.info("lost")
     logging.getLogger("aiohttp").warning("lost")
 
 
 def test_json() -> None:
-    """One object a line with klog's keys; a pair cannot overwrite them."""
+    """One object per line with klog's keys, which a pair cannot overwrite."""
     stream = configured(logging_format="json")
     log.v(2).info("bound", pod="default/a", n=3, ts="forged", why=OSError("gone"))
     log.error("failed", exc=OSError("a\nb"))
@@ -169,14 +169,14 @@ def test_json() -> None:
 
 
 def test_configuring_twice_writes_once() -> None:
-    """The last configuration counts."""
+    """The last configuration is the one in effect."""
     first, second = configured(), configured()
     log.info("m")
     assert (first.getvalue(), second.getvalue().count("\n")) == ("", 1)
 
 
 def test_once() -> None:
-    """A key is new once, until it is forgotten or crowded out by others."""
+    """A key is new once, until it is forgotten or dropped in favour of others."""
     once = logs.Once(limit=2)
     assert [once("a"), once("a"), once("b"), once("a"), once("c")] == [True, False, True, False, True]
     assert once("b"), "b was the one seen longest ago"
@@ -185,7 +185,7 @@ def test_once() -> None:
 
 
 def test_once_about_a_subject() -> None:
-    """Each detail of a subject is told once, and all of them again when the subject was forgotten."""
+    """Each detail of a subject is new once, and all of them again after the subject was forgotten."""
     once = logs.Once(details=2)
     assert [once("node", text) for text in ("a", "a", "b", "a")] == [True, False, True, False]
     assert once("other", "a")

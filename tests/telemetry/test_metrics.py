@@ -1,4 +1,4 @@
-"""The metrics are kube-scheduler's by name, label and bucket, and grow with nothing but the fleet's variety."""
+"""The metrics have kube-scheduler's names, labels and buckets; their number grows only with the fleet's variety."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_scheduled_pod_is_told_apart_by_its_attempts(attempts: int, label: str
 
 
 def test_binding_volumes_is_counted_and_timed() -> None:
-    """It is all that happens at the extension point PreBind."""
+    """Binding volumes is the whole of the extension point PreBind."""
     metrics = Metrics()
     metrics.volumes_bound("p", 0.00015, failed=False)
     metrics.volumes_bound("p", 600.0, failed=True)
@@ -70,7 +70,7 @@ def test_the_rest_of_what_is_counted() -> None:
 
 
 def test_the_state_is_asked_for_at_every_scrape() -> None:
-    """Gauges show the state of the moment of the scrape."""
+    """Gauges show the state at the time of the scrape."""
     metrics = Metrics(lease_name="l")
     assert samples(metrics)['leader_election_master_status{name="l"}'] == 0
     metrics.ask(
@@ -120,7 +120,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
 
 
 def test_the_process_itself_is_measured() -> None:
-    """Memory and garbage collection are shown, and no series says when another was created."""
+    """Memory and garbage collection are shown, and there are no `_created` series."""
     seen = samples(Metrics())
     assert seen["process_resident_memory_bytes"] > 0
     assert any(name.startswith("python_gc_") for name in seen)
@@ -128,7 +128,7 @@ def test_the_process_itself_is_measured() -> None:
 
 
 def test_two_processes_in_one_share_nothing() -> None:
-    """A registry belongs to its scheduler, so that two run beside each other in a test."""
+    """Each scheduler has its own registry, so that two can run in one test."""
     one, other = Metrics(), Metrics()
     one.event_dropped()
     assert samples(other)["neuron_scheduler_events_dropped_total"] == 0
@@ -139,14 +139,14 @@ def test_two_processes_in_one_share_nothing() -> None:
     [("", "text/plain"), ("application/openmetrics-text; version=1.0.0", "application/openmetrics-text")],
 )
 def test_the_reader_chooses_the_format(accept: str, want: str) -> None:
-    """Prometheus asks for OpenMetrics and gets it, anyone else gets text."""
+    """A client that asks for OpenMetrics, as Prometheus does, gets it; others get text."""
     body, content_type = Metrics().exposition(accept)
     assert content_type.startswith(want)
     assert body.endswith(b"# EOF\n") == ("openmetrics" in want)
 
 
 def test_what_fails_again_and_again_is_counted_by_resource() -> None:
-    """Watches that break, and objects that the scheduler itself fails on."""
+    """Failed watches, and objects whose handling raised an exception, are counted by resource."""
     metrics = Metrics()
     metrics.watch_failed("pods")
     metrics.watch_failed("pods")

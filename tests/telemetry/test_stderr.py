@@ -1,4 +1,4 @@
-"""Who reads the log may stall: nobody waits for it, and what was lost is said at its place."""
+"""If the reader of the log stalls, no writer waits, and a line in the place of lost lines says how many."""
 
 import contextlib
 import logging
@@ -29,7 +29,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def fill(writer: int) -> None:
-    """Write to a pipe what it holds."""
+    """Fill a pipe."""
     os.set_blocking(writer, False)
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -38,14 +38,14 @@ def fill(writer: int) -> None:
 
 
 def everything(reader: int, writer: int) -> str:
-    """Close the writing end and return all that is in the pipe."""
+    """Close the writing end and return the content of the pipe."""
     os.close(writer)
-    with open(reader, closefd=False) as found:
-        return found.read()
+    with open(reader, closefd=False) as file:
+        return file.read()
 
 
 def test_lines_are_written_in_order(pipe: tuple[int, int]) -> None:
-    """What is written comes out as it was, line by line, also what came in pieces and what no encoding has."""
+    """Text is written unchanged, line by line, also if it came in pieces or cannot be encoded."""
     stream = UnblockedStderr(pipe[1])
     for i in range(1000):
         stream.write(f"line {i}\n")
@@ -56,7 +56,7 @@ def test_lines_are_written_in_order(pipe: tuple[int, int]) -> None:
 
 
 def test_nobody_waits_for_a_full_pipe(pipe: tuple[int, int]) -> None:
-    """What neither pipe nor buffer holds is dropped and counted, and a line says so where the lines are missing."""
+    """Lines that fit neither into pipe nor buffer are dropped and counted, and a line in their place says so."""
     fill(pipe[1])
     stream = UnblockedStderr(pipe[1], most_bytes=PIPE)
     lines = [f"{i:099}\n" for i in range(1000)]
@@ -65,17 +65,17 @@ def test_nobody_waits_for_a_full_pipe(pipe: tuple[int, int]) -> None:
     assert stream.dropped == len(lines) - PIPE // 100
     assert not stream.drain(seconds=0)
     assert os.read(pipe[0], PIPE) == b"." * PIPE  # the reader is back
-    said = b""
-    while b"Dropped" not in said:
-        said += os.read(pipe[0], PIPE)
+    output = b""
+    while b"Dropped" not in output:
+        output += os.read(pipe[0], PIPE)
     stream.write("later\n")
     assert stream.drain()
-    told = f"Dropped {stream.dropped} log lines: stderr did not take them\n"
-    assert said.decode() + everything(*pipe) == "".join([*lines[: PIPE // 100], told, "later\n"])
+    notice = f"Dropped {stream.dropped} log lines: stderr did not take them\n"
+    assert output.decode() + everything(*pipe) == "".join([*lines[: PIPE // 100], notice, "later\n"])
 
 
 def test_a_closed_stderr_ends_nothing(pipe: tuple[int, int]) -> None:
-    """Lines that nobody can get any more are counted."""
+    """Lines after the reader has closed the pipe are counted."""
     stream = UnblockedStderr(pipe[1])
     os.close(pipe[0])
     stream.write("lost\n")
@@ -84,7 +84,7 @@ def test_a_closed_stderr_ends_nothing(pipe: tuple[int, int]) -> None:
 
 
 def test_a_pipe_that_somebody_made_non_blocking(pipe: tuple[int, int]) -> None:
-    """The flag belongs to all who share the pipe; no line is lost by it."""
+    """Another process may make the shared pipe non-blocking; no line is lost by that."""
     os.set_blocking(pipe[1], False)
     stream = UnblockedStderr(pipe[1])
     lines = [f"{i:099}\n" for i in range(2 * PIPE // 100)]
@@ -98,7 +98,7 @@ def test_a_pipe_that_somebody_made_non_blocking(pipe: tuple[int, int]) -> None:
 
 
 def test_the_gap_is_said_in_the_logs_own_form(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In klog's text and as JSON; libraries' lines, warnings and what is printed take the same way."""
+    """Our lines in both formats, libraries' lines, warnings and prints go through the same buffer."""
     fill(pipe[1])
     stream = UnblockedStderr(pipe[1], most_bytes=PIPE)
     monkeypatch.setattr(sys, "stderr", stream)
@@ -107,15 +107,15 @@ def test_the_gap_is_said_in_the_logs_own_form(pipe: tuple[int, int], monkeypatch
         log.info("x" * 100)
     logging.getLogger("aiohttp").warning("lost")
     assert logs.dropped() == stream.dropped > 0
-    said = b""
-    while b"Dropped" not in said:
-        said += os.read(pipe[0], PIPE)
-    last = said.decode().splitlines()[-1]
+    output = b""
+    while b"Dropped" not in output:
+        output += os.read(pipe[0], PIPE)
+    last = output.decode().splitlines()[-1]
     assert re.search(rf'^W.* stderr.py\] "Dropped log lines: stderr did not take them" lines={stream.dropped}$', last)
 
 
 def test_the_process_s_own_stderr(capfd: pytest.CaptureFixture[str]) -> None:
-    """Inside the block everybody writes through it; what was written is out when the block is left."""
+    """Inside the block all writes go through the buffer, which is empty when the block ends."""
     before = sys.stderr
     with unblocked_stderr():
         assert isinstance(sys.stderr, UnblockedStderr)
@@ -125,6 +125,6 @@ def test_the_process_s_own_stderr(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_reason_to_end_is_out_before_the_end(capfd: pytest.CaptureFixture[str]) -> None:
-    """A wrong flag is said on stderr, whoever writes it out."""
+    """The error for a wrong flag is written to stderr although a thread writes it."""
     assert cli.main(["run", "--shceduler-name=x"]) == 2
     assert "did you mean --scheduler-name?" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""A surprise is counted each time, and logged with its traceback once for a pod and cause."""
+"""An unexpected exception is counted each time, and logged with its traceback once for a pod and cause."""
 
 import io
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from neuron_scheduler.telemetry.unexpected import MOST_SHOWN, UnexpectedErrors
 
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """Return what the log is written to."""
+    """Return the stream of the log."""
     stream = io.StringIO()
     monkeypatch.setattr(logs, "_output", logs._Output(stream, logs._klog))
     return stream
@@ -35,7 +35,7 @@ def raised(text: str, broken: Callable[[str], None] = break_here) -> Exception:
 
 
 def test_once_for_a_pod_and_cause(stream: io.StringIO) -> None:
-    """Other words of the same cause are no news; another pod, another place and another task are."""
+    """Another text of the same cause is not logged again; another pod, place or task is."""
     counted: list[str] = []
     errors = UnexpectedErrors(counted.append)
     for text in ("a", "b", "c"):
@@ -50,6 +50,6 @@ def test_once_for_a_pod_and_cause(stream: io.StringIO) -> None:
 
 
 def test_what_the_owner_is_told() -> None:
-    """Type and text, which is cut: it may quote a whole object."""
-    told = UnexpectedErrors().report(raised("x" * 5000), task="scheduling", pod="d/p")
-    assert told == f"unexpected error in scheduling: ValueError: {'x' * MOST_SHOWN}"
+    """The message has the type and the text, cut because it may quote a whole object."""
+    message = UnexpectedErrors().report(raised("x" * 5000), task="scheduling", pod="d/p")
+    assert message == f"unexpected error in scheduling: ValueError: {'x' * MOST_SHOWN}"

@@ -1,4 +1,4 @@
-"""A kubeconfig's `as` is who the API server takes us for, on every way to it."""
+"""A kubeconfig's `as` is our user for the API server, with every kind of request."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ NODES = "/api/v1/nodes"
 
 
 async def acting(plane: ControlPlane, folder: Path, **user: Any) -> Connection:
-    """Load a kubeconfig of the administrator who acts as somebody."""
+    """Load a kubeconfig of the administrator with impersonation."""
     path = plane.kubeconfig(folder / "config")
     content = yaml.safe_load(path.read_text())
     content["users"][0]["user"] |= {key.replace("_", "-"): value for key, value in user.items()}

@@ -1,4 +1,4 @@
-"""An answer is understood to its last byte or not at all."""
+"""An answer is read to its last byte or refused."""
 
 from contextlib import suppress
 
@@ -40,22 +40,22 @@ ANSWERS: dict[str, tuple[bytes, int, bytes, bool]] = {
 
 @pytest.mark.parametrize("sentence", ANSWERS)
 def test_answers(sentence: str) -> None:
-    """Every way to tell an answer's end is understood, and no part of an answer is taken for a whole one."""
+    """All ways to mark the end of an answer are supported, and a part of an answer is not taken for a whole one."""
     data, *want = ANSWERS[sentence]
-    found = read_answer(data)
+    answer = read_answer(data)
 
-    assert found is not None
-    assert [found.status, found.body, found.reusable] == want
-    assert read_answer(*(data[i : i + 1] for i in range(len(data)))) == found
+    assert answer is not None
+    assert [answer.status, answer.body, answer.reusable] == want
+    assert read_answer(*(data[i : i + 1] for i in range(len(data)))) == answer
     assert read_answer(*(data[i : i + 1] for i in range(len(data) - 1))) is None
 
 
 def test_headers_are_found_by_their_name_in_lower_case() -> None:
-    """As `Retry-After`, which is all that is ever asked for."""
-    found = read_answer(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After:  7 \r\nContent-Length: 0\r\n\r\n")
+    """Headers are read by lower-case name, such as `retry-after`."""
+    answer = read_answer(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After:  7 \r\nContent-Length: 0\r\n\r\n")
 
-    assert found is not None
-    assert found.headers == {"retry-after": "7", "content-length": "0"}
+    assert answer is not None
+    assert answer.headers == {"retry-after": "7", "content-length": "0"}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_headers_are_found_by_their_name_in_lower_case() -> None:
     ],
 )
 def test_what_is_no_answer(data: bytes) -> None:
-    """Nothing of it is believed, not even the status, and what comes later is not waited for."""
+    """An invalid answer is refused as a whole, at once."""
     with pytest.raises(ValueError, match=r"."):
         read_answer(data)
     with pytest.raises(ValueError, match=r"."):
@@ -108,13 +108,13 @@ def test_what_is_no_answer(data: bytes) -> None:
     ],
 )
 def test_what_is_too_long(data: bytes) -> None:
-    """It is refused as soon as it says so, whatever has come of it."""
+    """A body that is too long is refused as soon as its length is known."""
     with pytest.raises(TooLongError):
         read_answer(data)
 
 
 def test_an_answer_may_be_as_long_as_it_may_be() -> None:
-    """The limit is of the body, not of the headers with it."""
+    """The limit is for the body, not for the headers."""
     assert read_answer(OK, most_bytes=2) is not None
     with pytest.raises(TooLongError, match="2 bytes or more, of at most 1"):
         read_answer(OK, most_bytes=1)
@@ -131,12 +131,12 @@ def test_an_answer_may_be_as_long_as_it_may_be() -> None:
     ids=["headers", "a body", "chunks"],
 )
 def test_an_answer_may_come_byte_by_byte(data: bytes) -> None:
-    """No byte is looked at again for each that follows."""
+    """The time is linear in the number of bytes."""
     assert read_answer(*(data[i : i + 1] for i in range(len(data)))) is not None
 
 
 @given(st.binary())
 def test_noise_is_never_an_answer(noise: bytes) -> None:
-    """Whatever the bytes are, they are refused or waited for."""
+    """Random bytes are refused, or more are awaited."""
     with suppress(ValueError):
         assert read_answer(noise) is None

@@ -1,4 +1,4 @@
-"""Our reading of HTTP/1.1 is held against h11's: what we accept, h11 accepts as well, and finds the same in it."""
+"""Our reader of HTTP/1.1 is compared with h11's: h11 accepts each answer that we accept, with the same content."""
 
 from collections.abc import Callable
 from typing import Final
@@ -36,7 +36,7 @@ NOISE: Final = (
 
 @attrs.frozen
 class Read:
-    """What a reader found in some bytes."""
+    """The result of a reader."""
 
     status: int
     body: bytes
@@ -109,7 +109,7 @@ def cut(draw: st.DrawFn, data: bytes) -> list[bytes]:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """An answer to which something was done: bytes are put in, left out, repeated or replaced."""
+    """An answer that was changed: bytes are inserted, removed, repeated or replaced."""
     data = draw(written())
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(data)))
@@ -132,7 +132,7 @@ _CHANGES: Final[tuple[Callable[[bytes], bytes], ...]] = (
 @settings(max_examples=EXAMPLES)
 @given(st.data())
 def test_what_a_server_writes_is_read(data: st.DataObject) -> None:
-    """However it arrives: status, body and what becomes of the connection are as h11 finds them."""
+    """Status, body and reuse of the connection are those of h11, for all pieces."""
     answer = data.draw(written())
     read = ours(*data.draw(cut(answer)))
 
@@ -143,7 +143,7 @@ def test_what_a_server_writes_is_read(data: st.DataObject) -> None:
 @settings(max_examples=3 * EXAMPLES)
 @given(st.data())
 def test_what_is_damaged_is_refused_or_read_alike(data: st.DataObject) -> None:
-    """We may refuse or wait where h11 does not, and never find another answer than it does, whatever the pieces."""
+    """We may refuse or wait where h11 does not, but never read another answer, for all pieces."""
     answer = data.draw(damaged())
     read = ours(answer)
 

@@ -1,4 +1,4 @@
-"""Where the API server is and who asks it: decided by flags first, then by the environment, and never guessed."""
+"""Server and credentials come from flags first, then from the environment, and are never guessed."""
 
 import base64
 import json
@@ -26,34 +26,34 @@ def folder(tmp_path: Path) -> Path:
 
 async def test_master_alone() -> None:
     """A plain server needs no credentials."""
-    found = await connect(master="http://127.0.0.1:8001/")
+    connection = await connect(master="http://127.0.0.1:8001/")
 
-    assert found.server == "http://127.0.0.1:8001"
-    assert found.tls is None
-    assert await found.credentials.authorization() is None
+    assert connection.server == "http://127.0.0.1:8001"
+    assert connection.tls is None
+    assert await connection.credentials.authorization() is None
 
 
 async def test_in_cluster(folder: Path) -> None:
-    """The service account's files are used, and the proxy that the environment excepts is not."""
+    """The service account's files are used, and no proxy if NO_PROXY excepts the server."""
     environment = {
         "KUBERNETES_SERVICE_HOST": "10.100.0.1",
         "KUBERNETES_SERVICE_PORT": "443",
         "HTTPS_PROXY": "http://proxy:3128",
         "NO_PROXY": "10.0.0.0/8",
     }
-    found = await load(environment=environment, service_account=folder)
+    connection = await load(environment=environment, service_account=folder)
 
-    assert found.server == "https://10.100.0.1:443"
-    assert found.proxy is None
-    assert found.tls is not None
-    assert await found.credentials.authorization() == "Bearer from-file"
+    assert connection.server == "https://10.100.0.1:443"
+    assert connection.proxy is None
+    assert connection.tls is not None
+    assert await connection.credentials.authorization() == "Bearer from-file"
 
 
 async def test_in_cluster_over_ipv6(folder: Path) -> None:
     """An IPv6 address is bracketed."""
-    found = await load(environment={"KUBERNETES_SERVICE_HOST": "fd00::1"}, service_account=folder)
+    connection = await load(environment={"KUBERNETES_SERVICE_HOST": "fd00::1"}, service_account=folder)
 
-    assert found.server == "https://[fd00::1]:443"
+    assert connection.server == "https://[fd00::1]:443"
 
 
 async def test_in_cluster_without_a_token(tmp_path: Path) -> None:
@@ -63,55 +63,55 @@ async def test_in_cluster_without_a_token(tmp_path: Path) -> None:
 
 
 async def test_a_flag_wins_over_the_cluster(folder: Path) -> None:
-    """A kubeconfig that was asked for is the one that is used."""
+    """--kubeconfig overrides the environment."""
     path = kubeconfig(folder, {"token": " secret\n"})
-    found = await connect(path, KUBERNETES_SERVICE_HOST="10.0.0.1")
+    connection = await connect(path, KUBERNETES_SERVICE_HOST="10.0.0.1")
 
-    assert found.server == "https://api:6443"
-    assert await found.credentials.authorization() == "Bearer secret"
+    assert connection.server == "https://api:6443"
+    assert await connection.credentials.authorization() == "Bearer secret"
 
 
 async def test_the_cluster_wins_over_a_stray_kubeconfig(folder: Path) -> None:
-    """A file that happens to lie in an image decides nothing."""
+    """In a cluster, a kubeconfig that is not named is ignored."""
     environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBECONFIG": kubeconfig(folder)}
-    found = await load(environment=environment, service_account=folder)
+    connection = await load(environment=environment, service_account=folder)
 
-    assert found.server == "https://10.0.0.1:443"
+    assert connection.server == "https://10.0.0.1:443"
 
 
 async def test_the_environment_names_a_kubeconfig(folder: Path) -> None:
-    """KUBECONFIG is read when it is needed, not when a module is imported."""
-    found = await connect(KUBECONFIG=kubeconfig(folder))
+    """KUBECONFIG is read when `load` is called, not when a module is imported."""
+    connection = await connect(KUBECONFIG=kubeconfig(folder))
 
-    assert found.server == "https://api:6443"
+    assert connection.server == "https://api:6443"
 
 
 async def test_master_replaces_the_server(folder: Path) -> None:
-    """As kube-scheduler has it."""
-    found = await connect(kubeconfig(folder, {"token": "t"}), "https://other:1")
+    """--master replaces the kubeconfig's server, as in kube-scheduler."""
+    connection = await connect(kubeconfig(folder, {"token": "t"}), "https://other:1")
 
-    assert found.server == "https://other:1"
-    assert await found.credentials.authorization() == "Bearer t"
+    assert connection.server == "https://other:1"
+    assert await connection.credentials.authorization() == "Bearer t"
 
 
 async def test_a_token_file_is_read_beside_the_kubeconfig(folder: Path) -> None:
-    """Relative paths start where the file is, and the token stays fresh."""
-    found = await connect(kubeconfig(folder, {"tokenFile": "token"}))
+    """Relative paths start at the kubeconfig's folder, and the token is read again later."""
+    connection = await connect(kubeconfig(folder, {"tokenFile": "token"}))
 
-    assert isinstance(found.credentials, TokenFile)
-    assert await found.credentials.authorization() == "Bearer from-file"
+    assert isinstance(connection.credentials, TokenFile)
+    assert await connection.credentials.authorization() == "Bearer from-file"
 
 
 async def test_client_certificates(folder: Path) -> None:
-    """They go into the TLS context."""
-    found = await connect(kubeconfig(folder, {"client-certificate": "me.crt", "client-key": "me.key"}))
+    """A client certificate and its key become part of the TLS context."""
+    connection = await connect(kubeconfig(folder, {"client-certificate": "me.crt", "client-key": "me.key"}))
 
-    assert found.tls is not None
-    assert str(folder / "me.crt") == found.tls.cert_file
+    assert connection.tls is not None
+    assert str(folder / "me.crt") == connection.tls.cert_file
 
 
 async def test_an_exec_plugin(folder: Path) -> None:
-    """As for EKS: the plugin gives the token, with the arguments and variables of the kubeconfig."""
+    """As for EKS: the plugin returns the token, with the arguments and variables of the kubeconfig."""
     script = 'import os; print(\'{"apiVersion": "client.authentication.k8s.io/v1beta1", "status": {"token": '
     script += "\"' + os.environ['PROFILE'] + '\"}}')"
     plugin = {
@@ -120,21 +120,21 @@ async def test_an_exec_plugin(folder: Path) -> None:
         "args": ["-c", script],
         "env": [{"name": "PROFILE", "value": "dev"}],
     }
-    found = await connect(kubeconfig(folder, {"exec": plugin}))
+    connection = await connect(kubeconfig(folder, {"exec": plugin}))
 
-    assert isinstance(found.credentials, ExecPlugin)
-    assert await found.credentials.authorization() == "Bearer dev"
+    assert isinstance(connection.credentials, ExecPlugin)
+    assert await connection.credentials.authorization() == "Bearer dev"
 
 
 async def test_an_exec_plugin_that_fails(folder: Path) -> None:
-    """The process says so at its start, with the kubeconfig's hint; relative paths start where the file is."""
+    """A missing plugin is an error at the start, with the kubeconfig's hint; paths start at the file's folder."""
     plugin = {"apiVersion": API_VERSIONS[0], "command": "./plugin", "installHint": "get it at example.com"}
     with pytest.raises(ConfigurationError, match=f"{folder}/plugin cannot be found; get it at example.com;"):
         await connect(kubeconfig(folder, {"exec": plugin}))
 
 
 async def test_what_a_plugin_is_told_about_its_cluster(folder: Path) -> None:
-    """As client-go tells it: the fields of client.authentication.k8s.io, the CA as data, and the entry's extension."""
+    """As with client-go: the fields of client.authentication.k8s.io, the CA as data, and the entry's extension."""
     plugin = {
         "apiVersion": API_VERSIONS[0],
         "command": "./plugin",
@@ -155,12 +155,12 @@ async def test_what_a_plugin_is_told_about_its_cluster(folder: Path) -> None:
             {"name": "other"},
         ],
     }
-    found = await connect(
+    connection = await connect(
         kubeconfig(folder, {"exec": plugin}, clusters=[{"name": "c", "cluster": cluster}]), PATH=os.environ["PATH"]
     )
 
-    told = json.loads((await found.credentials.authorization() or "").removeprefix("Bearer "))
-    assert told == {
+    info = json.loads((await connection.credentials.authorization() or "").removeprefix("Bearer "))
+    assert info == {
         "server": "https://10.0.0.1/path",
         "certificate-authority-data": base64.b64encode((folder / "ca.crt").read_bytes()).decode(),
         "tls-server-name": "api",
@@ -168,7 +168,7 @@ async def test_what_a_plugin_is_told_about_its_cluster(folder: Path) -> None:
         "disable-compression": True,
         "config": {"audience": "x"},
     }
-    assert ("Accept-Encoding", "identity") in found.headers
+    assert ("Accept-Encoding", "identity") in connection.headers
 
 
 ECHO = """
@@ -193,23 +193,23 @@ print(json.dumps({"apiVersion": info["apiVersion"], "status": {"token": json.dum
     ids=repr,
 )
 async def test_what_a_user_sends(folder: Path, user: dict[str, Any], header: str | None) -> None:
-    """client-go's order: the file's token, the token, the password; a plugin only where there is nothing else."""
-    found = await connect(kubeconfig(folder, user))
+    """client-go's order: the file's token, the token, the password; a plugin only if there is nothing else."""
+    connection = await connect(kubeconfig(folder, user))
 
-    assert await found.credentials.authorization() == header
+    assert await connection.credentials.authorization() == header
 
 
 async def test_a_user_of_a_kubeconfig_acts_as_another(folder: Path) -> None:
-    """client-go's headers: groups and values repeated, the key of what is extra escaped."""
+    """client-go's headers: groups and values repeated, the keys of extra fields escaped."""
     user = {
         "as": "J\xfcrgen",
         "as-uid": "7",
         "as-groups": ["a", "b"],
         "as-user-extra": {"example.com/Sc%pe": ["x", "y"], "~a|": ["z"]},
     }
-    found = await connect(kubeconfig(folder, user))
+    connection = await connect(kubeconfig(folder, user))
 
-    assert found.headers == (
+    assert connection.headers == (
         ("Impersonate-User", "J\xfcrgen"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "a"),
@@ -221,17 +221,17 @@ async def test_a_user_of_a_kubeconfig_acts_as_another(folder: Path) -> None:
 
 
 async def test_embedded_certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are taken from the kubeconfig, beside a key in a file too, and leave no file behind."""
+    """Embedded certificates are used, also with a key in a file, and leave no file behind."""
     leftovers = folder / "tmp"
     leftovers.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(leftovers))
     user = {"client-certificate-data": encoded(folder / "me.crt"), "client-key": "me.key"}
     cluster = {"server": "https://api", "certificate-authority-data": encoded(folder / "ca.crt")}
-    found = await connect(kubeconfig(folder, user, clusters=[{"name": "c", "cluster": cluster}]))
+    connection = await connect(kubeconfig(folder, user, clusters=[{"name": "c", "cluster": cluster}]))
 
-    assert found.tls is not None
-    assert found.tls.certificate() == ((folder / "me.crt").read_text(), (folder / "me.key").read_text())
-    (trusted,) = found.tls.context().get_ca_certs(binary_form=True)
+    assert connection.tls is not None
+    assert connection.tls.certificate() == ((folder / "me.crt").read_text(), (folder / "me.key").read_text())
+    (trusted,) = connection.tls.context().get_ca_certs(binary_form=True)
     assert ssl.DER_cert_to_PEM_cert(trusted).split() == (folder / "ca.crt").read_text().split()
     assert not list(leftovers.iterdir())
 
@@ -242,35 +242,35 @@ def encoded(path: Path) -> str:
 
 
 async def test_a_proxy_of_the_kubeconfig_knows_no_exception(folder: Path) -> None:
-    """NO_PROXY is about the environment's proxies."""
+    """NO_PROXY does not affect the kubeconfig's proxy."""
     cluster = {"server": "https://api", "proxy-url": "http://proxy:1"}
     path = kubeconfig(folder, clusters=[{"name": "c", "cluster": cluster}])
-    found = await connect(path, NO_PROXY="*", HTTPS_PROXY="http://other:2")
+    connection = await connect(path, NO_PROXY="*", HTTPS_PROXY="http://other:2")
 
-    assert found.proxy == Proxy("http://proxy:1")
+    assert connection.proxy == Proxy("http://proxy:1")
 
 
 async def test_nobody(folder: Path) -> None:
     """A context without a user is anonymous."""
     path = kubeconfig(folder, contexts=[{"name": "here", "context": {"cluster": "c"}}], users=None)
-    found = await connect(path)
+    connection = await connect(path)
 
-    assert await found.credentials.authorization() is None
+    assert await connection.credentials.authorization() is None
 
 
 async def test_server_name_and_proxy(folder: Path) -> None:
-    """What the cluster entry says about the way there is kept."""
+    """Server name and proxy of the cluster entry are used."""
     cluster = {"server": "https://10.0.0.1", "tls-server-name": "api", "proxy-url": "http://proxy:1"}
     cluster["certificate-authority"] = "ca.crt"
-    found = await connect(kubeconfig(folder, clusters=[{"name": "c", "cluster": cluster}]))
+    connection = await connect(kubeconfig(folder, clusters=[{"name": "c", "cluster": cluster}]))
 
-    assert found.tls is not None
-    assert (found.tls.server_name, found.proxy) == ("api", Proxy("http://proxy:1"))
+    assert connection.tls is not None
+    assert (connection.tls.server_name, connection.proxy) == ("api", Proxy("http://proxy:1"))
 
 
 @pytest.mark.parametrize("path", ["/no/such/file", None])
 async def test_no_kubeconfig(path: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without anything there is a sentence that says what could be given."""
+    """Without any configuration, the error says which flags help."""
     monkeypatch.setenv("HOME", "/nowhere")
     with pytest.raises(ConfigurationError, match="--kubeconfig FILE or --master URL"):
         await connect(path)
@@ -293,7 +293,7 @@ async def test_no_kubeconfig(path: str | None, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 async def test_masters_that_are_no_url(master: str) -> None:
-    """A typing error is told as one, and a password in it is not repeated."""
+    """A typing error is reported, and a password in it is not shown."""
     with pytest.raises(ConfigurationError, match="--master") as caught:
         await connect(master=master)
 
@@ -301,13 +301,13 @@ async def test_masters_that_are_no_url(master: str) -> None:
 
 
 async def test_a_scheme_in_capitals_is_tls_too() -> None:
-    """Nothing is sent in the clear because of a letter."""
+    """HTTPS in capitals uses TLS too, instead of sending in the clear."""
     assert (await connect(master="HTTPS://api")).tls is not None
 
 
 @pytest.mark.parametrize("content", [" \n", "t\xf6ken"])
 async def test_in_cluster_with_an_unusable_token(folder: Path, content: str) -> None:
-    """What could never be sent is told at the start."""
+    """Credentials that cannot be sent are an error at the start."""
     (folder / "token").write_text(content, encoding="utf-8")
     with pytest.raises(ConfigurationError, match="token"):
         await load(environment={"KUBERNETES_SERVICE_HOST": "h"}, service_account=folder)

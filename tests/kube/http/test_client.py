@@ -1,4 +1,4 @@
-"""One request goes out, one answer or one error of ours comes back."""
+"""One request is sent, and one answer or one of our errors is returned."""
 
 import asyncio
 import ssl
@@ -38,9 +38,9 @@ async def test_a_request_arrives_as_it_was_meant(way: Way) -> None:
         server,
         client,
     ):
-        found = await client.request("POST", "/api/v1/x", params={"a": "b c"}, body=b"{}", content_type="text/x")
+        response = await client.request("POST", "/api/v1/x", params={"a": "b c"}, body=b"{}", content_type="text/x")
 
-    assert (found.status, found.body) == (201, b"made")
+    assert (response.status, response.body) == (201, b"made")
     (seen,) = server.seen
     assert (seen.method, seen.path, seen.query, seen.body) == ("POST", "/api/v1/x", {"a": "b c"}, b"{}")
     assert seen.headers["Authorization"] == "Bearer secret"
@@ -51,7 +51,7 @@ async def test_a_request_arrives_as_it_was_meant(way: Way) -> None:
 
 @WAYS
 async def test_a_refusal_is_an_api_error(way: Way) -> None:
-    """The status is always checked, and the Status is taken apart."""
+    """The status is always checked, and the fields of the Status are read."""
     headers = {"Retry-After": "7"}
     async with scripted(refuse(409, "Conflict", "already bound", kind="pods/binding", headers=headers), **way) as (
         _,
@@ -85,7 +85,7 @@ async def test_a_refusal_is_an_api_error(way: Way) -> None:
     ],
 )
 def test_a_refusal_without_a_status(body: bytes) -> None:
-    """Whatever a proxy says, it is a refusal with that status."""
+    """A proxy's page is an error with its status."""
     assert api_error(502, {}, body).status == 502
 
 
@@ -109,13 +109,13 @@ def test_a_refusal_without_a_status(body: bytes) -> None:
     ],
 )
 def test_retry_after(text: str | None, want: float | None) -> None:
-    """Seconds and dates are read, up to a limit; anything else is as if absent."""
+    """Seconds and dates are read, up to a limit; other values are ignored."""
     assert want == api_error(429, {} if text is None else {"retry-after": text}, b"{}").retry_after
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,3} Jan [0-9]{1,5} [0-9:]{1,9} [-+]?[A-Z0-9]{1,6}"))
 def test_any_retry_after_is_read(text: str) -> None:
-    """No proxy can write one that raises, or that holds us up for long."""
+    """No date raises an exception or takes long to read."""
     assert 0 <= (api_error(503, {"retry-after": text}, b"").retry_after or 0.0) <= LONGEST_PAUSE
 
 
@@ -127,7 +127,7 @@ def test_a_status_may_ask_to_wait(seconds: int, want: float | None) -> None:
 
 @WAYS
 async def test_a_redirect_is_not_followed(way: Way) -> None:
-    """A token is never carried to another host."""
+    """A redirect is not followed, so that no token reaches another host."""
     async with scripted(answer(status=302, headers={"Location": "/elsewhere"}), **way) as (server, client):
         with pytest.raises(ApiError, match="302"):
             await client.request("GET", "/x")
@@ -136,7 +136,7 @@ async def test_a_redirect_is_not_followed(way: Way) -> None:
 
 
 async def test_reads_wait_out_429() -> None:
-    """A read is sent again after as long as the server says, within reason; a write is not."""
+    """A read is sent again after the server's pause, up to a limit; a write is not."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -171,7 +171,7 @@ async def test_a_hanging_server_is_a_timeout() -> None:
 
 @WAYS
 async def test_a_reset_is_unreachable(way: Way) -> None:
-    """A cut connection is not an answer; a write is not repeated by anyone below."""
+    """A broken connection is an error; the client does not repeat a write."""
     async with scripted(reset, **way) as (server, client):
         with pytest.raises(UnreachableError):
             await client.request("POST", "/x", body=b"{}")
@@ -205,7 +205,7 @@ async def test_requests_are_counted(way: Way) -> None:
 
 
 async def test_writes_are_limited_reads_and_the_lease_are_not() -> None:
-    """The client-side limit delays what it is meant for."""
+    """The client-side limit delays writes only."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -223,7 +223,7 @@ async def test_writes_are_limited_reads_and_the_lease_are_not() -> None:
 
 
 def plugin(*tokens: str) -> tuple[ExecPlugin, list[str]]:
-    """A credential plugin that gives these tokens in turn."""
+    """A credential plugin that returns these tokens in turn."""
     left = list(tokens)
 
     async def run() -> Ticket:
@@ -256,7 +256,7 @@ async def test_a_second_401_is_an_error(way: Way) -> None:
 
 @WAYS
 async def test_a_fence_holds_a_bind_back(way: Way) -> None:
-    """Permission is asked with the connection in hand; refused, nothing arrives, and the pool goes on."""
+    """Permission is asked for when the connection is open; without it nothing is sent, and the pool stays usable."""
     asked: list[Callable[[], bool]] = []
 
     def no() -> bool:
@@ -294,7 +294,7 @@ async def test_an_abandoned_bind_is_cut_off(way: Way) -> None:
 
 @pytest.mark.parametrize("own_http", [True, False])
 async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls(own_http: bool) -> None:
-    """No goodbye of TLS keeps the connection, and with it the request, alive at the server."""
+    """The connection is reset without TLS's closing handshake, which would keep the request alive at the server."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -364,7 +364,7 @@ async def test_a_refused_stream_is_an_api_error() -> None:
 @pytest.mark.parametrize("path", ["/x y", "/x\r\nHost: elsewhere", "x", "/\xe4"])
 @WAYS
 async def test_a_path_that_would_be_another_request_is_not_sent(path: str, way: Way) -> None:
-    """A name that the API server would never give out does not reach the wire, nor does it end the process."""
+    """An invalid path is not sent, and is an error of this request only."""
     async with scripted(**way) as (server, client):
         with pytest.raises(UnreachableError, match="not a path"):
             await client.request("POST", path, body=b"")
@@ -374,7 +374,7 @@ async def test_a_path_that_would_be_another_request_is_not_sent(path: str, way: 
 
 @WAYS
 async def test_a_token_that_would_be_another_header_is_not_sent(way: Way) -> None:
-    """What a plugin or a file holds is not trusted to be one line."""
+    """A token with a line break is not sent."""
     async with scripted(credentials=Fixed("Bearer a\r\nX-Remote-User: admin"), **way) as (server, client):
         with pytest.raises(CredentialsError, match="Authorization"):
             await client.request("POST", "/x", body=b"")
@@ -383,7 +383,7 @@ async def test_a_token_that_would_be_another_header_is_not_sent(way: Way) -> Non
 
 
 async def test_headers_of_a_connection_are_sent_with_every_request() -> None:
-    """Read, write and watch alike act as somebody else; a name that is there twice is sent twice."""
+    """Reads, writes and watches send the impersonation headers; a repeated header is sent twice."""
     headers = (("Impersonate-User", "J\xfcrgen"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
     async with (
         scripted(answer(), answer(), watching()) as (server, _),
@@ -417,7 +417,7 @@ async def test_a_certificate_that_is_rejected_asks_for_another(way: Way) -> None
 
 
 async def test_a_server_below_a_path() -> None:
-    """A management plane that serves many clusters has each below a path of its own."""
+    """The server's URL may have a path, as in management planes that serve many clusters."""
     async with scripted(answer(), answer()) as (server, _):
         connection = Connection(f"{server.url}/k8s/clusters/c-1", "a test")
         async with Client(connection=connection) as client:

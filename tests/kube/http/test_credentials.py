@@ -1,4 +1,4 @@
-"""Tokens are kept fresh in the background, and the last good one is kept while it may be valid."""
+"""Tokens are renewed in the background, and the last good one is used while it may be valid."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from neuron_scheduler.telemetry.logs import REMIND
 
 @attrs.define(eq=False)
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that a test advances."""
 
     now: float = 100.0
 
@@ -27,17 +27,17 @@ class Clock:
 
 @attrs.define(eq=False)
 class Plugin:
-    """A plugin that gives, in turn, tokens with an expiry or failures; from `held` on it answers when let go."""
+    """A plugin that returns tickets or failures in turn; runs after `hangs_from` wait for the test."""
 
     results: list[Ticket | Exception]
-    held: int | None = None
+    hangs_from: int | None = None
     runs: int = 0
     answers: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def __call__(self) -> Ticket:
         """Run once."""
         self.runs += 1
-        if self.held is not None and self.runs > self.held:
+        if self.hangs_from is not None and self.runs > self.hangs_from:
             await self.answers.wait()
         result = self.results.pop(0)
         if isinstance(result, Exception):
@@ -46,13 +46,13 @@ class Plugin:
 
 
 async def settled(credentials: ExecPlugin) -> None:
-    """Let a run in the background come to its end."""
+    """Wait for the end of a run in the background."""
     while credentials._running is not None:
         await anyio.lowlevel.checkpoint()
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged."""
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the logged messages."""
     return [record.message for record in caplog.records]
 
 
@@ -86,7 +86,7 @@ async def test_a_token_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"], ids=repr)
 async def test_a_token_file_that_is_unusable_for_a_moment(tmp_path: Path, content: bytes | None) -> None:
-    """The last good token is kept, and without one the error says what to look at."""
+    """The last good token is kept, and without one the error says what to check."""
     path, clock = tmp_path / "token", Clock()
     path.write_text("one")
     tokens = TokenFile(str(path), clock)
@@ -100,7 +100,7 @@ async def test_a_token_file_that_is_unusable_for_a_moment(tmp_path: Path, conten
 
 
 async def test_a_token_file_that_stays_missing_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """400 pods' requests and 401s make one line; another follows after ten minutes, and one when it is back."""
+    """400 pods' requests and 401s write one line; another follows after ten minutes, and one after the recovery."""
     caplog.set_level("INFO")
     path, clock = tmp_path / "token", Clock()
     path.write_text("one")
@@ -111,14 +111,17 @@ async def test_a_token_file_that_stays_missing_is_told_once(tmp_path: Path, capl
         clock.now += 0.5
         assert await tokens.authorization() == "Bearer one"
         assert await tokens.renew("Bearer one") == "Bearer one"
-    assert said(caplog) == ["Could not read the token file, keeping the last token"]
+    assert logged(caplog) == ["Could not read the token file, keeping the last token"]
 
     clock.now += REMIND
     await tokens.authorization()
     path.write_text("two")
     clock.now += 10
     assert await tokens.authorization() == "Bearer two"
-    assert said(caplog)[1:] == ["Could not read the token file, keeping the last token", "Token file can be read again"]
+    assert logged(caplog)[1:] == [
+        "Could not read the token file, keeping the last token",
+        "Token file can be read again",
+    ]
 
 
 async def test_a_token_file_that_never_gave_a_token(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -128,11 +131,11 @@ async def test_a_token_file_that_never_gave_a_token(tmp_path: Path, caplog: pyte
         with pytest.raises(CredentialsError, match="check that it is mounted"):
             await tokens.authorization()
 
-    assert len(said(caplog)) == 1
+    assert len(logged(caplog)) == 1
 
 
 async def test_the_token_beside_a_token_file(tmp_path: Path) -> None:
-    """It is sent until the file has given one, and the file's stays."""
+    """It is sent until the file has a token; then the file's token is used."""
     path, clock = tmp_path / "token", Clock()
     tokens = TokenFile(str(path), clock, otherwise="beside")
     assert await tokens.authorization() == "Bearer beside"
@@ -146,7 +149,7 @@ async def test_the_token_beside_a_token_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["a\nX-Remote-User: admin", "t\u00f6ken", "a\x00b"])
 async def test_a_token_that_would_be_another_header(tmp_path: Path, content: str) -> None:
-    """What a file holds is not trusted to be one line of ASCII."""
+    """A token that is not one line of ASCII is not sent."""
     path = tmp_path / "token"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(CredentialsError, match="no token that can be sent"):
@@ -154,8 +157,8 @@ async def test_a_token_that_would_be_another_header(tmp_path: Path, content: str
 
 
 async def test_no_request_waits_while_the_token_is_valid() -> None:
-    """At four fifths of its life a plugin that never answers is run, once, and the token goes on being used."""
-    clock, plugin = Clock(100), Plugin([Ticket("one", expires=1100), Ticket("two", expires=3000)], held=1)
+    """After 80 % of the token's life the plugin runs once; while it hangs, the token is still used."""
+    clock, plugin = Clock(100), Plugin([Ticket("one", expires=1100), Ticket("two", expires=3000)], hangs_from=1)
     credentials = ExecPlugin(plugin, clock)
     assert await credentials.authorization() == "Bearer one"
     clock.now = 899
@@ -173,9 +176,9 @@ async def test_no_request_waits_while_the_token_is_valid() -> None:
 
 
 async def test_a_request_without_a_valid_token_waits_with_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its end does not end the plugin's run, whose token serves the next request."""
+    """The end of a request does not end the plugin's run, whose token the next request uses."""
     monkeypatch.setattr(credentials_page, "PATIENCE", 0.0)
-    plugin = Plugin([Ticket("one")], held=0)
+    plugin = Plugin([Ticket("one")], hangs_from=0)
     credentials = ExecPlugin(plugin, Clock())
     with pytest.raises(CredentialsError, match="has not answered"):
         await credentials.authorization()
@@ -209,7 +212,7 @@ async def test_a_token_that_comes_expired_is_used_for_a_moment() -> None:
 
 
 async def test_many_requests_one_run() -> None:
-    """The plugin runs once however many wait for it, at first and after a 401."""
+    """The plugin runs once for all requests that wait for it, at the start and after a 401."""
     plugin = Plugin([Ticket("one"), Ticket("two")])
     credentials = ExecPlugin(plugin, Clock())
     headers: list[str | None] = []
@@ -242,7 +245,7 @@ async def test_a_server_that_rejects_every_token_does_not_keep_the_plugin_busy()
 
 
 async def test_a_rejected_certificate_is_replaced() -> None:
-    """There is no header, so every 401 is about the certificate."""
+    """A plugin that returns a certificate runs again after a 401, although there is no header."""
     plugin = Plugin([Ticket(certificate=("a", "b")), Ticket(certificate=("c", "d"))])
     credentials = ExecPlugin(plugin, Clock())
     assert await credentials.authorization() is None
@@ -263,17 +266,17 @@ async def test_a_failing_plugin_keeps_the_old_token_while_it_is_valid(caplog: py
             assert await credentials.authorization() == "Bearer one"
         await settled(credentials)
         assert plugin.runs == runs
-    assert said(caplog) == ["Credential plugin fails"]
+    assert logged(caplog) == ["Credential plugin fails"]
     clock.now = 820
     await credentials.authorization()
     await settled(credentials)
     assert await credentials.authorization() == "Bearer two"
-    assert said(caplog) == ["Credential plugin fails", "Credential plugin works again"]
+    assert logged(caplog) == ["Credential plugin fails", "Credential plugin works again"]
 
 
 @pytest.mark.parametrize("failure", [FAILURE, RuntimeError("can't start new thread")], ids=repr)
 async def test_a_failing_plugin_with_an_expired_token(failure: Exception) -> None:
-    """Nothing is sent that is known to be rejected, and 400 requests do not make 400 runs."""
+    """An expired token is not sent, and 400 requests do not cause 400 runs."""
     clock, plugin = Clock(0), Plugin([Ticket("one", expires=1000), failure, Ticket("two", expires=3000)])
     credentials = ExecPlugin(plugin, clock)
     await credentials.authorization()
@@ -298,11 +301,11 @@ async def test_a_clock_that_is_set_back() -> None:
 
 
 async def test_a_failing_plugin_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    """The first failure is the caller's to tell."""
+    """The first failure is raised and not logged."""
     with pytest.raises(CredentialsError, match="plugin failed"):
         await ExecPlugin(Plugin([FAILURE]), Clock()).start()
 
-    assert not said(caplog)
+    assert not logged(caplog)
 
 
 async def test_a_plugin_that_answers_at_the_start() -> None:
@@ -316,7 +319,7 @@ async def test_a_plugin_that_answers_at_the_start() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """Neither token nor key is part of what an object looks like in a message."""
+    """The representation of an object contains neither token nor key."""
     ticket = Ticket("secret", certificate=("certificate", "secret"))
 
     assert "secret" not in repr([Fixed("Bearer secret"), TokenFile("/x", Clock(), otherwise="secret"), ticket])

@@ -1,4 +1,4 @@
-"""A plugin is a foreign program: whatever it does, it ends in time and its secrets stay unseen."""
+"""A plugin is a foreign program: whatever it does, it ends in time and its secrets are not shown."""
 
 import asyncio
 import json
@@ -22,12 +22,12 @@ GOOD = f"""print('{{"apiVersion": "{V1}", "status": {{"token": "secret"}}}}', fl
 
 
 def credential(**status: Any) -> bytes:
-    """What a plugin prints."""
+    """The output of a plugin."""
     return json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": status}).encode()
 
 
 def test_reading_tickets() -> None:
-    """Tokens with and without expiry, and certificates, are granted."""
+    """Tokens with and without expiry, and certificates, are read."""
     timed = credential(token="t", expirationTimestamp="1970-01-01T00:16:40Z")
     pair = credential(clientCertificateData="c", clientKeyData="k")
     fine = credential(token="t", expirationTimestamp="1970-01-01T02:16:40.000000000+02:00", clientKeyData=None)
@@ -58,7 +58,7 @@ def test_reading_tickets() -> None:
     ],
 )
 def test_reading_anything_else(output: bytes) -> None:
-    """What is no credential of the version that was asked for grants nothing."""
+    """An output that is no credential of the requested version is refused."""
     with pytest.raises(CredentialsError, match="credential plugin"):
         read_ticket(output, V1)
 
@@ -70,13 +70,13 @@ def python(script: str, **fields: Any) -> Plugin:
 
 @pytest.mark.parametrize("cluster", [None, {"server": "https://api", "certificate-authority-data": b"pem"}])
 async def test_what_a_plugin_is_told(cluster: dict[str, Any] | None) -> None:
-    """There is no terminal, its answer has a version, and its cluster is named where it asks for that."""
+    """Its input says that there is no terminal, has the version, and has the cluster if the kubeconfig asks for it."""
     script = "import json, os; i = json.loads(os.environ['KUBERNETES_EXEC_INFO']); print(json.dumps({'apiVersion': "
     script += "i['apiVersion'], 'status': {'token': json.dumps(i['spec'])}}))"
-    told = json.loads((await python(script, cluster=cluster).run()).token)
+    info = json.loads((await python(script, cluster=cluster).run()).token)
 
-    assert told.pop("interactive") is False
-    assert told == ({} if cluster is None else {"cluster": {**cluster, "certificate-authority-data": "cGVt"}})
+    assert info.pop("interactive") is False
+    assert info == ({} if cluster is None else {"cluster": {**cluster, "certificate-authority-data": "cGVt"}})
 
 
 FAILING = {
@@ -91,7 +91,7 @@ FAILING = {
 
 @pytest.mark.parametrize("script", FAILING)
 async def test_plugins_that_fail(script: str) -> None:
-    """The error repeats what the plugin says on stderr, and not what it prints."""
+    """The error shows the plugin's stderr, and not its stdout."""
     with pytest.raises(CredentialsError) as caught:
         await python(script).run()
 
@@ -100,7 +100,7 @@ async def test_plugins_that_fail(script: str) -> None:
 
 
 async def test_a_plugin_that_is_not_installed() -> None:
-    """The kubeconfig's hint is repeated, without what could garble a terminal."""
+    """The kubeconfig's hint is shown, without control characters."""
     plugin = Plugin("/no/such/plugin", install_hint="Get it from\n\x1b[1mexample.com")
     with pytest.raises(CredentialsError, match=r"/no/such/plugin cannot be found; Get it from \[1mexample.com$"):
         await plugin.run()
@@ -117,13 +117,13 @@ async def test_a_plugin_that_is_not_installed() -> None:
     ids=["a folder", "a name that is none", "a value that is none", "a value that is too long"],
 )
 async def test_plugins_that_cannot_be_run(command: str, environment: dict[str, str]) -> None:
-    """Whatever the system says becomes one of our errors."""
+    """Any error of the system becomes one of our errors."""
     with pytest.raises(CredentialsError, match="credential plugin"):
         await Plugin(command, ("-c", GOOD), environment).run()
 
 
 async def test_much_on_stderr() -> None:
-    """Its end is kept for the error, and it does not block the plugin."""
+    """Much output on stderr does not block the plugin; the end of it is in the error."""
     script = "import sys; [sys.stderr.write('x' * 10_000) for _ in range(500)]; sys.exit('the end')"
     with pytest.raises(CredentialsError, match="the end") as caught:
         await python(script).run()
@@ -133,14 +133,14 @@ async def test_much_on_stderr() -> None:
 
 @attrs.define(eq=False)
 class Family:
-    """Hears of a plugin that leaves a child holding its stdout, and when both have ended."""
+    """Observes a plugin that leaves a child with its stdout, and when both have ended."""
 
     child: int = 0
     begun: anyio.Event = attrs.field(factory=anyio.Event)
     ended: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read the child's pid, and then to the end of the connection that both hold."""
+        """Read the child's pid, and then until both have closed the connection."""
         self.child = int(await reader.readline())
         self.begun.set()
         await reader.read()
@@ -150,9 +150,9 @@ class Family:
 
 @asynccontextmanager
 async def family() -> AsyncIterator[tuple[Family, str]]:
-    """Give what hears of them, and the beginning of the plugin's script."""
-    found = Family()
-    server = await asyncio.start_server(found.listen, "127.0.0.1", 0)
+    """Yield the observer, and the beginning of the plugin's script."""
+    family_processes = Family()
+    server = await asyncio.start_server(family_processes.listen, "127.0.0.1", 0)
     script = f"""
 import os, socket, subprocess, sys, time
 line = socket.create_connection({server.sockets[0].getsockname()[:2]})
@@ -160,36 +160,36 @@ line.set_inheritable(True)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
 line.sendall(b"%d\\n" % child.pid)
 """
-    yield found, script
+    yield family_processes, script
     server.close()
     with anyio.fail_after(20):
-        await found.ended.wait()
+        await family_processes.ended.wait()
 
 
 async def test_a_plugin_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is ended after a while."""
+    """A plugin that hangs is killed after the time limit."""
     monkeypatch.setattr(plugin_page, "TIMEOUT", 0.2)
     with pytest.raises(CredentialsError, match="no answer within"):
         await python("import time; time.sleep(60)").run()
 
 
 async def test_a_plugin_that_is_given_up() -> None:
-    """Cancelled, it is ended, and its children with it."""
-    async with family() as (found, script), anyio.create_task_group() as tasks:
+    """When the run is cancelled, the plugin and its children are killed."""
+    async with family() as (family_processes, script), anyio.create_task_group() as tasks:
         tasks.start_soon(python(script + "time.sleep(60)").run)
-        await found.begun.wait()
+        await family_processes.begun.wait()
         tasks.cancel_scope.cancel()
 
 
 async def test_a_child_that_holds_stdout() -> None:
-    """The plugin's end is what counts; what it leaves running, as a cache or an agent, is left alone."""
-    async with family() as (found, script):
+    """The run ends with the plugin; a child that it leaves, such as a cache or an agent, is not killed."""
+    async with family() as (family_processes, script):
         assert await python(script + GOOD).run() == Ticket("secret")
-        assert not found.ended.is_set()
-        os.kill(found.child, signal.SIGKILL)
+        assert not family_processes.ended.is_set()
+        os.kill(family_processes.child, signal.SIGKILL)
 
 
 async def test_a_plugin_that_closes_stdout_and_goes_on() -> None:
-    """Its exit code is waited for."""
+    """The run waits for the exit code."""
     with pytest.raises(CredentialsError, match="ended with 7"):
         await python(f"import os, sys, time; {GOOD}; os.close(1); os.close(2); time.sleep(0.1); os._exit(7)").run()

@@ -1,4 +1,4 @@
-"""Whatever a server or a proxy answers, it costs one request: an answer, an ApiError or an UnreachableError."""
+"""Any bytes of a server or proxy affect one request: it gets an answer, an ApiError or an UnreachableError."""
 
 import asyncio
 import gzip
@@ -33,7 +33,7 @@ def body(length: int, *headers: bytes) -> bytes:
 
 
 def packed(content: bytes, encoding: bytes) -> bytes:
-    """An answer whose body is said to be compressed."""
+    """An answer whose headers say that the body is compressed."""
     return b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n" % (encoding, len(content)) + content
 
 
@@ -73,13 +73,13 @@ HOSTILE: Final[dict[str, bytes]] = {
 
 
 @asynccontextmanager
-async def saying(said: bytes, *, more: bytes = b"") -> AsyncIterator[Connection]:
-    """Serve these bytes in answer to everything, `more` until the client has gone; then hang up."""
+async def saying(sent: bytes, *, more: bytes = b"") -> AsyncIterator[Connection]:
+    """Answer each request with these bytes, then `more` until the client has gone; then close."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(said)
+            writer.write(sent)
             await writer.drain()
             while more:
                 writer.write(more)
@@ -100,7 +100,7 @@ async def saying(said: bytes, *, more: bytes = b"") -> AsyncIterator[Connection]
 @METHODS
 @pytest.mark.parametrize("sentence", HOSTILE)
 async def test_no_answer_raises_anything_else(method: str, sentence: str) -> None:
-    """Nor does it keep the next request from being answered, or warn in a callback."""
+    """The next request is answered, and no callback warns."""
     loop, complaints = asyncio.get_running_loop(), list[str]()
     loop.set_exception_handler(lambda _, context: complaints.append(str(context)))
     try:
@@ -133,7 +133,7 @@ RAISED: Final[tuple[Callable[[], Exception], ...]] = (
 async def test_no_exception_of_a_library_ends_more_than_its_request(
     method: str, error: Callable[[], Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault in HTTP is an outcome in doubt, and is counted as a request without an answer."""
+    """An invalid answer to a write is an outcome in doubt, and is counted as a request without an answer."""
     counted: list[tuple[str, str]] = []
 
     async def fail(*_: object, **__: object) -> None:
@@ -163,7 +163,7 @@ async def test_what_ends_a_stream_is_an_error_of_ours() -> None:
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("pool", [Pool.API, Pool.LEASE])
 async def test_a_body_has_an_end(method: str, status: int, pool: Pool) -> None:
-    """An answer that goes on and on is given up at its limit, whatever its status is."""
+    """An endless answer is given up at its limit, whatever its status is."""
     head = b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     async with saying(head, more=chunk) as connection, Client(connection=connection) as client:
@@ -182,7 +182,7 @@ async def test_a_body_that_trickles_in_is_given_up(method: str) -> None:
 
 @METHODS
 async def test_a_body_that_is_known_to_be_too_long_is_not_read(method: str) -> None:
-    """Its length is believed at once; one byte less than that is read."""
+    """An answer whose header exceeds the limit is refused at once; one at the limit is read."""
     async with scripted(answer("x" * 100), answer("x" * 100), answer("x" * 100)) as (server, client):
         with pytest.raises(OversizedAnswerError):
             await client.request(method, "/x", most_bytes=99)
@@ -192,7 +192,7 @@ async def test_a_body_that_is_known_to_be_too_long_is_not_read(method: str) -> N
 
 
 async def test_what_is_packed_is_measured_unpacked() -> None:
-    """A small answer may be a large one."""
+    """The limit is for the decompressed body."""
     bomb = packed(gzip.compress(bytes(64 * MIB)), b"gzip")
     async with saying(bomb) as connection, Client(connection=connection) as client:
         with pytest.raises(OversizedAnswerError):
@@ -202,7 +202,7 @@ async def test_what_is_packed_is_measured_unpacked() -> None:
 @METHODS
 @pytest.mark.parametrize("pool", Pool)
 async def test_an_answer_is_one_object(method: str, pool: Pool) -> None:
-    """It is no larger than one may be: lists are streamed."""
+    """The default limit is that of one object: lists are streamed."""
     large = body(MOST_BYTES + 1)
     async with saying(large) as connection, Client(connection=connection) as client:
         with pytest.raises(OversizedAnswerError):
@@ -210,7 +210,7 @@ async def test_an_answer_is_one_object(method: str, pool: Pool) -> None:
 
 
 async def test_a_watch_that_is_not_answered_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that trickle in are no answer: a watch has no other limit until it is there."""
+    """A watch must be answered within its limit, even if bytes keep arriving."""
     monkeypatch.setattr("neuron_scheduler.kube.http.client.OPEN_TIMEOUT", 0.05)
     async with saying(b"HTTP/1.1 200 OK\r\n", more=b"x") as connection, Client(connection=connection) as client:
         with anyio.fail_after(5), pytest.raises(ApiTimeoutError):
@@ -219,7 +219,7 @@ async def test_a_watch_that_is_not_answered_is_given_up(monkeypatch: pytest.Monk
 
 
 async def test_the_lease_waits_for_no_server() -> None:
-    """A read of the Lease that is answered with 429 is for its caller to repeat, who has only so many seconds."""
+    """A read of the Lease that is answered with 429 is not repeated by the client: its caller has a deadline."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -234,7 +234,7 @@ async def test_the_lease_waits_for_no_server() -> None:
 
 @pytest.mark.parametrize("own_http", [True, False])
 async def test_the_lease_is_never_sent_over_our_own_http(own_http: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault there can cost a Binding a repetition, and never the Lease."""
+    """The Lease never uses our own HTTP: a fault in it must not cost the Lease."""
 
     async def fail(*_: object, **__: object) -> None:
         raise AssertionError("a fault in http1")

@@ -1,4 +1,4 @@
-"""A connection is used again only when nothing of the last answer can be left on it."""
+"""A connection is used again only if the last answer was read to its end."""
 
 import asyncio
 import ssl
@@ -21,7 +21,7 @@ from tests.support.http_answers import OK
 
 @attrs.define(eq=False)
 class Server:
-    """Says `say` to every request, and counts connections and requests."""
+    """Answers every request with `say`, and counts connections and requests."""
 
     say: bytes = OK
     afterwards: Callable[[asyncio.StreamWriter], None] = lambda _: None
@@ -45,7 +45,7 @@ class Server:
 
 @asynccontextmanager
 async def serving(server: Server, *, limit: int = 4) -> AsyncIterator[Connections]:
-    """Serve on a free port, and give the connections to it."""
+    """Serve on a free port, and yield the connections to it."""
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     connections = Connections(
@@ -72,7 +72,7 @@ async def ask(
 
 
 async def test_one_connection_carries_many_requests() -> None:
-    """What was answered in full leaves the connection to the next."""
+    """After a complete answer, the next request uses the same connection."""
     server = Server()
     async with serving(server) as connections:
         assert [await ask(connections) for _ in range(3)] == [b"hi"] * 3
@@ -81,7 +81,7 @@ async def test_one_connection_carries_many_requests() -> None:
 
 
 async def test_no_more_connections_than_the_limit() -> None:
-    """Others wait for one to be free."""
+    """Further requests wait for a free connection."""
     server = Server()
     async with serving(server, limit=2) as connections, anyio.create_task_group() as tasks:
         for _ in range(9):
@@ -91,7 +91,7 @@ async def test_no_more_connections_than_the_limit() -> None:
 
 
 async def test_a_connection_with_something_left_over_is_not_used_again() -> None:
-    """The next answer would be somebody else's."""
+    """A connection with an unfinished answer is not used again."""
     server = Server(say=OK + b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad")
     async with serving(server) as connections:
         assert [await ask(connections) for _ in range(2)] == [b"hi"] * 2
@@ -100,7 +100,7 @@ async def test_a_connection_with_something_left_over_is_not_used_again() -> None
 
 
 async def test_a_connection_on_which_nobody_asked_is_cut() -> None:
-    """What comes between two requests belongs to none of them."""
+    """Bytes between two requests end the connection."""
     server = Server()
     writers: list[asyncio.StreamWriter] = []
     server.afterwards = writers.append
@@ -115,7 +115,7 @@ async def test_a_connection_on_which_nobody_asked_is_cut() -> None:
 
 
 async def test_a_connection_that_the_server_closed_is_not_used() -> None:
-    """A server that has had enough of a connection has not refused the next request."""
+    """A connection that the server has closed is replaced, and the request is not refused."""
     server = Server(afterwards=asyncio.StreamWriter.close)
     async with serving(server) as connections:
         for _ in range(3):
@@ -128,7 +128,7 @@ async def test_a_connection_that_the_server_closed_is_not_used() -> None:
 
 
 async def test_a_connection_that_has_waited_long_is_not_used() -> None:
-    """The server may be about to close it."""
+    """A connection that was idle for too long is not used: the server may be about to close it."""
     server = Server()
     async with serving(server) as connections:
         await ask(connections)
@@ -140,7 +140,7 @@ async def test_a_connection_that_has_waited_long_is_not_used() -> None:
 
 @pytest.mark.parametrize("say", [b"", OK[:-1], b"HTTP/1.1 201 Created\r\n\r\n", b"noise\r\n\r\n"])
 async def test_a_cut_answer_is_none(say: bytes) -> None:
-    """A status is not believed before the end of the answer has come."""
+    """A status counts only when the answer is complete."""
     async with serving(Server(say=say, afterwards=asyncio.StreamWriter.close)) as connections:
         with pytest.raises((OSError, ValueError), match=r"."):
             await ask(connections)
@@ -148,7 +148,7 @@ async def test_a_cut_answer_is_none(say: bytes) -> None:
 
 
 async def test_a_fence_keeps_the_connection() -> None:
-    """Nothing is sent without permission, which is asked when the connection is there."""
+    """Nothing is sent without permission, which is asked for when the connection is open."""
     server = Server()
     async with serving(server) as connections:
         asked: list[int] = []
@@ -161,7 +161,7 @@ async def test_a_fence_keeps_the_connection() -> None:
 
 
 async def test_what_is_given_up_is_cut_off() -> None:
-    """The answer of a request that nobody waits for any more cannot come to the next one."""
+    """The answer to a cancelled request cannot reach the next one."""
     server = Server(say=b"")
     async with serving(server) as connections:
         with anyio.move_on_after(0.05):
@@ -172,7 +172,7 @@ async def test_what_is_given_up_is_cut_off() -> None:
 
 
 async def test_a_request_has_its_own_deadline() -> None:
-    """Neither an earlier one's alarm cuts it off, nor does a later alarm keep it waiting."""
+    """A request has its own deadline: an earlier alarm does not end it, a later one does not delay it."""
     server = Server()
     async with serving(server) as connections:
         await ask(connections, timeout=0.02)
@@ -192,7 +192,7 @@ async def test_a_request_has_its_own_deadline() -> None:
 
 
 async def test_a_connection_is_waited_for_no_longer_than_for_an_answer() -> None:
-    """All connections may be taken by requests that are never answered."""
+    """The wait for a free connection has the same deadline."""
     server = Server(say=b"")
     async with serving(server, limit=1) as connections, anyio.create_task_group() as tasks:
         tasks.start_soon(ask, connections)
@@ -227,7 +227,7 @@ async def test_new_certificates_need_new_connections() -> None:
 
 
 def count_unknown_only(authority: trustme.CA) -> ssl.SSLContext:
-    """A context that trusts the authority, and has no connection yet."""
+    """A context that trusts the authority, without a connection."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     return context

@@ -1,4 +1,4 @@
-"""A kubeconfig is read as client-go reads it, and refused with one sentence that repeats no secret."""
+"""A kubeconfig is read as client-go reads it, and refused with one sentence that shows no secret."""
 
 import os
 from pathlib import Path
@@ -94,7 +94,7 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def encrypted(key: bytes) -> bytes:
-    """The private key behind a password."""
+    """The private key, encrypted with a password."""
     loaded = serialization.load_pem_private_key(key, None)
     encryption = serialization.BestAvailableEncryption(b"secret")
     return loaded.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
@@ -102,7 +102,7 @@ def encrypted(key: bytes) -> bytes:
 
 @pytest.mark.parametrize("sentence", UNUSABLE)
 async def test_unusable_kubeconfigs(tmp_path: Path, sentence: str) -> None:
-    """One sentence that names the file and what is wrong in it, and repeats no secret."""
+    """One sentence names the file and what is wrong in it, and shows no secret."""
     changes, hint = UNUSABLE[sentence]
     (furnished(tmp_path) / "empty").touch()
     (tmp_path / "encrypted.key").write_bytes(encrypted((tmp_path / "me.key").read_bytes()))
@@ -133,7 +133,7 @@ async def test_unusable_kubeconfigs(tmp_path: Path, sentence: str) -> None:
     ids=lambda content: repr(content[:20]),
 )
 async def test_files_that_are_no_kubeconfig(tmp_path: Path, content: bytes) -> None:
-    """Whatever the file holds, the answer is a sentence, without the line that is wrong."""
+    """For any content, the error is one sentence that does not show the wrong line."""
     path = tmp_path / "config"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match="kubeconfig") as caught:
@@ -143,26 +143,26 @@ async def test_files_that_are_no_kubeconfig(tmp_path: Path, content: bytes) -> N
 
 
 async def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
-    """The system's word is enough."""
+    """The error of the system is shown."""
     with pytest.raises(ConfigurationError, match="Is a directory"):
         await connect(str(tmp_path))
 
 
 def test_the_first_file_wins(tmp_path: Path) -> None:
-    """Also for each entry; relative paths start where their entry stands; a file that is missing is skipped."""
+    """The first file wins for each entry; relative paths start at the entry's file; a missing file is skipped."""
     for name, token in (("one", "1"), ("two", "2")):
         (tmp_path / name).mkdir()
         kubeconfig(tmp_path / name, {"tokenFile": token})
     first = tmp_path / "one" / "config"
     first.write_text(yaml.safe_dump({"users": yaml.safe_load(first.read_text())["users"]}))
-    found = read(f"{first}:/no/such/file::{tmp_path}/two/config")
+    config = read(f"{first}:/no/such/file::{tmp_path}/two/config")
 
-    assert found.user.token_file == f"{tmp_path}/one/1"
-    assert found.cluster.certificate_authority == f"{tmp_path}/two/ca.crt"
+    assert config.user.token_file == f"{tmp_path}/one/1"
+    assert config.cluster.certificate_authority == f"{tmp_path}/two/ca.crt"
 
 
 def test_a_command_on_the_path_is_left_alone(tmp_path: Path) -> None:
-    """Only one with a slash is a path."""
+    """A command is a path only if it has a slash."""
     plugin = read(kubeconfig(tmp_path, {"exec": {"command": "aws"}})).user.exec
 
     assert plugin is not None

@@ -55,7 +55,7 @@ def test_proxies(sentence: str) -> None:
 
 
 def test_a_password_is_taken_out_of_the_url() -> None:
-    """What is shown of a proxy holds no secret; the header holds what the URL's escapes stand for."""
+    """The representation of a proxy has no secret; the header has the unescaped password of the URL."""
     proxy = read_proxy(f"http://{USERINFO}@proxy:3128", "a test")
 
     assert proxy.url == "http://proxy:3128"
@@ -69,7 +69,7 @@ def test_a_password_is_taken_out_of_the_url() -> None:
     ["http://me:secret@h:1", "me:secret@h:1", "socks5://me:se/cr@secret@h", "http://me:secret\n@h", "x://@secret@h"],
 )
 def test_urls_in_messages(url: str) -> None:
-    """Whatever was meant as a URL, nothing before its last @ is shown."""
+    """Of any text, valid URL or not, nothing before its last @ is shown."""
     assert "secret" not in without_password(url)
     assert without_password(url).partition("@")[2] == url.rpartition("@")[2]
 
@@ -92,7 +92,7 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("url", UNUSABLE)
 def test_proxies_that_cannot_be_used(url: str) -> None:
-    """One sentence says what is wrong, where, and what to write; without the password."""
+    """One sentence says what is wrong, where, and what to write, without the password."""
     with pytest.raises(ConfigurationError, match=UNUSABLE[url]) as caught:
         read_proxy(url, "kubeconfig x: proxy-url")
 
@@ -105,7 +105,7 @@ def test_proxies_that_cannot_be_used(url: str) -> None:
 
 @attrs.define(eq=False)
 class Tunnel:
-    """A proxy that knows CONNECT, and remembers the heads of the requests it got."""
+    """A proxy that supports CONNECT, and stores the heads of its requests."""
 
     status: bytes = b"200 OK"
     heads: list[str] = attrs.field(factory=list)
@@ -137,7 +137,7 @@ async def pipe(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def tunnelled(tunnel: Tunnel, scheme: str) -> AsyncIterator[Client]:
-    """Give a client for an API server with TLS behind a proxy that asks for a password."""
+    """Yield a client for an API server with TLS behind a proxy that requires a password."""
     authority = trustme.CA()
     server, at_proxy = (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(2))
     authority.issue_cert("127.0.0.1").configure_cert(server)
@@ -174,7 +174,7 @@ async def tunnelled(tunnel: Tunnel, scheme: str) -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_proxy_with_a_password(scheme: str) -> None:
-    """The proxy gets its password and nothing of ours, the server gets ours and nothing of the proxy's."""
+    """The proxy gets its password but not our token, and the server our token but not the proxy's password."""
     tunnel = Tunnel()
     async with tunnelled(tunnel, scheme) as client:
         seen = [(await client.request(method, "/x", body=body)).body.decode() for method, body in WAYS]

@@ -1,4 +1,4 @@
-"""What the API server says is told from what anything on the way to it says."""
+"""Answers of the API server are distinguished from answers of proxies."""
 
 import json
 
@@ -19,7 +19,7 @@ GONE = {
 
 
 def test_gone() -> None:
-    """Reason, kind, name and, where it is given, uid must be the object's."""
+    """Reason, kind, name and uid, if there is one, must be those of the object."""
     error = api_error(404, {}, json.dumps(GONE).encode())
     assert error.refused
     assert error.gone("pods", "p")
@@ -62,7 +62,7 @@ def test_what_is_not_gone(changed: dict[str, object]) -> None:
     ],
 )
 def test_a_foreign_answer_is_no_refusal(body: bytes) -> None:
-    """Whatever is in it."""
+    """A body that is no Status is not a refusal by the API server, whatever it contains."""
     error = api_error(404, {}, body)
     assert not error.refused
     assert not error.is_status
@@ -70,10 +70,10 @@ def test_a_foreign_answer_is_no_refusal(body: bytes) -> None:
 
 
 def test_too_large() -> None:
-    """The words are etcd's, in a Status of whatever code."""
+    """The message of etcd counts, in a Status of any code."""
     for code in (409, 500):
-        said = GONE | {"code": code, "reason": "", "message": "x: etcdserver: request is too large"}
-        assert api_error(code, {}, json.dumps(said).encode()).too_large
+        refusal = GONE | {"code": code, "reason": "", "message": "x: etcdserver: request is too large"}
+        assert api_error(code, {}, json.dumps(refusal).encode()).too_large
     assert not api_error(500, {}, b"etcdserver: request is too large").too_large
 
 
@@ -87,6 +87,6 @@ def test_success() -> None:
 
 
 def test_an_object_nested_too_deeply_is_an_object() -> None:
-    """A tenant who writes such a field does not make the answer to our write none."""
+    """A pod with such a field does not make the answer to our write invalid."""
     deep = b'{"kind":"Pod","apiVersion":"v1","metadata":' + b'{"f":' * 3000 + b"{}" + b"}" * 3000 + b"}"
     assert confirms(deep, "Pod")

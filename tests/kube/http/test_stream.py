@@ -19,7 +19,7 @@ class Chunks:
         return self.chunks.pop(0) if self.chunks else b""
 
 
-async def told(stream: Stream) -> list[bytes | None]:
+async def lines_of(stream: Stream) -> list[bytes | None]:
     """Return all lines; None for one that is too long."""
     lines: list[bytes | None] = []
     while True:
@@ -35,17 +35,17 @@ async def told(stream: Stream) -> list[bytes | None]:
 
 @given(st.lists(st.binary(max_size=12) | st.sampled_from([b"\n", b"a\nb", b"\n\n"])))
 async def test_lines_do_not_depend_on_the_pieces(chunks: list[bytes]) -> None:
-    """They are those of the whole; what is too long is passed over, and the next line is read."""
+    """The lines do not depend on the pieces; a line that is too long is skipped, and the next one is read."""
     *complete, last = b"".join(chunks).split(b"\n")
     want = [line + b"\n" if len(line) <= 20 else None for line in complete]
-    lines = await told(Stream(Chunks(chunks), "x", 20))  # type: ignore[arg-type]  # all that is asked of it
+    lines = await lines_of(Stream(Chunks(chunks), "x", 20))  # type: ignore[arg-type]  # all that is asked of it
 
     assert lines[: len(want)] == want
     assert last.startswith(b"".join(line or b"" for line in lines[len(want) :]))
 
 
 async def test_a_line_of_twelve_mebibytes_is_read() -> None:
-    """An object of 1.5 MiB of which each byte is escaped has nine."""
+    """An object of 1.5 MiB has 9 MiB if each byte is escaped."""
     line = b"x" * (12 << 20) + b"\n"
     async with (
         scripted(watching(line, b"next\n")) as (_, client),
@@ -57,7 +57,7 @@ async def test_a_line_of_twelve_mebibytes_is_read() -> None:
 
 
 async def test_of_a_longer_line_the_beginning_is_kept() -> None:
-    """Where the name stands; the line behind it is read."""
+    """The beginning, with the name, is kept; the next line is read."""
     async with (
         scripted(watching(b"name" + b"x" * (40 << 20) + b"\n", b"next\n")) as (_, client),
         client.stream("/x", params={}, read_timeout=5) as stream,

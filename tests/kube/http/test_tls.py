@@ -13,7 +13,7 @@ from neuron_scheduler.kube.http.tls import Tls
 
 @attrs.define(eq=False)
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that a test advances."""
 
     now: float = 0.0
 
@@ -23,12 +23,12 @@ class Clock:
 
 
 def issued(tls: Tls) -> set[str]:
-    """The serial numbers of what is trusted."""
-    return {str(found["serialNumber"]) for found in tls.context().get_ca_certs()}
+    """The serial numbers of the trusted certificates."""
+    return {str(certificate["serialNumber"]) for certificate in tls.context().get_ca_certs()}
 
 
 def test_a_changed_ca_is_trusted(tmp_path: Path) -> None:
-    """The context is the same while the file is, looked at every few seconds, and new when it is replaced."""
+    """The context stays while the file does, which is checked every few seconds, and is new when it is replaced."""
     path, clock = tmp_path / "ca.crt", Clock()
     trustme.CA().cert_pem.write_to_path(path)
     tls = Tls(clock=clock, ca_file=str(path))
@@ -43,7 +43,7 @@ def test_a_changed_ca_is_trusted(tmp_path: Path) -> None:
 
 
 def test_a_broken_ca_keeps_the_last(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A half-written file does no harm, and one that stays so is logged once."""
+    """A half-written file does not replace the context; if it stays half-written, that is logged once."""
     path, clock = tmp_path / "ca.crt", Clock()
     trustme.CA().cert_pem.write_to_path(path)
     tls = Tls(clock=clock, ca_file=str(path))
@@ -79,9 +79,9 @@ def test_verification_can_be_turned_off() -> None:
 
 def test_client_certificates(tmp_path: Path) -> None:
     """From files, or from a plugin, whose new certificate gives a new context."""
-    found = trustme.CA().issue_cert("me@example.com")
-    cert, key = found.cert_chain_pems[0], found.private_key_pem
-    found.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
+    certificate = trustme.CA().issue_cert("me@example.com")
+    cert, key = certificate.cert_chain_pems[0], certificate.private_key_pem
+    certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
     Tls(clock=Clock(), cert_file=str(tmp_path / "both.pem")).context()
 
     clock = Clock()

@@ -27,12 +27,12 @@ HOST = "127.0.0.1"
 
 @pytest.fixture(autouse=True)
 def defaults_of_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let default contexts be as strict as those of Python 3.13."""
+    """Make default contexts as strict as those of Python 3.13."""
     monkeypatch.setattr(ssl, "create_default_context", strict(ssl.create_default_context))
 
 
 def strict(make: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
-    """Return what makes a context with the flags that Python 3.13 sets."""
+    """Return a function that makes a context with the flags of Python 3.13."""
 
     @functools.wraps(make)
     def made(*arguments: Any, **options: Any) -> ssl.SSLContext:
@@ -45,7 +45,7 @@ def strict(make: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]
 
 @asynccontextmanager
 async def serving(issued: Issued, folder: Path) -> AsyncIterator[str]:
-    """Serve over TLS on a free loopback port; give the URL."""
+    """Serve over TLS on a free loopback port; yield the URL."""
 
     async def greet(_request: web.Request) -> web.Response:
         return web.Response(text="hi")
@@ -86,7 +86,7 @@ async def test_an_authority_as_eks_has_it(method: str, server_name: str | None, 
 
 @WAYS
 async def test_an_intermediate_authority_is_enough(method: str, tmp_path: Path) -> None:
-    """What stands in the CA file is trusted without the root above it, as Go does."""
+    """A CA in the file is trusted without its root, as with Go."""
     between = Authority().below()
 
     assert await asked(method, between.issue(HOST), tmp_path, between.pem, None) == b"hi"
@@ -113,7 +113,7 @@ async def test_what_is_not_trusted(method: str, sentence: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("trusted", [True, False])
 async def test_a_proxy_with_tls(trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's authorities decide about it, and the same rules hold, where the API server itself has no TLS."""
+    """Without TLS of the API server, a proxy's certificate is verified by the same rules, with the system's CAs."""
     authority, ca_file = Authority(), tmp_path / "ca.crt"
     ca_file.write_bytes((authority if trusted else Authority()).pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
