@@ -66,7 +66,7 @@ class AllocateFence:
         """Return True if the Binding may be sent now; otherwise `send` or `settle` is called, now or later."""
         try:
             return self._take(commitment)
-        except Exception as error:  # noqa: BLE001 - one pod's
+        except Exception as error:  # noqa: BLE001 - it is one pod's error
             self._crashed(commitment, error)
             return False
 
@@ -184,7 +184,7 @@ class AllocateFence:
     def _obstacle(self, commitment: Commitment) -> BindOutcome | None:
         try:
             return obstacle(self.cluster, self.queue, commitment)
-        except Exception as error:  # noqa: BLE001 - one pod's
+        except Exception as error:  # noqa: BLE001 - it is one pod's error
             return refused_by(error, commitment, self.errors, task="binding")
 
     def _crashed(self, commitment: Commitment, error: Exception) -> None:
@@ -200,7 +200,7 @@ class AllocateFence:
         for binding in waiting:
             try:
                 self._look_at(binding, node)
-            except Exception as error:  # noqa: BLE001 - one pod's
+            except Exception as error:  # noqa: BLE001 - it is one pod's error
                 self._waiting.pop(binding.commitment.pod.uid, None)
                 self._crashed(binding.commitment, error)
 

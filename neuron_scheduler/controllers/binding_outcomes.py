@@ -63,7 +63,7 @@ class BindingOutcomes:
         """Apply a definite outcome; after an exception a pod that is not bound is tried again."""
         try:
             self._apply(commitment, outcome)
-        except Exception as error:  # noqa: BLE001 - one pod's
+        except Exception as error:  # noqa: BLE001 - it is one pod's error
             self.crashed(commitment.queued, error)
 
     def _apply(self, commitment: Commitment, outcome: BindOutcome) -> None:

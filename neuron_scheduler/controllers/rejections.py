@@ -241,7 +241,7 @@ class Rejections:
             except (ApiError, UnreachableError) as error:
                 self.metrics.rejection_unread()
                 log.v(2).info("Cannot find out how a pod ended", pod=pod.key, node=pod.node_name, err=error)
-            except Exception as error:  # noqa: BLE001 - one pod's
+            except Exception as error:  # noqa: BLE001 - it is one pod's error
                 self.errors.report(error, task="rejection", pod=pod.key)
 
     def _rejected(self, pod_info: PodInfo, failure: Failure, meaning: Verdict) -> None:

@@ -169,7 +169,7 @@ class ConditionWriter:
         entry.due, entry.sending = None, True
         try:
             retry_at = await self._send(entry, wanted)
-        except Exception as error:  # noqa: BLE001 - one pod's
+        except Exception as error:  # noqa: BLE001 - it is one pod's error
             self.errors.report(error, task="condition", pod=entry.pod.key)
             retry_at = self._pause(entry, error)
         finally:
