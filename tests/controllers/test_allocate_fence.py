@@ -1,4 +1,4 @@
-"""Which Bindings wait for another pod of their node, what lets them through, and what becomes of those that wait."""
+"""Which Bindings wait for another pod of their node, what ends their wait, and what happens to them meanwhile."""
 
 import random
 from collections.abc import AsyncIterator, Mapping
@@ -34,7 +34,7 @@ TURNS = 60  # of the event loop, more than anything here takes
 @attrs.define(eq=False)
 class Site(World):
     """
-    A world whose watch tells what became of the pods on its one node.
+    A world with one node, and a watch that shows what happens to its pods.
 
     Attributes:
         logged: messages of the fence, with their values.
@@ -82,11 +82,11 @@ class Site(World):
         return attrs.evolve(pod_info.pod, allocation=sent, **changes)
 
     def tell(self, name: str, **changes: Any) -> None:
-        """Let the watch tell of a pod that is bound."""
+        """Let the watch show a bound pod."""
         self.handler.updated(pending(name), self.bound(name, **changes))
 
     def change_node(self, **changes: Any) -> None:
-        """Let the watch tell of another state of the node."""
+        """Let the watch show another state of the node."""
         before = self.cluster.node("n")
         assert before is not None
         wanted = {"instance_type": "trn1.32xlarge"} | changes
@@ -96,14 +96,14 @@ class Site(World):
         self.nodes.updated(before.node, attrs.evolve(after, allocatable=allocatable, **fields))
 
     async def pass_time(self, seconds: float) -> None:
-        """Let the clocks go on, and its alarm ring."""
+        """Advance the clocks, and let the fence look at its alarms."""
         self.now += seconds
         self.wall += int(seconds * SECOND)
         self.scheduler.fence.expire()
         await self.settle()
 
     async def settle(self) -> list[str]:
-        """Let everything run that can; return the pods whose Bindings were sent, in order."""
+        """Let all tasks run; return the pods whose Bindings were sent, in order."""
         for _ in range(TURNS):
             await anyio.lowlevel.checkpoint()
         return self.tried
@@ -155,7 +155,7 @@ async def test_pods_that_the_plugin_could_confuse_are_bound_one_after_the_other(
 
 
 async def test_an_assumed_pod_carries_its_ids() -> None:
-    """Before its Binding is sent, and without a time, which is given out then."""
+    """Before its Binding is sent, without NEURON_ALLOC_TIME, which it gets when it is sent."""
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
@@ -166,7 +166,7 @@ async def test_an_assumed_pod_carries_its_ids() -> None:
 
 
 async def test_the_line_moves_in_the_order_of_the_decisions() -> None:
-    """One at a time, whoever else of the node changes."""
+    """One at a time, also if other pods of the node change."""
     async with at_work() as site:
         site.add("p0", "p1", "p2", "p3", devices=4)
         for number in range(4):
@@ -211,7 +211,7 @@ async def test_what_cannot_be_confused_does_not_wait(first: Any, second: Any) ->
     ids=str,
 )
 async def test_every_container_counts_and_so_does_their_sum(first: Any, second: Any, waits: bool) -> None:
-    """Allocate is called for each container, and what of a pod the plugin compares is not known."""
+    """Allocate is called for each container, and it is not known which amounts of a pod the plugin compares."""
     async with at_work() as site:
         site.cluster.remove_node("n")
         site.cluster.put_node(node("n", "inf2.48xlarge"))
@@ -222,7 +222,7 @@ async def test_every_container_counts_and_so_does_their_sum(first: Any, second: 
 
 
 async def test_a_whole_node_does_not_wait() -> None:
-    """The plugin gives all there is without looking for the pod."""
+    """The plugin gives all devices of a node without looking for the pod."""
     async with at_work() as site:
         site.add("p", devices=16)
         await site.settle()
@@ -232,7 +232,7 @@ async def test_a_whole_node_does_not_wait() -> None:
 
 
 async def test_without_the_fence_nothing_waits() -> None:
-    """The option takes it away; times are given out all the same."""
+    """The option turns it off; NEURON_ALLOC_TIME is given out anyway."""
     async with at_work(fenced=False) as site:
         site.add("b", "a", devices=4)
         assert await site.settle() == ["b", "a"]
@@ -240,7 +240,7 @@ async def test_without_the_fence_nothing_waits() -> None:
 
 
 async def test_times_grow_with_every_binding_of_a_node() -> None:
-    """Also where the clock stands still, after a time from the future, and for pods that wait for nobody."""
+    """Also if the clock stands still, after a time in the future, and for pods that do not wait."""
     async with at_work() as site:
         foreign = pod("foreign", devices=1, ids=(15,), on="n", allocation={NEURON_ALLOC_TIME: "41"})
         site.handler.added(foreign)
@@ -269,7 +269,7 @@ async def test_the_time_is_that_of_the_first_try() -> None:
 
 
 async def test_bindings_land_in_the_order_of_their_times() -> None:
-    """One of another amount is sent when the earlier one has been answered; single devices wait for nobody."""
+    """A Binding of another amount is sent when the earlier one has been answered; single devices do not wait."""
     async with at_work(outcomes={"four": HANG}) as site:
         site.add("four", devices=4)
         await site.settle()
@@ -279,7 +279,7 @@ async def test_bindings_land_in_the_order_of_their_times() -> None:
 
 
 async def test_a_doubt_holds_up_its_own_amount_only() -> None:
-    """It may take long, and the plugin tells amounts apart."""
+    """It may take long, and the plugin does not confuse other amounts."""
     async with at_work(outcomes={"four": IN_DOUBT}, pause=3600.0) as site:
         site.add("four", devices=4)
         await site.settle()
@@ -294,14 +294,14 @@ async def test_a_doubt_holds_up_its_own_amount_only() -> None:
     "outcome", [Refused(403, "no", retryable=False), Refused(409, "bound", retryable=False)], ids=str
 )
 async def test_a_binding_that_fails_lets_the_next_through(outcome: Refused) -> None:
-    """Its pod is on no node."""
+    """Its pod has no node."""
     async with at_work(outcomes={"b": outcome}) as site:
         site.add("b", "a", devices=4)
         assert (await site.settle())[:2] == ["b", "a"]
 
 
 async def test_a_pod_that_ends_lets_the_next_through() -> None:
-    """Whether or not it ever started; one that is being deleted may still start."""
+    """Also if it never started; a pod that is terminating may still start."""
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
@@ -312,7 +312,7 @@ async def test_a_pod_that_ends_lets_the_next_through() -> None:
 
 
 async def test_no_pod_is_waited_for_longer_than_two_minutes(logged: list[tuple[str, Mapping[str, Any]]]) -> None:
-    """Each in its turn; the log names the one that never started, once."""
+    """They are sent one after the other; the log names the pod that never started, once."""
     async with at_work() as site:
         site.add("c", "b", "a", devices=4)
         await site.settle()
@@ -332,7 +332,7 @@ async def test_no_pod_is_waited_for_longer_than_two_minutes(logged: list[tuple[s
 
 
 async def test_the_two_minutes_count_from_the_answer() -> None:
-    """A Binding that was in doubt may have landed late."""
+    """A Binding that was in doubt may have succeeded late."""
     async with at_work(outcomes={"b": IN_DOUBT}) as site:
         site.add("b", "a", devices=4)
         with anyio.fail_after(5):
@@ -351,7 +351,7 @@ async def test_the_two_minutes_count_from_the_answer() -> None:
     ("age", "waits"), [(10, LONGEST - 10), (200, 0), (-1000, LONGEST)], ids=["young", "old", "from the future"]
 )
 async def test_pods_that_others_bound_are_waited_for(age: int, waits: float) -> None:
-    """Two minutes from what they say, and never longer than that; a new leader finds its predecessor's like this."""
+    """For two minutes from their NEURON_ALLOC_TIME at most; a new leader sees its predecessor's pods in this way."""
     async with at_work(wall=10_000 * SECOND) as site:
         said = {NEURON_ALLOC_TIME: str(site.wall - age * SECOND), NEURON_ALLOCATED: "false"}
         site.handler.added(pod("foreign", devices=4, ids=range(4), on="n", allocation=said))
@@ -365,7 +365,7 @@ async def test_pods_that_others_bound_are_waited_for(age: int, waits: float) -> 
 
 
 async def test_pods_that_the_plugin_does_not_look_at_are_not_waited_for() -> None:
-    """They have been admitted, or have no ids to be handed out."""
+    """They have been admitted, or have no ids."""
     async with at_work() as site:
         started = pod("started", devices=4, ids=range(4), on="n", admitted=True)
         site.handler.added(started)
@@ -381,7 +381,7 @@ async def test_pods_that_the_plugin_does_not_look_at_are_not_waited_for() -> Non
 
 
 async def test_a_pod_that_waits_occupies_no_worker() -> None:
-    """With more of them than there are workers, others are bound."""
+    """Other pods are bound, also if more pods wait than there are workers."""
     async with at_work() as site:
         site.add(*(f"p{number}" for number in range(4)), devices=4)
         site.handler.added(pod("x", on="n"))
@@ -391,7 +391,7 @@ async def test_a_pod_that_waits_occupies_no_worker() -> None:
 
 
 async def test_a_pod_that_waits_and_is_deleted_is_forgotten() -> None:
-    """Nothing is sent for it, and the one behind it does not wait for it."""
+    """Nothing is sent for it, and the next pod does not wait for it."""
     async with at_work() as site:
         site.add("c", "b", "a", devices=4)
         await site.settle()
@@ -413,7 +413,7 @@ async def test_a_pod_that_waits_and_is_to_be_deleted_is_forgotten() -> None:
 
 
 async def test_a_pod_that_waits_and_is_bound_by_somebody_else_stays_there() -> None:
-    """Its place here is given back."""
+    """Its assumption on this node is taken back."""
     async with at_work() as site:
         site.cluster.put_node(node("other", "trn1.32xlarge"))
         site.add("b", "a", devices=4)
@@ -425,7 +425,7 @@ async def test_a_pod_that_waits_and_is_bound_by_somebody_else_stays_there() -> N
 
 
 async def test_a_pod_that_waits_and_changes_is_decided_again() -> None:
-    """If it is something that a decision looks at; otherwise it keeps its turn."""
+    """Only if the change matters for a decision; otherwise it keeps its turn."""
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
@@ -438,7 +438,7 @@ async def test_a_pod_that_waits_and_changes_is_decided_again() -> None:
 
 
 async def test_a_node_that_goes_takes_nobody() -> None:
-    """Who waited for a turn there is told and scheduled again; the API server would bind it to nothing."""
+    """A pod that waits there is reported and scheduled again; the API server would bind it to a missing node."""
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
@@ -450,7 +450,7 @@ async def test_a_node_that_goes_takes_nobody() -> None:
 
 
 async def test_a_node_whose_kubelet_is_dead_takes_nobody() -> None:
-    """Its taint has come while the first pod was waited for: the second is scheduled again."""
+    """It gets the taint while the second pod waits for the first one: the second one is scheduled again."""
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
@@ -474,7 +474,7 @@ async def test_a_node_whose_kubelet_is_dead_takes_nobody() -> None:
     ids=["cordon", "dead", "drained", "unhealthy", "unreadable", "no device plugin", "another machine"],
 )
 async def test_a_node_that_takes_no_more_pods_lets_go_at_once(changes: dict[str, Any]) -> None:
-    """Nobody waits for a pod that may never start, to be bound to a node that would reject it or is being emptied."""
+    """Pods that wait are scheduled again at once if the node would reject them or is drained."""
     async with at_work() as site:
         site.add("b", "a", "c", devices=4)
         await site.settle()
@@ -486,7 +486,7 @@ async def test_a_node_that_takes_no_more_pods_lets_go_at_once(changes: dict[str,
 
 
 async def test_a_node_that_changes_in_something_else_keeps_its_line() -> None:
-    """A soft taint, a cordon that the pod tolerates, a label or an image take nobody's turn."""
+    """A soft taint, a cordon that the pod tolerates, a label or an image change nothing for the pods that wait."""
     async with at_work() as site:
         cordon = Toleration(key="node.kubernetes.io/unschedulable", exists=True)
         site.add("b", "a", devices=4, tolerations=(cordon,))
@@ -499,7 +499,7 @@ async def test_a_node_that_changes_in_something_else_keeps_its_line() -> None:
 
 
 async def test_who_waits_is_decided_again_where_another_has_its_devices() -> None:
-    """Somebody else has bound a pod to them meanwhile; the Binding would give them to both."""
+    """Another scheduler has bound a pod with these devices; the Binding would give them to both."""
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
@@ -513,7 +513,7 @@ async def test_who_waits_is_decided_again_where_another_has_its_devices() -> Non
 
 
 async def test_a_stop_does_not_wait_at_the_fence() -> None:
-    """What waits there is not bound: the next leader decides it."""
+    """Pods that wait there are not bound: the next leader decides them."""
     site = Site()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -526,7 +526,7 @@ async def test_a_stop_does_not_wait_at_the_fence() -> None:
 
 
 async def test_without_the_lease_a_pod_whose_turn_comes_is_not_bound() -> None:
-    """The binder asks for the permission, as it does for every pod."""
+    """The binder asks for permission, as for every pod."""
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
@@ -537,7 +537,7 @@ async def test_without_the_lease_a_pod_whose_turn_comes_is_not_bound() -> None:
 
 
 async def test_volumes_come_before_the_turn() -> None:
-    """A pod that waits for its volumes holds up nobody at the fence."""
+    """No pod waits at the fence for a pod that waits for its volumes."""
     async with at_work() as site:
         site.add("volume-b", "a", devices=4)
         await site.settle()
@@ -547,7 +547,7 @@ async def test_volumes_come_before_the_turn() -> None:
 
 
 async def test_nothing_stays_behind() -> None:
-    """Of pods and nodes that are gone."""
+    """Pods and nodes that are gone leave no entries."""
     async with at_work() as site:
         for number in range(50):
             site.add(f"p{number}", devices=4)
@@ -564,7 +564,7 @@ async def test_nothing_stays_behind() -> None:
 
 @pytest.mark.parametrize("fenced", [True, False])
 async def test_no_device_is_used_by_two_pods(fenced: bool) -> None:
-    """Whatever the order in which the kubelet admits pods and in which they end; without the fence it happens."""
+    """In whatever order the kubelet admits pods and they end; without the fence it happens."""
     shared = swapped = 0
     for seed in range(12):
         agent = await _history(random.Random(seed), fenced=fenced)
@@ -573,7 +573,7 @@ async def test_no_device_is_used_by_two_pods(fenced: bool) -> None:
 
 
 async def _history(dice: random.Random, *, fenced: bool, pods: int = 30) -> NodeAgent:
-    """Let pods come, start in any order and end; return what the plugin did."""
+    """Add pods, let them start in any order and end; return what the plugin did."""
     async with at_work(fenced=fenced, queue=SchedulingQueue(initial_backoff=0.001, max_backoff=0.001)) as site:
         site.cluster.remove_node("n")
         site.cluster.put_node(node("n", "inf2.48xlarge", pods=1000))
@@ -610,7 +610,7 @@ def test_one_request_of_the_tests_is_what_it_seems() -> None:
 
 
 async def test_a_pod_gives_its_place_up_as_long_as_it_waits() -> None:
-    """What it was to get is free at once, and it is tried again; whose Binding was sent cannot give up."""
+    """Its devices are free at once, and it is tried again; a pod whose Binding was sent keeps its place."""
     async with at_work() as site:
         site.add("b", "a", "c", devices=4)
         await site.settle()
@@ -638,7 +638,7 @@ class Trap:
 
 
 async def test_an_exception_when_a_pod_is_taken_costs_that_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again after its backoff, holds nothing meanwhile, and the loop serves the others."""
+    """It is tried again after its backoff, holds nothing meanwhile, and the loop serves other pods."""
     async with at_work() as site:
         monkeypatch.setattr(allocate_fence, "looked_up", Trap((8,), looked_up))
         site.add("bad", devices=8)
@@ -655,7 +655,7 @@ async def test_an_exception_when_a_pod_is_taken_costs_that_pod(monkeypatch: pyte
 
 @pytest.mark.parametrize("event", ["clock", "watch", "answer", "doubt"])
 async def test_an_exception_when_the_line_moves_costs_one_pod(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever moves the line: those behind it wait on, or are sent, and no worker ends."""
+    """The pods behind it go on waiting or are sent, and no worker ends."""
     async with at_work(outcomes={"first": HANG if event in ("answer", "doubt") else Bound()}) as site:
         site.add("first", devices=4)
         await site.settle()
@@ -689,7 +689,7 @@ async def test_an_exception_when_the_line_moves_costs_one_pod(event: str, monkey
 
 
 async def test_ids_of_another_machine_are_not_sent() -> None:
-    """A node that was made anew, with more cores to a device, gives the pod that waited other ids, or none."""
+    """A recreated node with more cores per device gives the pod other ids, or none."""
     async with at_work() as site:
         site.add("b", "a", devices=4)
         await site.settle()
@@ -700,7 +700,7 @@ async def test_ids_of_another_machine_are_not_sent() -> None:
 
 
 async def test_nothing_is_remembered_of_a_node_that_is_gone() -> None:
-    """Not even by a Binding that is sent after it."""
+    """Also if a Binding is sent after that."""
     async with at_work() as site:
         fence: Any = site.scheduler.fence
         site.add("b", "a", devices=4)

@@ -1,4 +1,4 @@
-"""What becomes of a pod between its decision and its end in the cluster, the queue and the words to its owner."""
+"""A pod between its decision and the outcome of its Binding: cluster, queue and reports to its owner."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -36,11 +36,11 @@ WORKERS = 2
 @attrs.define(eq=False)
 class World:
     """
-    A cluster, a queue, and everybody whom the scheduler talks to.
+    A cluster, a queue, and stand-ins for all parts that the scheduler calls.
 
     Attributes:
         outcomes: of the Bindings of pods whose names begin so, by what the name begins with; others are bound.
-        breaks: what raises an exception, and for the pods whose names begin so.
+        breaks: the methods that raise an exception, and for pods with which prefix of their names.
         tried: pods by the order of their Bindings' tries.
         sent: their annotations, in that order.
         fenced: whether Bindings wait where the device plugin could confuse two pods.
@@ -82,7 +82,7 @@ class World:
         )
 
     def add(self, *names: str, namespace: str = "default", **preferred: Any) -> None:
-        """Let pods come."""
+        """Add pods to the queue."""
         for name in names:
             self.queue.add(pending(name, namespace=namespace, **preferred), self.now)
         self.scheduler.wake()
@@ -229,7 +229,7 @@ async def running(world: World) -> AsyncIterator[None]:
 
 
 async def test_pods_in_doubt_hold_no_worker() -> None:
-    """More of them than there are workers delay no other pod, and keep what they were given."""
+    """More of them than there are workers delay no other pod, and keep their devices."""
     world = World(outcomes={"bad": IN_DOUBT}, pause=3600.0)
     async with running(world):
         world.add(*(f"bad{number}" for number in range(10)), devices=1)
@@ -243,7 +243,7 @@ async def test_pods_in_doubt_hold_no_worker() -> None:
 
 
 async def test_a_doubt_is_tried_until_it_is_definite() -> None:
-    """Then its consequences are drawn, and nothing is sent any more."""
+    """Then the outcome is applied, and nothing more is sent."""
     world = World(outcomes={"bad": IN_DOUBT})
     async with running(world):
         world.add("bad")
@@ -255,7 +255,7 @@ async def test_a_doubt_is_tried_until_it_is_definite() -> None:
 
 
 async def test_doubts_are_told_now_and_then() -> None:
-    """After four tries, and then ever more seldom, in words that say what happens."""
+    """After 4, 8 and 16 tries, with a message that says what happens."""
     world = World(outcomes={"bad": IN_DOUBT})
     async with running(world):
         world.add("bad")
@@ -267,7 +267,7 @@ async def test_doubts_are_told_now_and_then() -> None:
 
 
 async def test_namespaces_take_turns_with_their_doubts() -> None:
-    """One namespace's many doubts delay another's by a turn, not by a try of each of them."""
+    """Many doubts of one namespace delay the doubt of another one by a turn, not by all their tries."""
     world = World(outcomes={"bad": IN_DOUBT, "poor": IN_DOUBT})
     async with running(world):
         world.add(*(f"bad{number}" for number in range(200)))
@@ -294,7 +294,7 @@ async def test_a_namespace_whose_bindings_hang_is_served_by_those_who_retry() ->
 
 @pytest.mark.parametrize("outcome", [Gone(), Fenced(), Refused(403, "no", retryable=False)], ids=str)
 async def test_what_is_not_bound_gives_its_place_back(outcome: BindOutcome) -> None:
-    """After a doubt as well as at once."""
+    """Also if the outcome was in doubt before."""
     world = World(outcomes={"p": IN_DOUBT})
     async with running(world):
         world.add("p", devices=4)
@@ -305,7 +305,7 @@ async def test_what_is_not_bound_gives_its_place_back(outcome: BindOutcome) -> N
 
 
 async def test_a_pod_that_must_change_first_waits_for_that() -> None:
-    """It is told, tried again after five minutes or when its annotations get shorter, and not before."""
+    """The failure is reported; the pod is tried again after five minutes or when its annotations get shorter."""
     world = World(outcomes={"p": Refused(413, "too large", retryable=False, until_changed=True)})
     async with running(world):
         world.add("p")
@@ -337,7 +337,7 @@ async def test_a_stop_waits_for_doubts() -> None:
 
 
 async def test_without_the_lease_doubts_are_left() -> None:
-    """At a stop; they stay assumed, and hold up the end of nothing."""
+    """At a stop they stay assumed, and do not delay the end."""
     world = World(outcomes={"bad": IN_DOUBT})
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -351,7 +351,7 @@ async def test_without_the_lease_doubts_are_left() -> None:
 
 @pytest.mark.parametrize("part", ["adopt", "recheck", "reserve", "prepare", "bind", "post_filter", "unschedulable"])
 async def test_an_exception_in_an_attempt_is_that_pods_error(part: str) -> None:
-    """It is counted, told, backed off from, and leaves nothing assumed; the loop goes on."""
+    """It is counted and reported, the pod backs off, nothing stays assumed, and the loop goes on."""
     name = {"prepare": "volume"}.get(part, "p")
     devices = 17 if part in ("post_filter", "unschedulable") else 1
     world = World(breaks={part: name})
@@ -397,7 +397,7 @@ async def test_an_exception_in_telling_a_doubt_keeps_the_doubt() -> None:
 
 @pytest.mark.parametrize("part", ["scheduled", "failed"])
 async def test_an_exception_in_telling_ends_nothing(part: str) -> None:
-    """A bound pod stays bound; one whose failure cannot be told is tried again all the same."""
+    """A bound pod stays bound; a pod whose failure cannot be reported is tried again anyway."""
     outcome = Bound() if part == "scheduled" else Refused(403, "no", retryable=False)
     world = World(breaks={part: "p"}, outcomes={"p": outcome})
     async with running(world):
@@ -418,7 +418,7 @@ async def test_an_exception_in_the_warm_up_ends_nothing(monkeypatch: pytest.Monk
 
 
 async def test_cancellation_passes() -> None:
-    """A stop is no error of a pod."""
+    """A stop is not an error of a pod."""
     world = World(outcomes={"p": HANG})
     async with running(world):
         world.add("p")
@@ -428,7 +428,7 @@ async def test_cancellation_passes() -> None:
 
 
 async def test_a_pod_that_crashes_after_it_was_put_back_harms_nobody() -> None:
-    """Its backoff is counted anew, and the loop and the numbers of the queue are as if it had happened once."""
+    """Its backoff starts again, and the counts of the queue are correct."""
     world = World(outcomes={"p": Refused(500, "no", retryable=True)}, breaks={"failed": "p"})
     async with running(world):
         world.add("p")
@@ -443,7 +443,7 @@ async def test_a_pod_that_crashes_after_it_was_put_back_harms_nobody() -> None:
 
 
 async def test_where_all_nodes_are_set_aside_pods_are_bound_all_the_same() -> None:
-    """Also those of a sort that was not decided before, for which the cluster is prepared first."""
+    """Also pods of a kind for which the indexes must be built first."""
     world = World()
     world.cluster.set_aside("n", SetAside(1, CoreMask(0)))
     async with running(world):

@@ -1,4 +1,4 @@
-"""The candidate in its thread: nothing that holds the scheduler's event loop holds a renewal, up to a limit."""
+"""A candidate in its thread renews the Lease while the scheduler's event loop is blocked, up to a limit."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ DEADLINE = 1000.0
 
 @attrs.define(eq=False)
 class Clock:
-    """Seconds for all threads, which also pass when told to."""
+    """Seconds for all threads; a test can add some."""
 
     offset: float = 0.0
 
@@ -57,7 +57,7 @@ class World:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Memory]:
-        """Open the Lease, and write down where."""
+        """Open the Lease, and note in which thread."""
         self.connected.append(threading.current_thread().name)
         try:
             yield self.memory
@@ -65,7 +65,7 @@ class World:
             self.connected.append("closed")
 
     def end(self, code: int) -> None:
-        """Write down what the process would have exited with."""
+        """Note the exit code of the process."""
         self.codes.append(code)
         self.ended.set()
 
@@ -82,7 +82,7 @@ class World:
 
 
 async def test_a_held_event_loop_delays_no_renewal() -> None:
-    """It is held for more than the renew deadline in all, and the Lease is ours all the time."""
+    """It is blocked for longer than the renew deadline in total, and the Lease stays ours."""
     world = World()
     assert await world.election.start()
     for _ in range(9):
@@ -101,7 +101,7 @@ async def test_a_held_event_loop_delays_no_renewal() -> None:
 
 
 async def test_an_event_loop_that_is_held_for_ever_ends_the_process() -> None:
-    """Its Lease is not renewed, and when it is lost and the scheduler still says nothing, the thread exits with 1."""
+    """The Lease is not renewed; if the scheduler does not react to the loss, the thread ends the process with 1."""
     world = World()
     assert await world.election.start()
     world.clock.offset += 2.1 * DEADLINE
@@ -115,7 +115,7 @@ async def test_an_event_loop_that_is_held_for_ever_ends_the_process() -> None:
 
 
 async def test_a_lost_lease_is_told_to_the_scheduler() -> None:
-    """A process that sees the loss has the time it needs to end by itself."""
+    """A scheduler that reacts to the loss ends by itself."""
     world = World()
     assert await world.election.start()
 
@@ -137,7 +137,7 @@ async def test_a_lost_lease_is_told_to_the_scheduler() -> None:
 
 
 async def test_what_keeps_it_from_connecting_is_raised() -> None:
-    """A configuration that cannot be used ends the start, as if there were no thread."""
+    """A configuration that cannot be used is raised by the start."""
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[Memory]:
@@ -152,7 +152,7 @@ async def test_what_keeps_it_from_connecting_is_raised() -> None:
 
 @pytest.mark.parametrize("release", [True, False])
 async def test_who_leaves_stops_renewing(*, release: bool) -> None:
-    """The Lease is given back, or left to expire where a Binding may still land."""
+    """The Lease is given back, or expires if a Binding may still succeed."""
     world = World()
     assert await world.election.start()
     async with anyio.create_task_group() as tasks:
@@ -167,7 +167,7 @@ async def test_who_leaves_stops_renewing(*, release: bool) -> None:
 
 
 async def test_a_follower_leaves_without_a_trace() -> None:
-    """Somebody else's Lease is not touched, and the thread does not stay."""
+    """The Lease of another holder is not changed, and the thread ends."""
     world = World()
     world.memory.put(Record("other", 3600))
     async with anyio.create_task_group() as tasks:
@@ -184,7 +184,7 @@ async def test_a_follower_leaves_without_a_trace() -> None:
     assert world.connected == ["lease", "closed"]
 
 
-async def test_who_never_stood_leaves_at_once() -> None:
+async def test_leaving_before_the_start() -> None:
     """A stop before the caches have synced needs no thread."""
     world = World()
     await world.election.leave(release=True)

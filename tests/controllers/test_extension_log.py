@@ -1,4 +1,4 @@
-"""The extension's lines as its runbooks show them, each when it is true; no list of nodes where there are very many."""
+"""The extension's lines as its runbooks show them; a large cluster gets no list of all its nodes."""
 
 import io
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_a_pod_that_fits_is_told_node_by_node() -> None:
 
 
 def test_a_refused_pod_is_told_node_by_node() -> None:
-    """When somebody looks for these lines, it is a pod that waits."""
+    """These lines are needed most for a pod that waits."""
     assert filtered(fleet(2), pod("p", devices=7)) == [
         "Filtered nodes: []",
         f"Failed nodes: map[n000:{CORDONED} n001:{SEVEN}]",
@@ -76,7 +76,7 @@ def test_a_refused_pod_is_told_node_by_node() -> None:
 
 
 def test_a_pod_that_no_node_could_take_is_told_node_by_node() -> None:
-    """What a pod is refused for whatever the nodes is said of each."""
+    """A reason that concerns the pod alone is written for each node."""
     claimless = pod("p", devices=1, refusal="it is not right")
     (reason,) = {line for line in filtered(fleet(1), claimless) if line.startswith("Failed")}
     assert reason == "Failed nodes: map[n000:it is not right]"
@@ -84,7 +84,7 @@ def test_a_pod_that_no_node_could_take_is_told_node_by_node() -> None:
 
 @pytest.mark.parametrize("devices", [4, 7])
 def test_a_large_fleet_is_counted(devices: int) -> None:
-    """Beyond the bound there are as many lines, about as long, as in a small one."""
+    """Above the limit there are as many lines as in a small cluster, and of about the same length."""
     size = MOST_NAMED + 2
     lines = filtered(fleet(size), pod("p", devices=devices))
     cordoned = f"{CORDONED}:[n000 n003 n006 and 31 more]"
@@ -104,15 +104,15 @@ def test_a_large_fleet_is_counted(devices: int) -> None:
 
 
 def test_the_chosen_node_of_a_large_fleet_is_named() -> None:
-    """It is the first of the few, wherever it stands among those that fit."""
+    """It is the first of the named nodes."""
     cluster = fleet(MOST_NAMED + 2)
     cluster.assume(attrs.evolve(pod("other", devices=4), node_name="n101"), CoreMask(0xFF))
     lines = filtered(cluster, pod("p", devices=4))
     assert lines[:2] == ["POD p fits in Node:n101", "Filtered nodes: [n101 n002 n005 and 31 more]"]
 
 
-def test_space_that_is_promised_to_a_pod_is_its_own() -> None:
-    """A node with space for one pod fits that pod, and no other of its priority."""
+def test_nominated_space_fits_the_nominated_pod() -> None:
+    """A node with space for one pod fits the nominated pod, and no other of its priority."""
     cluster = cluster_of([node("a", "trn1.32xlarge")])
     mine, other = pod("mine", devices=16), pod("other", devices=16)
     cluster.nominate("a", Nomination(mine, CoreMask((1 << 32) - 1)))
@@ -122,13 +122,13 @@ def test_space_that_is_promised_to_a_pod_is_its_own() -> None:
 
 @pytest.mark.parametrize(("verbosity", "pending"), [(3, pod("p", devices=1)), (4, pod("p", cpu=1))])
 def test_nothing_is_said_below_4_or_without_neuron(verbosity: int, pending: Pod) -> None:
-    """The default says outcomes only."""
+    """The default verbosity logs outcomes only."""
     assert not filtered(fleet(3), pending, verbosity)
 
 
 @pytest.fixture
 def written() -> Callable[[], list[str]]:
-    """Log everything up to the usage maps; return the function that returns what the extension would have said."""
+    """Log everything up to the usage maps; return a function that returns the extension's lines."""
     stream = io.StringIO()
     logs.configure(verbosity=6, stream=stream)
     return lambda: [
@@ -147,12 +147,12 @@ def small() -> World:
 
 
 def bind_lines(written: Callable[[], list[str]]) -> list[str]:
-    """Return the lines from the one that begins a bind on."""
+    """Return the lines from the beginning of the bind."""
     return written()[written().index("Executing Bind Request!") :]
 
 
 async def test_a_binding_that_hangs_is_seen(written: Callable[[], list[str]]) -> None:
-    """What is about to be sent is told before, with the usage map as it was."""
+    """The request is logged before it is sent, with the usage map before the allocation."""
     world = small()
     world.outcomes["p"] = HANG
     async with running(world):
@@ -178,7 +178,7 @@ async def test_a_binding_that_hangs_is_seen(written: Callable[[], list[str]]) ->
 
 
 async def test_a_binding_that_succeeds_is_told_in_the_order_of_the_extension(written: Callable[[], list[str]]) -> None:
-    """The maps are those before the allocation, the last line but one has them after it."""
+    """The maps are those before the allocation; the last line but one has them after it."""
     world = small()
     async with running(world):
         world.queue.add(pending("p", cores=9), 0.0)
@@ -202,7 +202,7 @@ async def test_a_binding_that_succeeds_is_told_in_the_order_of_the_extension(wri
 
 
 async def test_devices_are_told_with_their_cores(written: Callable[[], list[str]]) -> None:
-    """The other resource of a device is its cores, and the maps change places."""
+    """The other resource of a device is its cores, and the maps are exchanged."""
     world = small()
     world.outcomes["p"] = Bound()
     async with running(world):
@@ -220,7 +220,7 @@ async def test_devices_are_told_with_their_cores(written: Callable[[], list[str]
 
 
 async def test_pods_without_neuron_are_not_told(written: Callable[[], list[str]]) -> None:
-    """The extension is not asked to bind them."""
+    """The extension does not bind them."""
     world = small()
     async with running(world):
         world.queue.add(pending("p"), 0.0)

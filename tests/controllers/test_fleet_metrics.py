@@ -1,4 +1,4 @@
-"""What the metrics say of the silicon: what a refusal says, by instance type, and nothing is lost or counted twice."""
+"""The metrics count devices by instance type as a refusal counts them; no device is lost or counted twice."""
 
 import random
 from collections import Counter
@@ -45,7 +45,7 @@ def withheld(cluster: Cluster, *, count_unknown_only: bool = False) -> dict[str,
     ],
 )
 def test_devices_of_a_closed_node_are_withheld(closed: dict[str, object], reason: str) -> None:
-    """4 of 16 are held, the other 12 are nobody's and nobody gets them; the open node beside it counts as ever."""
+    """4 of 16 devices are used and the other 12 are withheld; the open node beside it is counted as usual."""
     nodes = [node("a", TRN1, **closed), node("b", TRN1)]  # type: ignore[arg-type]  # passed on as they are
     cluster = cluster_of(nodes, [pod("p", devices=4, on="a", ids=range(4)), pod("q", devices=8, on="b", ids=range(8))])
     found = fleet_metrics.devices(cluster)
@@ -54,14 +54,14 @@ def test_devices_of_a_closed_node_are_withheld(closed: dict[str, object], reason
 
 
 def test_usual_taints_close_nothing() -> None:
-    """A pod that asks for Neuron tolerates them; a taint that only warns closes nothing either."""
+    """A pod that asks for Neuron tolerates them; a PreferNoSchedule taint withholds nothing either."""
     taints = (USUAL, Taint("aws.amazon.com/neuroncore", Effect.NO_EXECUTE), Taint("slow", Effect.PREFER_NO_SCHEDULE))
     cluster = cluster_of([node("a", TRN1, taints=taints)])
     assert fleet_metrics.devices(cluster).free[TRN1] == 16
 
 
 def test_unknown_holders_withhold_what_they_may_hold() -> None:
-    """All that nobody provably holds, unless they are trusted: then what is left by count."""
+    """All devices that no pod is known to hold are withheld; with count-only just as many as the pod asks for."""
     cluster = cluster_of([node("a", TRN1)], [pod("u", devices=2, on="a"), pod("p", devices=4, on="a", ids=range(4))])
     found = fleet_metrics.devices(cluster)
     assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (0, 4, 0)
@@ -71,8 +71,8 @@ def test_unknown_holders_withhold_what_they_may_hold() -> None:
     assert withheld(cluster, count_unknown_only=True) == {"not_allocatable": 2}
 
 
-def test_promised_devices_are_withheld() -> None:
-    """Space that is promised to a pod that others left for is not free for a pod of priority 0."""
+def test_nominated_devices_are_withheld() -> None:
+    """Space that is nominated for a pod of higher priority is not free for a pod of priority 0."""
     cluster = cluster_of([node("a", TRN1), node("b", TRN1)])
     coming = pod("n", devices=8, priority=5)
     cluster.nominate("a", Nomination(coming, cores=CoreMask((1 << 16) - 1)))
@@ -90,7 +90,7 @@ def test_types_are_sums_over_machines() -> None:
 
 
 def test_the_old_name_of_devices() -> None:
-    """Nodes of an old plugin offer their devices under the alias alone."""
+    """Nodes of an old plugin offer their devices only under the alias."""
     old = attrs.evolve(node("a", "inf1.6xlarge"), allocatable={"aws.amazon.com/neurondevice": 4, "pods": 9})
     found = fleet_metrics.devices(cluster_of([old, node("b", "inf1.6xlarge")]))
     assert (found.free["inf1.6xlarge"], found.largest_block["inf1.6xlarge"]) == (8, 4)
@@ -129,7 +129,7 @@ def _random_cluster(dice: random.Random) -> Cluster:
 
 
 def _gets(cluster: Cluster, node_info: NodeInfo, count: int) -> bool:
-    """Tell whether a plain pod with so many devices gets this node, by the decision itself."""
+    """Return whether a plain pod with so many devices gets this node, by a real decision."""
     usual = Toleration(key=NEURON_DEVICE, exists=True)
     selector = {"kubernetes.io/hostname": node_info.node.name}
     asking = pod("asking", devices=count, tolerations=(usual,), node_selector=selector)
@@ -138,7 +138,7 @@ def _gets(cluster: Cluster, node_info: NodeInfo, count: int) -> bool:
 
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
-    """Node by node: free, used and withheld add up, and what the largest block says is what the decision gives."""
+    """Free, used and withheld devices add up on each node, and a decision gives the largest block but no more."""
     cluster = _random_cluster(random.Random(seed))
     for node_info in list(cluster.view.rows()):
         labelled = attrs.evolve(
@@ -167,7 +167,7 @@ def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
 
 
 def test_the_metrics_and_the_sentence_agree() -> None:
-    """What is free and the largest block are the numbers of the refusal of a pod that gets neither."""
+    """The free devices and the largest block are the numbers in the text of a refusal."""
     nodes = [node("a", TRN1), node("b", TRN1, allocatable={NEURON_DEVICE: 12}), node("c", TRN1, neuron_unhealthy=True)]
     nodes += [node("d", TRN1), node("e", TRN1, unschedulable=True)]
     held = [pod("p", devices=5, on="a", ids=(0, 4, 8, 9, 10)), pod("q", devices=8, on="b", ids=range(8))]
@@ -182,7 +182,7 @@ def test_the_metrics_and_the_sentence_agree() -> None:
 
 
 def test_indexes_are_prepared_in_steps() -> None:
-    """After the preparation a count asks for nothing that has to be built first."""
+    """After the preparation, counting builds no index."""
     cluster = cluster_of([node(f"n{i}", TRN1) for i in range(200)])
     assert len([*fleet_metrics.prepared(cluster)]) > 3
     assert not [*fleet_metrics.prepared(cluster)]

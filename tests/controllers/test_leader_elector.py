@@ -21,7 +21,7 @@ NOW = dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC)
 
 @attrs.define(eq=False)
 class Clock:
-    """Seconds that pass when told to, or as fast as `scale` says."""
+    """Seconds of the event loop; a test can add some."""
 
     offset: float = 0.0
 
@@ -31,7 +31,7 @@ class Clock:
 
 
 def candidate(memory: Memory, name: str = "me", **options: object) -> LeaderElector:
-    """A candidate with deadlines that no slow machine misses, and a retry period that no test waits for."""
+    """Return a candidate with long deadlines and a short retry period."""
     defaults: dict[str, object] = {
         "lease_duration": 1500,
         "renew_deadline": 1000,
@@ -75,7 +75,7 @@ async def test_a_lease_that_does_not_exist_is_created() -> None:
 
 
 async def test_a_released_lease_is_taken_at_once() -> None:
-    """A takeover counts a transition and starts a new tenure."""
+    """A takeover counts a transition and sets acquireTime."""
     long_ago = NOW - dt.timedelta(days=1)
     memory = Memory()
     memory.put(Record("", 1, long_ago, long_ago, 4))
@@ -85,7 +85,7 @@ async def test_a_released_lease_is_taken_at_once() -> None:
 
 
 async def test_a_held_lease_is_waited_for_by_its_own_duration() -> None:
-    """Expiry is judged by local time since it was first seen, whatever its renewTime says, and tried exactly then."""
+    """It expires by local time since it was first seen, whatever its renewTime is, and is tried exactly then."""
     memory = Memory()
     memory.put(Record("other", 1, None, NOW - dt.timedelta(days=1)))
     took = await acquired(candidate(memory))
@@ -96,7 +96,7 @@ async def test_a_held_lease_is_waited_for_by_its_own_duration() -> None:
 
 
 async def test_a_renewed_lease_is_waited_for_anew() -> None:
-    """Each change that is seen starts the holder's time again."""
+    """Each observed change starts the holder's time again."""
     memory = Memory()
     memory.put(Record("other", 1))
     start = anyio.current_time()
@@ -123,7 +123,7 @@ def said(stream: io.StringIO) -> list[str]:
 
 
 async def test_a_standby_says_whom_it_waits_for() -> None:
-    """It says that it stands, each new holder once, and that it has won: client-go's words."""
+    """It logs its candidacy, each new holder once, and its success, in client-go's words."""
     memory, stream = Memory(), configured()
     memory.put(Record("a", 3600))
     async with anyio.create_task_group() as tasks:
@@ -143,7 +143,7 @@ async def test_a_standby_says_whom_it_waits_for() -> None:
 
 
 async def test_a_lease_that_cannot_be_read_is_told_once() -> None:
-    """One line for each cause, however many tries, one more every ten minutes, and one when it can be read again."""
+    """One line for each cause, one more every ten minutes, and one when it can be read again."""
     forbidden = ApiError(403, reason="Forbidden", message="not you")
 
     def before(_verb: str) -> None:
@@ -171,7 +171,7 @@ async def test_a_lease_that_cannot_be_read_is_told_once() -> None:
 
 
 async def test_a_watch_that_is_refused_is_told_once() -> None:
-    """A standby that polls does not say so at each poll."""
+    """A standby that polls does not log each poll."""
 
     def before(verb: str) -> None:
         if verb == "watch":
@@ -187,7 +187,7 @@ async def test_a_watch_that_is_refused_is_told_once() -> None:
 
 @pytest.mark.parametrize("change", [Record("", 1), None], ids=["released", "deleted"])
 async def test_a_release_is_noticed_at_once(change: Record | None) -> None:
-    """Followers watch; a clean handover takes no time."""
+    """Candidates watch the Lease; a clean handover takes no time."""
     memory = Memory()
     memory.put(Record("other", 3600))
     async with anyio.create_task_group() as tasks:
@@ -201,7 +201,7 @@ async def test_a_release_is_noticed_at_once(change: Record | None) -> None:
 
 
 async def test_without_a_watch_the_lease_is_polled() -> None:
-    """A watch that is refused or hangs up costs only promptness."""
+    """Without the watch a release is noticed at the next poll."""
 
     def before(verb: str) -> None:
         if verb == "watch":
@@ -217,7 +217,7 @@ async def test_without_a_watch_the_lease_is_polled() -> None:
 
 
 async def test_two_candidates_one_winner() -> None:
-    """The server's conflict decides a race, and the loser waits like everyone."""
+    """The server's conflict decides a race, and the loser waits."""
     memory = Memory()
     one, two = candidate(memory, "one"), candidate(memory, "two")
     async with anyio.create_task_group() as tasks:
@@ -234,7 +234,7 @@ async def test_two_candidates_one_winner() -> None:
 
 
 async def test_failures_to_acquire_are_tried_again() -> None:
-    """A server that is down for a while is no reason to give up."""
+    """A server that is down for a while does not end the candidacy."""
     failures = iter([UnreachableError("down"), ApiError(500), None, UnreachableError("down")])
 
     def before(_verb: str) -> None:
@@ -249,7 +249,7 @@ async def test_failures_to_acquire_are_tried_again() -> None:
 
 
 async def test_holding_renews() -> None:
-    """Renewals keep the tenure's beginning and its number."""
+    """Renewals keep acquireTime and the number of transitions."""
     memory = Memory()
     leader = candidate(memory)
     await acquired(leader)
@@ -284,7 +284,7 @@ async def test_a_hanging_server_ends_the_tenure_before_the_lease() -> None:
 
 
 async def test_no_bind_is_started_after_the_deadline() -> None:
-    """Also when nobody has noticed yet, as after a long sleep of the machine."""
+    """Also before the loss was noticed, as after a long sleep of the machine."""
     clock = Clock()
     leader = candidate(Memory(), clock=clock)
     await acquired(leader)
@@ -295,7 +295,7 @@ async def test_no_bind_is_started_after_the_deadline() -> None:
 
 
 async def test_the_send_time_counts_not_the_answer() -> None:
-    """A renewal whose answer took long has bought only what was left of it."""
+    """A renewal with a late answer extends the time from when it was sent."""
     clock = Clock()
 
     def before(verb: str) -> None:
@@ -329,7 +329,7 @@ async def test_short_failures_are_survived() -> None:
 
 
 async def test_a_renewal_whose_answer_was_lost() -> None:
-    """A conflict with our own write is read back and goes on."""
+    """After a conflict with our own write the Lease is read back and renewed."""
     memory = Memory()
     leader = candidate(memory)
     await acquired(leader)
@@ -342,7 +342,7 @@ async def test_a_renewal_whose_answer_was_lost() -> None:
 
 @pytest.mark.parametrize("change", [Record("other", 15), Record("", 1), None], ids=["taken", "freed", "deleted"])
 async def test_a_lost_lease_ends_at_once(change: Record | None) -> None:
-    """Whoever sees another holder stops without waiting for a deadline."""
+    """A leader that sees another holder stops at once."""
     memory = Memory()
     leader = candidate(memory)
     await acquired(leader)
@@ -354,7 +354,7 @@ async def test_a_lost_lease_ends_at_once(change: Record | None) -> None:
 
 
 async def test_a_404_that_is_no_api_servers_does_not_cost_the_lease() -> None:
-    """A proxy that does not find its way says nothing about the Lease; it is renewed when the proxy does."""
+    """A proxy's 404 means nothing for the Lease; it is renewed when the proxy works again."""
     pages = [ApiError(404, message="<html>")] * 4
 
     def before(_verb: str) -> None:
@@ -383,7 +383,7 @@ async def test_release() -> None:
 
 
 async def test_release_takes_nothing_from_others() -> None:
-    """A Lease that someone else holds meanwhile is left alone."""
+    """A Lease that another candidate holds meanwhile is not changed."""
     memory = Memory()
     leader = candidate(memory)
     await acquired(leader)
@@ -395,7 +395,7 @@ async def test_release_takes_nothing_from_others() -> None:
 
 
 async def test_release_survives_cancellation_and_failure() -> None:
-    """A process that is being stopped still hands over, and one that cannot lets the Lease expire."""
+    """A process that is stopped still releases the Lease; if it cannot, the Lease expires."""
     memory = Memory()
     leader = candidate(memory)
     await acquired(leader)
@@ -414,7 +414,7 @@ async def test_release_survives_cancellation_and_failure() -> None:
 
 
 async def test_a_lease_taken_by_a_write_that_was_cut_off_is_given_back() -> None:
-    """The server took the Lease from us, its answer was not waited for; the next holder need not wait either."""
+    """The write succeeded, but we did not wait for its answer; the next holder need not wait for the expiry."""
     memory = Memory(after=lambda _verb: anyio.sleep_forever())
     leader = candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2)
     async with anyio.create_task_group() as tasks:
@@ -430,7 +430,7 @@ async def test_a_lease_taken_by_a_write_that_was_cut_off_is_given_back() -> None
 
 
 async def test_a_release_outlasts_a_renewal_that_comes_in_between() -> None:
-    """A renewal that was cut off may reach the server between the look at the Lease and its release."""
+    """A renewal that was cancelled may reach the server between the read of the Lease and its release."""
     late = [1, 2]
 
     def before(verb: str) -> None:
@@ -449,7 +449,7 @@ async def test_a_release_outlasts_a_renewal_that_comes_in_between() -> None:
 
 
 async def test_no_lease_is_held_for_a_scheduler_that_does_not_answer() -> None:
-    """Nothing is renewed for it, and the loss says why; one that answers again in time keeps the Lease."""
+    """Its Lease is not renewed, and the error says why; a scheduler that answers again in time keeps it."""
     clock, memory, answers = Clock(), Memory(), [True]
     leader = candidate(memory, clock=clock, answering=lambda: answers[-1])
     await acquired(leader)
@@ -471,7 +471,7 @@ async def test_no_lease_is_held_for_a_scheduler_that_does_not_answer() -> None:
 
 
 async def test_no_lease_is_taken_for_a_scheduler_that_does_not_answer() -> None:
-    """A candidate whose scheduler hangs leaves the Lease to others."""
+    """A candidate whose scheduler hangs does not take the Lease."""
     memory, answers = Memory(), [False]
     leader = candidate(memory, answering=lambda: answers[-1])
     async with anyio.create_task_group() as tasks:
@@ -487,6 +487,6 @@ async def test_no_lease_is_taken_for_a_scheduler_that_does_not_answer() -> None:
 
 @pytest.mark.parametrize(("lease", "renew", "retry"), [(15, 15, 2), (15, 2, 2), (15, 10, 0)])
 def test_times_that_contradict_each_other(lease: float, renew: float, retry: float) -> None:
-    """The rule of client-go is checked, in words."""
+    """client-go's rule is checked, and the error names the flags."""
     with pytest.raises(ConfigurationError, match="leader election needs"):
         LeaderElector(leases=Memory(), lease_duration=lease, renew_deadline=renew, retry_period=retry)

@@ -1,4 +1,4 @@
-"""What owners are told: once when it changes, at most every 30 s when only numbers do, under the pod's own name."""
+"""A report is written when it changes, and at most every 30 s if only its numbers change."""
 
 import attrs
 import pytest
@@ -20,7 +20,7 @@ FULL = "0/{n} nodes are available: {n} Insufficient aws.amazon.com/neuron."
 
 @attrs.define(eq=False)
 class Told:
-    """Stands in for Events and conditions, and remembers them; its call is the time."""
+    """Stands in for recorder and condition writer, and for the clock; remembers Events and conditions."""
 
     now: float = 0.0
     events: list[tuple[str, str]] = attrs.field(factory=list)
@@ -43,16 +43,16 @@ class Told:
         self.conditions.append((f"{pod.name}: {reason}", message))
 
     def clear_nomination(self, pod: Pod) -> None:
-        """Nobody is nominated here."""
+        """Fail: no pod is nominated here."""
         raise AssertionError(pod.key)
 
     def forget(self, uid: str) -> None:
-        """Nothing is forgotten."""
+        """Do nothing."""
 
 
 @pytest.fixture
 def told() -> Told:
-    """Return who listens."""
+    """Return the stand-in."""
     return Told()
 
 
@@ -80,7 +80,7 @@ def reporter(told: Told) -> PodReporter:
     ],
 )
 def test_what_differs_in_numbers_only(one: str, other: str) -> None:
-    """Numbers, what goes with them, and names of pods that come and go leave the shape as it is."""
+    """Numbers, plurals and the named pods do not change the shape."""
     assert shape(one) == shape(other)
 
 
@@ -96,12 +96,12 @@ def test_what_differs_in_numbers_only(one: str, other: str) -> None:
     ],
 )
 def test_what_differs_in_more(one: str, other: str) -> None:
-    """A changed reason is another shape."""
+    """A changed reason changes the shape."""
     assert shape(one) != shape(other)
 
 
 def test_numbers_alone_are_told_every_half_minute(told: Told, reporter: PodReporter) -> None:
-    """The condition writer has a pace of its own, so it hears everything; an Event comes when its time has come."""
+    """The condition writer has its own limit, so it gets every message; an Event is written after the pause."""
     for at in (0, 10, 29.9, 30, 59, 61):
         told.now = at
         reporter.unschedulable(pod(), FULL.format(n=1 + int(at)), new_node_cannot_help=False)
@@ -110,7 +110,7 @@ def test_numbers_alone_are_told_every_half_minute(told: Told, reporter: PodRepor
 
 
 def test_a_changed_reason_is_told_at_once(told: Told, reporter: PodReporter) -> None:
-    """Other words, or the same for another reason, are news; so is the same for another pod, or one that came back."""
+    """Another text, another reason, another pod, or a pod that came back gets an Event at once."""
     reporter.unschedulable(pod("a"), "one", new_node_cannot_help=False)
     reporter.unschedulable(pod("a"), "two", new_node_cannot_help=False)
     reporter.unschedulable(pod("a"), "two", new_node_cannot_help=True)
@@ -132,7 +132,7 @@ def test_a_changed_reason_is_told_at_once(told: Told, reporter: PodReporter) -> 
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_an_unknown_allocation_is_told_by_the_leader(told: Told, reporter: PodReporter, leads: bool) -> None:
-    """The pod's owner hears why, what it costs others, and what to do; a replica on standby is silent."""
+    """The Event says why, what it means for other pods, and what to do; a replica on standby writes none."""
     reporter.leads = lambda: leads
     reporter.allocation_unknown(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
     note = (
@@ -158,21 +158,21 @@ def test_an_unknown_allocation_is_told_by_the_leader(told: Told, reporter: PodRe
 def test_a_bound_pod_is_told_its_ids(
     told: Told, reporter: PodReporter, asking: dict[str, int], ids: tuple[int, ...] | None, given: str
 ) -> None:
-    """Upstream's sentence to the letter, which tools match, and after it the ids in runs."""
+    """Upstream's sentence to the letter, which tools match, followed by the ids as ranges."""
     placement = None if ids is None else Placement(ids, (ids,), NO_CORES, 1)
     reporter.scheduled(pod("p", **asking), "trn1-a", placement)  # type: ignore[arg-type]  # by name
     assert told.events == [("p: Scheduled", f"Successfully assigned default/p to trn1-a{given}")]
 
 
 def test_a_binding_in_doubt_is_told_by_an_event_alone(reporter: PodReporter, told: Told) -> None:
-    """The pod may be bound, and its condition may be True."""
+    """The condition is not written: the pod may be bound, and its condition True."""
     reporter.in_doubt(pod("p"), "no definite outcome")
     assert told.events == [("p: FailedBinding", "no definite outcome")]
     assert not told.conditions
 
 
 def test_a_takeover_does_not_flood_with_what_was_so_before(told: Told, reporter: PodReporter) -> None:
-    """Thousands of pods may be unknown to a new leader at once; they do not hold up the Events of its own pods."""
+    """A new leader may find thousands of pods with unknown ids; they do not delay the Events of its own pods."""
     for number in range(5_000):
         reporter.allocation_unknown(pod(f"p{number}", on="trn1"), "no annotation names its ids", "set schedulerName")
     assert len(told.events) == OBSERVED_AT_ONCE

@@ -1,4 +1,4 @@
-"""What preemption does to the cluster, the queue and the pods' owners, beside and after the requests it sends."""
+"""What preemption changes in the cluster and the queue, what it reports, and which evictions it requests."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ def half(name: str, first: int, **keywords: object) -> Pod:
 
 @attrs.define(eq=False)
 class World:
-    """A node with two halves held, a pending pod, and somebody who is asked to evict."""
+    """A node with both halves in use, a pending pod, and a stand-in for the evictor."""
 
     cluster: Cluster
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
@@ -51,7 +51,7 @@ class World:
         return victim.name not in self.refusing
 
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
-        """Remember what a victim is told."""
+        """Remember the report to a victim."""
         self.told.append((victim.name, f"{preemptor.name} on {node_name}"))
 
     def nomination_lost(self, pod: Pod) -> None:
@@ -59,7 +59,7 @@ class World:
         self.told.append((pod.name, "nomination lost"))
 
     def give_up(self, uid: str) -> bool:
-        """Let pods go back to the queue that are not bound yet."""
+        """Return whether the pod waits to be bound."""
         return uid in self.waiting
 
     def row(self, name: str) -> NodeInfo:
@@ -76,7 +76,7 @@ class World:
 
 @asynccontextmanager
 async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, PreemptionExecutor]]:
-    """Run a preemptor for a node with these pods."""
+    """Run a preemption executor for a node with these pods."""
     world = World(cluster_of([node("n", "trn1.32xlarge")], pods))
     preemption_executor = PreemptionExecutor(
         cluster=world.cluster,
@@ -105,7 +105,7 @@ async def post_filter(world: World, preemption_executor: PreemptionExecutor, que
 
 
 async def test_the_pod_is_held_until_all_were_asked() -> None:
-    """The space is promised at once; the pod is tried again when the victims are gone, not before all were asked."""
+    """The node is nominated at once; the pod is tried again when the victims are gone, not before all are evicted."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         after = await post_filter(world, preemption_executor, world.pending())
         assert after == PostFilter(nomination=Nominate("n"), held=True)
@@ -121,7 +121,7 @@ async def test_the_pod_is_held_until_all_were_asked() -> None:
 
 
 async def test_a_victim_that_could_not_be_asked() -> None:
-    """The pod looks anew, and may ask again: nobody waits for a pod that does not leave."""
+    """The pod is tried again and may preempt again: it does not wait for a victim that stays."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.refusing.add("b")
         await post_filter(world, preemption_executor, world.pending())
@@ -134,7 +134,7 @@ async def test_a_victim_that_could_not_be_asked() -> None:
 
 
 async def test_who_terminates_already_is_not_asked() -> None:
-    """The pod waits for it, that is all."""
+    """The pod only waits for its end."""
     async with preempting(half("a", 0, terminating=True), half("b", 8, terminating=True)) as (
         world,
         preemption_executor,
@@ -145,8 +145,8 @@ async def test_who_terminates_already_is_not_asked() -> None:
         assert world.cluster.nomination("uid-big") is not None
 
 
-async def test_a_lower_promise_is_taken_back() -> None:
-    """Who was promised the space before looks for another place at once."""
+async def test_a_nomination_of_lower_priority_is_dropped() -> None:
+    """The pod of lower priority that had the nomination is tried again at once."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.may_answer.set()
         await post_filter(world, preemption_executor, world.pending(pod("lesser", devices=8, priority=1)))
@@ -158,8 +158,8 @@ async def test_a_lower_promise_is_taken_back() -> None:
         assert popped(world.queue, 200.0).pod.name == "lesser"
 
 
-async def test_another_promise_wakes_who_waits_for_the_one_before() -> None:
-    """A pod that is promised space elsewhere keeps nobody from what it was promised first."""
+async def test_another_nomination_wakes_pods_that_wait_for_the_first_one() -> None:
+    """When a pod is nominated elsewhere, its first space is free for others."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
         world.cluster.put_pod(pod("c", on="m", devices=16, ids=range(16), priority=9))
@@ -172,7 +172,7 @@ async def test_another_promise_wakes_who_waits_for_the_one_before() -> None:
 
 
 async def nominated(world: World, preemption_executor: PreemptionExecutor) -> None:
-    """Let the big pod be promised the node, and ask both halves to leave."""
+    """Nominate the node for the big pod, and evict both halves."""
     world.may_answer.set()
     await post_filter(world, preemption_executor, world.pending())
     await anyio.wait_all_tasks_blocked()
@@ -180,8 +180,8 @@ async def nominated(world: World, preemption_executor: PreemptionExecutor) -> No
     assert world.queue.pop(100.0) is None
 
 
-async def test_who_loses_the_space_looks_anew() -> None:
-    """One victim of two has left and a higher pod takes its half: the end of the other will not do, nor wake."""
+async def test_a_pod_that_loses_the_space_is_tried_again() -> None:
+    """One of two victims has left and a pod of higher priority takes its half: the end of the other is not enough."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         await nominated(world, preemption_executor)
         world.cluster.remove_pod("uid-a")
@@ -195,8 +195,8 @@ async def test_who_loses_the_space_looks_anew() -> None:
         assert popped(world.queue, 100.0).pod.name == "big"
 
 
-async def test_who_loses_nothing_sleeps_on() -> None:
-    """A pod that takes what was promised to nobody wakes nobody, and a node without promises is no matter."""
+async def test_a_pod_that_loses_nothing_is_not_woken() -> None:
+    """A pod that takes space outside of nominations wakes no other pod; nor does a pod on a node without any."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         await nominated(world, preemption_executor)
         world.cluster.assume(pod("beside", on="n", cpu=1000, priority=10))
@@ -207,7 +207,7 @@ async def test_who_loses_nothing_sleeps_on() -> None:
 
 
 async def test_it_wakes_when_it_fits() -> None:
-    """The end of one victim of two is not enough, nor is that of a pod elsewhere whose neighbours could be evicted."""
+    """The end of one of two victims is not enough, nor is that of a pod on another node with possible victims."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
         for name, first in (("c", 0), ("d", 8)):
@@ -221,8 +221,8 @@ async def test_it_wakes_when_it_fits() -> None:
             assert (world.queue.pop(100.0) is not None) is woken
 
 
-async def test_a_node_takes_its_promises_with_it() -> None:
-    """Its pods may stay on the books for minutes; who waits for their end looks elsewhere at once."""
+async def test_nominations_end_with_their_node() -> None:
+    """Its pods may be listed for minutes; a pod that waits for their end is tried again at once."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         await nominated(world, preemption_executor)
         for lost in world.cluster.remove_node("n"):
@@ -232,7 +232,7 @@ async def test_a_node_takes_its_promises_with_it() -> None:
 
 
 async def test_a_pod_that_is_gone_preempts_nobody() -> None:
-    """Deleted while the search went on: nobody leaves for it."""
+    """It is deleted during the search: no pod is evicted."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         queued = world.pending()
         world.queue.remove("uid-big")
@@ -241,8 +241,8 @@ async def test_a_pod_that_is_gone_preempts_nobody() -> None:
         assert not world.asked
 
 
-async def test_giving_up_takes_the_promise_back() -> None:
-    """No node can be made to fit any more: the status names none, and others may have the space."""
+async def test_giving_up_drops_the_nomination() -> None:
+    """No eviction can help any more: the status names no node, and other pods may get the space."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.may_answer.set()
         await post_filter(world, preemption_executor, world.pending())
@@ -257,8 +257,8 @@ async def test_giving_up_takes_the_promise_back() -> None:
         assert world.cluster.nomination("uid-big") is None
 
 
-async def test_a_promise_is_adopted() -> None:
-    """After a restart the status tells, and where somebody else has set it; what was promised here comes first."""
+async def test_a_nomination_is_adopted() -> None:
+    """It is known from the status, after a restart or from another component; our own nomination comes first."""
     async with preempting(half("a", 0, terminating=True, preempted=True)) as (world, preemption_executor):
         queued = world.pending(attrs.evolve(BIG, nominated_node_name="n"))
         preemption_executor.adopt(queued, PROFILE)
@@ -275,7 +275,7 @@ async def test_a_promise_is_adopted() -> None:
 
 
 async def test_a_victim_that_waits_to_be_bound_is_not_deleted() -> None:
-    """It goes back to the queue, and counts as asked; those on the node are asked to leave as ever."""
+    """It goes back to the queue and counts as evicted; victims on the node are deleted as usual."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         world.waiting.add("uid-a")
         world.may_answer.set()

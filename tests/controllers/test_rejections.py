@@ -1,4 +1,4 @@
-"""Nodes that reject pods are set aside for a while, and forgotten when they are well again."""
+"""Nodes that reject pods are set aside for a while, and forgotten when they work again."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -76,13 +76,13 @@ class World:
         return found
 
     async def leave(self, *pod_infos: PodInfo) -> None:
-        """Let pods leave, and let everything be found out about them."""
+        """Let pods leave, and wait until the API server was asked about them."""
         for pod_info in pod_infos:
             self.rejections.left(pod_info)
         await anyio.wait_all_tasks_blocked()
 
     def aside(self, name: str = "a") -> SetAside | None:
-        """Return what is set aside of a node, once everything has ended that is over."""
+        """Return what is set aside of a node, after the marks that are due have ended."""
         self.rejections.expire()
         node_info = self.cluster.node(name)
         assert node_info is not None
@@ -116,7 +116,7 @@ def pod_info(name: str = "p", *, on: str = "a", cores: CoreMask | None = ROW, **
 
 
 async def test_a_rejection_sets_node_and_ids_aside_for_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """It is asked about at the version of its last sight; counted, told, and ended in time."""
+    """The pod is read at the version of its last event; the rejection is counted and logged, and the mark ends."""
     async with running() as world:
         await world.leave(pod_info(ids=range(4)))
         assert world.asked == [("p", "41")]
@@ -160,7 +160,7 @@ async def test_a_rejection_sets_node_and_ids_aside_for_a_minute(caplog: pytest.L
     ],
 )
 def test_what_a_failure_means(failure: Failure, want: Verdict | None) -> None:
-    """Of kubelet's reasons some are about the ids, some about the node, some about the pod alone; the rest is none."""
+    """The kubelet's reasons concern the ids, the node, or the pod alone; other failures are no rejections."""
     assert verdict(failure) == want
 
 
@@ -174,7 +174,7 @@ def test_what_a_failure_means(failure: Failure, want: Verdict | None) -> None:
     ],
 )
 async def test_what_is_set_aside(failure: Failure | None, want: SetAside | None) -> None:
-    """The ids only where they may be at fault; nothing for a pod that would fail anywhere, or was deleted."""
+    """Ids only if they may be the cause; nothing for a pod that would fail on every node, or that was deleted."""
     async with running() as world:
         world.answers["p"] = failure
         await world.leave(pod_info())
@@ -182,7 +182,7 @@ async def test_what_is_set_aside(failure: Failure | None, want: SetAside | None)
 
 
 async def test_who_is_asked_about() -> None:
-    """Neuron pods, whoever bound them, and all of ours; by nobody but the leader."""
+    """Neuron pods of all schedulers, and all pods of ours; only the leader asks."""
     async with running() as world:
         await world.leave(
             pod_info("theirs", cores=None, scheduler_name="default-scheduler"),
@@ -197,7 +197,7 @@ async def test_who_is_asked_about() -> None:
 
 
 async def test_each_further_rejection_doubles_the_time() -> None:
-    """A minute, two, four, eight, a quarter of an hour and no more; also once it is in use again."""
+    """1, 2, 4, 8 and at most 15 minutes; also after the node was in use again."""
     async with running() as world:
         for minutes in (1, 2, 4, 8, 15, 15):
             await world.leave(pod_info())
@@ -208,7 +208,7 @@ async def test_each_further_rejection_doubles_the_time() -> None:
 
 
 async def test_rejections_in_a_burst_count_once() -> None:
-    """Pods that were sent there together say the same; their ids add up, and the time begins with the last."""
+    """Pods that were bound together fail for one cause; their ids add up, and the time begins with the last one."""
     async with running() as world:
         await world.leave(pod_info("p"), pod_info("q", cores=CoreMask(0xFF00)))
         world.now += BURST - 1
@@ -221,7 +221,7 @@ async def test_rejections_in_a_burst_count_once() -> None:
 
 
 async def test_it_is_forgotten() -> None:
-    """A quarter of an hour after its time the next rejection is the first again, and old ids are not set aside."""
+    """15 minutes after the mark has ended the next rejection counts as the first, and the old ids are not set aside."""
     async with running() as world:
         await world.leave(pod_info(cores=CoreMask(0xFF00)))
         world.now += FIRST + LONGEST
@@ -231,7 +231,7 @@ async def test_it_is_forgotten() -> None:
 
 
 async def test_pods_that_start_well_halve_it() -> None:
-    """The node is soon as good as others; ids that nobody tried stay aside until their time."""
+    """Each pod that starts halves the level; ids that no pod has tried stay aside until the mark ends."""
     async with running() as world:
         await world.leave(pod_info(cores=CoreMask(0xFFFF)))
         world.now += BURST
@@ -250,7 +250,7 @@ async def test_pods_that_start_well_halve_it() -> None:
 
 
 async def test_a_node_that_goes_is_forgotten() -> None:
-    """A node made anew under its name has rejected nobody; of a node that is gone nothing is remembered."""
+    """A node that is recreated under its name has no mark; nothing is remembered of a node that is gone."""
     async with running() as world:
         await world.leave(pod_info())
         world.cluster.remove_node("a")
@@ -264,7 +264,7 @@ async def test_a_node_that_goes_is_forgotten() -> None:
 
 @pytest.mark.parametrize("error", [ApiError(410), UnreachableError("reset"), RuntimeError("a bug")])
 async def test_a_failure_to_ask_ends_nothing(error: Exception) -> None:
-    """It is counted, and the next pod is asked about."""
+    """The failure is counted, and the next pod is read."""
     async with running() as world:
         world.answers["p"] = error
         await world.leave(pod_info("p"), pod_info("q"))
@@ -273,7 +273,7 @@ async def test_a_failure_to_ask_ends_nothing(error: Exception) -> None:
 
 
 async def test_ten_thousand_pods_that_leave_at_once_are_no_storm() -> None:
-    """The API server is asked about as many as may be asked about at once; the others are counted."""
+    """The API server is asked about as many pods as the limit allows; the others are counted."""
     async with running() as world:
         await world.leave(*(pod_info(f"p{number}") for number in range(10_000)))
         assert len(world.asked) == READS_AT_ONCE
@@ -284,7 +284,7 @@ async def test_ten_thousand_pods_that_leave_at_once_are_no_storm() -> None:
 
 
 async def test_time_alone_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service wakes up by itself when the time of a node is over."""
+    """The service wakes up by itself when a mark is due."""
     monkeypatch.setattr(rejections, "FIRST", 0.02)
     async with running() as world:
         world.rejections.clock = anyio.current_time

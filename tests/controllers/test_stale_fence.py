@@ -1,4 +1,4 @@
-"""A refused Binding is explained where the Lease is ours, and told as it is everywhere else."""
+"""A refused Binding is explained if we hold the Lease; otherwise the server's message is kept."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ MANIFEST = Path(__file__).parents[2] / "manifests" / "admission_bindings.yaml"
 
 @attrs.define(eq=False)
 class World:
-    """A Lease, a queue, a metric and a clock, with the fence that knows them."""
+    """A Lease, a queue, a metric and a clock, with the object under test."""
 
     now: float = 0.0
     holder: str | Exception = "me"
@@ -48,7 +48,7 @@ class World:
         self.count += 1
 
     async def refused(self, *, after: float = 0.0) -> bool:
-        """Let a Binding be refused, seconds later; tell whether there was an explanation."""
+        """Let a Binding be refused, seconds later; return whether it was explained."""
         self.now += after
         said = await self.fence.explained(REFUSAL)
         assert said == REFUSAL or "Restart kube-apiserver" in said
@@ -71,7 +71,7 @@ async def test_a_server_that_stays_behind_is_told_once(caplog: pytest.LogCapture
 
 @pytest.mark.parametrize("holder", ["another", "", ApiError(404), ApiError(503), UnreachableError("gone")])
 async def test_a_lease_that_is_not_ours_explains_itself(holder: str | Exception) -> None:
-    """The refusal is then right, or cannot be judged; if the Lease is ours again, the time starts again."""
+    """The refusal is then correct, or its cause unknown; when the Lease is ours again, the time starts again."""
     world = World(holder=holder)
     assert not await world.refused()
     assert not await world.refused(after=LAG)
@@ -84,7 +84,7 @@ async def test_a_lease_that_is_not_ours_explains_itself(holder: str | Exception)
 
 
 async def test_one_look_serves_many_refusals() -> None:
-    """Bindings that are refused together ask for the Lease once, also when nobody answers."""
+    """Bindings that are refused together read the Lease once, also if the server does not answer."""
     for holder in ("me", UnreachableError("gone")):
         world = World(holder=holder)
         async with anyio.create_task_group() as tasks:
@@ -96,7 +96,7 @@ async def test_one_look_serves_many_refusals() -> None:
 
 
 def test_the_policy_refuses_in_these_words() -> None:
-    """The text that the binder looks for is that of the manifest."""
+    """The text that the binder looks for is in the manifest."""
     policy = next(yaml.safe_load_all(MANIFEST.read_text()))
     assert policy["spec"]["validations"][0]["message"] == REFUSAL
     assert REFUSAL.startswith(NOT_THE_HOLDER)

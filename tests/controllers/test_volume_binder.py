@@ -1,4 +1,4 @@
-"""Volumes are bound before their pod: what is written, what is waited for, and what gives up."""
+"""Volumes are bound before their pod: what is written, what is waited for, and what ends the wait."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ PREFIX = 'running PreBind plugin "VolumeBinding": '
 
 @attrs.define(eq=False)
 class FakeWriter:
-    """Answers each write alike, and remembers it."""
+    """Answers all writes with one outcome, and remembers them."""
 
     outcome: WriteOutcome = attrs.field(factory=lambda: Written("10"))
     written: list[tuple[str, str]] = attrs.field(factory=list)
@@ -58,7 +58,7 @@ class FakeMetrics:
 def binder_of(
     cluster: Cluster, writer: FakeWriter, *, timeout: float = 600, metrics: FakeMetrics | None = None
 ) -> VolumeBinder:
-    """Return a binder whose clock goes a second further each time it is looked at."""
+    """Return a binder whose clock advances by a second each time it is read."""
     return VolumeBinder(
         cluster=cluster,
         writer=writer,
@@ -79,14 +79,14 @@ class Waiting:
     outcome: BindOutcome | str | None = "still waiting"
 
     async def hear(self, *found: Storage) -> None:
-        """Tell of objects as the informer would, and let the pod look."""
+        """Store objects as the informer would, and let the waiting pod check them."""
         for each in found:
             self.cluster.put_storage(each)
             self.binder.noticed(each.key if isinstance(each, PersistentVolumeClaim) else each.name)  # type: ignore[union-attr]  # a claim or a volume
         await anyio.wait_all_tasks_blocked()
 
     def become(self, outcome: BindOutcome | None) -> None:
-        """Remember what came of it."""
+        """Remember the outcome."""
         self.outcome = outcome
 
 
@@ -94,7 +94,7 @@ class Waiting:
 async def waiting(
     *storage: Storage, on: str = "a", of: Pod = P, outcome: WriteOutcome | None = None
 ) -> AsyncIterator[Waiting]:
-    """Reserve the volumes of a pod, carry the plan out, and wait until it rests."""
+    """Reserve the volumes of a pod, carry the plan out, and wait until nothing moves."""
     cluster = stored(NODES, *storage)
     writer = FakeWriter() if outcome is None else FakeWriter(outcome)
     binder = binder_of(cluster, writer)
@@ -151,7 +151,7 @@ async def test_a_volume_that_is_made() -> None:
 
 
 async def test_two_volumes_that_are_made() -> None:
-    """Each look may tell of one of them only; the pod waits for both."""
+    """The watch may show them one after the other; the pod waits for both."""
     both = attrs.evolve(P, constraints=attrs.evolve(P.constraints, volume_claims=("data", "logs")))
     async with waiting(claim(class_name="gp3"), claim("logs", class_name="gp3"), of=both) as found:
         await found.hear(selected(), selected(name="logs"))
@@ -162,7 +162,7 @@ async def test_two_volumes_that_are_made() -> None:
 
 
 async def test_what_is_older_than_the_write_is_not_judged() -> None:
-    """The watch may still tell of what was before."""
+    """The watch may still show an earlier state."""
     async with waiting(claim(class_name="gp3")) as found:
         await found.hear(claim(class_name="gp3", resource_version="9", attributes_class="told before"))
         assert found.outcome == "still waiting"
@@ -190,7 +190,7 @@ FAILURES: dict[str, tuple[Callable[[], tuple[Storage, ...]], str]] = {
 
 @pytest.mark.parametrize("sentence", FAILURES)
 async def test_provisioning_gives_up(sentence: str) -> None:
-    """The pod is scheduled anew."""
+    """The pod is scheduled again."""
     told, want = FAILURES[sentence]
     async with waiting(claim(class_name="gp3")) as found:
         await found.hear(*told())
@@ -219,7 +219,7 @@ KEEPING_FAILURES: dict[str, tuple[tuple[Storage, ...], str]] = {
 
 @pytest.mark.parametrize("sentence", KEEPING_FAILURES)
 async def test_keeping_gives_up(sentence: str) -> None:
-    """The pod is scheduled anew."""
+    """The pod is scheduled again."""
     told, want = KEEPING_FAILURES[sentence]
     async with waiting(claim(), volume(on=host("a"))) as found:
         await found.hear(*told)
@@ -234,7 +234,7 @@ async def test_keeping_gives_up(sentence: str) -> None:
     ],
 )
 async def test_what_was_kept_is_deleted(lost: PersistentVolume | PersistentVolumeClaim, want: str) -> None:
-    """The pod is scheduled anew, and its owner is told what is gone."""
+    """The pod is scheduled again, and the message names what is gone."""
     async with waiting(claim(), volume(on=host("a"))) as found:
         found.cluster.remove_storage(lost)
         found.binder.noticed(lost.key if isinstance(lost, PersistentVolumeClaim) else lost.name)
@@ -261,7 +261,7 @@ async def test_the_node_is_deleted() -> None:
 
 
 async def test_nobody_binds_the_volume() -> None:
-    """After the time limit of its profile the pod is scheduled anew, and it is counted."""
+    """After the time limit of its profile the pod is scheduled again, and the failure is counted."""
     metrics = FakeMetrics()
     cluster = stored(NODES, claim(class_name="gp3"))
     binder = binder_of(cluster, FakeWriter(), timeout=0, metrics=metrics)
@@ -304,7 +304,7 @@ async def test_what_is_released_is_free_again() -> None:
 
 
 async def test_a_volume_kept_by_another_pod_of_the_claim() -> None:
-    """The second pod waits for the same volume, with nothing to take."""
+    """The second pod waits for the same volume, and assumes nothing."""
     kept_already = volume(on=host("a"), claim=ClaimRef("default/data", "uid-data"), resource_version="10")
     async with waiting(claim(), kept_already) as found:
         assert found.outcome == "still waiting"

@@ -1,4 +1,4 @@
-"""Rights are asked for until the API server has answered."""
+"""The rights are reviewed until the API server has answered."""
 
 import contextlib
 
@@ -20,7 +20,7 @@ class Answers:
     asked: list[tuple[str, str, bytes | None]] = attrs.field(factory=list)
 
     async def request(self, method: str, path: str, *, body: bytes | None = None) -> Response:
-        """Give the next."""
+        """Return the next answer."""
         self.asked.append((method, path, body))
         answer = self.left.pop(0)
         if isinstance(answer, Exception):
@@ -42,7 +42,7 @@ class Answers:
 async def test_a_foreign_answer_does_not_end_the_start(
     foreign: bytes | Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A proxy may answer in place of a server that is starting, whatever it likes."""
+    """A proxy may answer anything in place of a server that is starting."""
     monkeypatch.setattr(access_review, "_PAUSE", 0.0)
     client = Answers([*[foreign] * 9, ALLOWED])
     await access_review.require(client, (access_review.Right("list", "pods"),))
@@ -53,7 +53,7 @@ async def test_a_foreign_answer_does_not_end_the_start(
 
 @pytest.mark.parametrize("is_status", [True, False])
 async def test_only_the_api_server_refuses_our_credentials(is_status: bool) -> None:
-    """A proxy's 401 says nothing of them; the requests that follow find out."""
+    """A proxy's 401 means nothing; later requests find out."""
     client = Answers([ApiError(401, is_status=is_status)])
     with contextlib.nullcontext() if not is_status else pytest.raises(ConfigurationError, match="credentials"):
         await access_review.require(client, (access_review.Right("list", "pods"),))

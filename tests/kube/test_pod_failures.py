@@ -1,4 +1,4 @@
-"""How a pod ended is read at the version at which it did."""
+"""A failed pod is read at the version of its failure."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def listed(*pods: Any, kind: str = "PodList") -> Answer:
 
 
 def found(uid: str = "u1", **status: Any) -> dict[str, Any]:
-    """Return a pod as the API server has it, with more than anybody asks for."""
+    """Return a pod as the API server has it, with more fields than are used."""
     return {"metadata": {"uid": uid, "name": "p", "labels": {"a": "b"}}, "spec": {"x": [1]}, "status": status}
 
 
@@ -35,7 +35,7 @@ def found(uid: str = "u1", **status: Any) -> dict[str, Any]:
     ],
 )
 async def test_what_became_of_it(script: Answer, want: Failure | None) -> None:
-    """Only a pod that was there at that version, and had failed, has a failure."""
+    """Only a pod that existed at that version, and had failed, has a failure."""
     async with scripted(script) as (server, client):
         assert await PodFailures(client=client).read(POD, "41") == want
     (request,) = server.seen
@@ -57,7 +57,7 @@ async def test_what_became_of_it(script: Answer, want: Failure | None) -> None:
     ],
 )
 async def test_what_is_no_answer(script: Answer, error: type[Exception]) -> None:
-    """Nothing is known then, which is not the same as no failure."""
+    """Then the failure is unknown, which is not the same as no failure."""
     async with scripted(script) as (_, client):
         with pytest.raises(error):
             await PodFailures(client=client).read(POD, "41")

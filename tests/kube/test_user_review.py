@@ -10,12 +10,12 @@ WHO = User(username="jane", uid="1", groups=["a", "b"], extra={"scopes": ["x"]})
 
 
 def reviewed(kind: str, status: object) -> Answer:
-    """The answer to a review."""
+    """Answer a review."""
     return answer({"apiVersion": "v1", "kind": kind, "status": status}, status=201)
 
 
 async def test_who_holds_a_token() -> None:
-    """The token is sent, and the user comes back with all that is known of them."""
+    """The token is sent, and the user is returned with all fields."""
     user = {"username": "jane", "uid": "1", "groups": ["a", "b"], "extra": {"scopes": ["x"]}}
     async with scripted(reviewed("TokenReview", {"authenticated": True, "user": user})) as (server, client):
         assert await UserReviews(client).user_of("a token") == WHO
@@ -56,7 +56,7 @@ async def test_nobody(status: object) -> None:
     ids=repr,
 )
 async def test_what_a_user_may_get(status: object, *, want: bool) -> None:
-    """All that is known of the user is passed on."""
+    """All fields of the user are passed on."""
     async with scripted(reviewed("SubjectAccessReview", status)) as (server, client):
         assert await UserReviews(client).may_get(WHO, "/metrics") is want
     assert server.seen[0].path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -70,7 +70,7 @@ async def test_what_a_user_may_get(status: object, *, want: bool) -> None:
 
 
 async def test_no_answer() -> None:
-    """A refusal, garbage, and what a proxy says in place of the API server are errors, never a yes or a no."""
+    """A refusal, garbage or a proxy's answer is an error, never a yes or a no."""
     foreign = answer({}), answer("[]"), answer("cut"), answer({"status": {"authenticated": True, "user": {}}})
     deep = answer('{"apiVersion": "v1", "kind": "TokenReview", "status": ' + "[" * 5000 + "]" * 5000 + "}")
     async with scripted(refuse(403), *foreign, deep) as (_, client):

@@ -1,4 +1,4 @@
-"""A Binding is committed once, and its outcome is known or said to be unknown."""
+"""A Binding is committed once, and its outcome is known or in doubt."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ TAKEN = refuse(409, "Conflict", 'pod p is already assigned to node "n1"', kind="
 def stands(
     *, uid: str = "u1", node: str = "", annotations: Any = None, terminating: bool = False, gates: Any = None
 ) -> Answer:
-    """The pod as a GET returns it."""
+    """Answer with the pod."""
     metadata = {"name": "p", "uid": uid, "annotations": annotations}
     if terminating:
         metadata["deletionTimestamp"] = "2026-11-21T08:00:00Z"
@@ -51,7 +51,7 @@ OURS = stands(node="n1", annotations={**SENT, "NEURON_ALLOCATED": "true", "other
 async def bound(
     *script: Answer, may_send: Callable[[], bool] = lambda: True
 ) -> tuple[BindOutcome | InDoubt, Binder, Scripted]:
-    """Bind the pod against the script, as often as there is an answer left."""
+    """Bind the pod, and try again as long as the script has an answer."""
     async with scripted(*script) as (server, client):
         binder = Binder(
             client=client, may_send=may_send, random=lambda: 0.0, timeout=0.1, first_pause=0.001, most_pause=0.002
@@ -137,7 +137,7 @@ async def test_outcomes(sentence: str) -> None:
 
 
 async def test_an_empty_read_back_releases_nothing() -> None:
-    """A pod that is not bound yet may still be bound by the try that went unanswered."""
+    """A pod that is not bound yet may still be bound by the try without an answer."""
     outcome, _, server = await bound(hang, TAKEN, stands(), hang, TAKEN, OURS)
 
     assert Bound() == outcome
@@ -154,7 +154,7 @@ async def test_fenced_before_the_first_try() -> None:
 
 
 async def test_fenced_at_the_last_moment() -> None:
-    """Permission that ends while the connection is being made is respected."""
+    """Permission that ends while the connection is made counts."""
     answers = iter([True, False])
     outcome, _, server = await bound(may_send=lambda: next(answers))
 
@@ -187,7 +187,7 @@ async def test_unreachable_before_anything_was_sent(free_tcp_port: int) -> None:
 
 @pytest.mark.parametrize("script", [[hang], [TAKEN, hang]], ids=["in mid-bind", "while it is read back"])
 async def test_cancelled_on_the_way(script: list[Answer]) -> None:
-    """A stop leaves an unknown outcome, which is counted: a conflict may be one with a write that is yet to succeed."""
+    """A stop leaves an unknown outcome, which is counted: a write that conflicts with ours may still succeed."""
     async with scripted(*script) as (server, client), anyio.create_task_group() as tasks:
         binder = Binder(client=client, may_send=lambda: True, timeout=4.0)
         tasks.start_soon(binder.bind, POD, "n1", SENT)
@@ -205,7 +205,7 @@ async def test_cancelled_on_the_way(script: list[Answer]) -> None:
     ids=repr,
 )
 async def test_invalid_keys_are_never_sent(annotations: dict[str, str]) -> None:
-    """The server would store them, and the pod could never start."""
+    """The server would store them, and then the pod could never start."""
     async with scripted() as (server, client):
         outcome = await Binder(client=client, may_send=lambda: True, timeout=4.0).bind(POD, "n1", annotations)
 
@@ -215,7 +215,7 @@ async def test_invalid_keys_are_never_sent(annotations: dict[str, str]) -> None:
 
 
 async def test_a_busy_server_is_left_alone_as_long_as_it_asks() -> None:
-    """Without a limit of our own, 429 with Retry-After is what slows us down; within reason."""
+    """429 with Retry-After slows us down, up to a limit."""
     busy = [refuse(429, headers={"Retry-After": seconds}) for seconds in ("3", "9999")]
     async with scripted(*busy) as (_, client):
         binder = Binder(client=client, may_send=lambda: True, timeout=4.0, first_pause=0.001)
@@ -248,7 +248,7 @@ HTML = "<html><title>404</title></html>"
 
 
 async def not_utf8(_: web.Request) -> web.StreamResponse:
-    """Answer with bytes that are no text."""
+    """Answer with bytes that are not UTF-8."""
     return web.Response(body=b'{"kind":"Pod","metadata":{"name":"p\xff"}}')
 
 
@@ -285,7 +285,7 @@ async def test_what_is_not_the_api_servers_answer_leaves_the_outcome_in_doubt(se
 
 
 async def test_a_namespace_that_is_gone_is_read_back() -> None:
-    """The server looks for the namespace first; that the pod does not exist is known from a GET of it."""
+    """The server looks for the namespace first; a GET shows that the pod does not exist."""
     outcome, _, _ = await bound(refuse(404, "NotFound", kind="namespaces", name="d"), GONE)
     assert Gone() == outcome
 
@@ -297,14 +297,14 @@ TOO_BIG = refuse(
 
 
 async def test_a_pod_that_cannot_take_annotations_is_refused_until_it_changes() -> None:
-    """Etcd refuses it before it does anything, so that no try can have had an effect."""
+    """Etcd refuses the request as a whole, so no try can have succeeded."""
     outcome, binder, server = await bound(TOO_BIG)
     assert outcome == Refused(413, TOO_LARGE, retryable=False, until_changed=True)
     assert (len(server.seen), binder.resolved) == (1, True)
 
 
 async def test_a_pod_that_is_too_large_now_may_be_bound_by_an_earlier_try() -> None:
-    """What became of a try without an answer does not follow from a later refusal."""
+    """A later refusal does not show the outcome of a try without an answer."""
     outcome, binder, _ = await bound(reset, TOO_BIG)
     assert isinstance(outcome, InDoubt)
     assert "request is too large" in outcome.binding.problem

@@ -1,4 +1,4 @@
-"""PodScheduled is written when it changes, by the newest message, and not over a Binding."""
+"""PodScheduled is written when it changes, with the newest message, and not after a Binding."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ POD = Pod(uid="u1", namespace="d", name="p", observed_generation=4, resource_ver
 
 
 def stands(*, uid: str = "u1", version: str = "8", node: str = "") -> Answer:
-    """The pod as a GET or a PATCH returns it."""
+    """Answer with the pod."""
     metadata = {"name": "p", "uid": uid, "resourceVersion": version}
     return answer({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"nodeName": node}})
 
@@ -31,7 +31,7 @@ TOO_BIG = refuse(500, "", "etcdserver: request is too large")
 
 @attrs.define(eq=False)
 class Clock:
-    """Seconds that pass when told to."""
+    """Seconds that a test sets."""
 
     now: float = 1000.0
 
@@ -68,7 +68,7 @@ async def written(writer: ConditionWriter, patches: int) -> None:
 
 
 async def quiet() -> None:
-    """Let everything that could happen happen."""
+    """Let all tasks run."""
     for _ in range(20):
         await anyio.lowlevel.checkpoint()
 
@@ -100,7 +100,7 @@ async def test_the_patch() -> None:
 
 
 async def test_nothing_changed_nothing_written() -> None:
-    """What the pod says already, or what was just written, is not written again."""
+    """What is in the pod's status, or was just written, is not written again."""
     told = attrs.evolve(POD, scheduled=PodCondition("False", UNSCHEDULABLE, "same"))
     async with writing(PATCHED) as (server, writer):
         writer.set(told, reason=UNSCHEDULABLE, message="same")
@@ -113,7 +113,7 @@ async def test_nothing_changed_nothing_written() -> None:
 
 
 async def test_the_time_of_transition_stays_when_only_the_reason_changes() -> None:
-    """The status was False before, so its time is left to the merge."""
+    """The status was False before, so the patch leaves its time out."""
     told = attrs.evolve(POD, scheduled=PodCondition("False", UNSCHEDULABLE, "old"))
     async with writing(PATCHED) as (server, writer):
         writer.set(told, reason=SCHEDULER_ERROR, message="new")
@@ -123,7 +123,7 @@ async def test_the_time_of_transition_stays_when_only_the_reason_changes() -> No
 
 
 async def test_numbers_change_at_most_every_half_minute() -> None:
-    """A changed reason is told at once; changed numbers wait, and then the newest are told."""
+    """A changed reason is written at once; changed numbers wait, and then the newest are written."""
     clock = Clock()
     async with writing(PATCHED, PATCHED, PATCHED, clock=clock) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="0/1 nodes: 1 Insufficient cpu")
@@ -163,7 +163,7 @@ async def test_the_newest_message_wins() -> None:
 
 
 async def test_nothing_is_waited_for_before_a_bind() -> None:
-    """A pod on its way to a node is forgotten, also while a patch is on its way: its version makes that harmless."""
+    """A pod that is about to be bound is forgotten, also during a patch: the version in it makes that harmless."""
     released = anyio.Event()
 
     async def slow(request: object) -> object:
@@ -182,7 +182,7 @@ async def test_nothing_is_waited_for_before_a_bind() -> None:
 
 
 async def test_a_pod_that_has_changed_is_read_and_patched_at_its_version() -> None:
-    """What others write to the pod does not keep its condition from being written, at once."""
+    """After a conflict with another write to the pod, its condition is written at once."""
     async with writing(MODIFIED, stands(version="9"), stands(version="10"), PATCHED) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         await written(writer, 1)
@@ -218,7 +218,7 @@ async def test_a_pod_that_always_changes_is_not_patched_in_a_hot_loop() -> None:
 
 
 async def test_pods_that_cannot_be_written_hold_no_writer() -> None:
-    """More of them than there are writers, of one namespace or of many, delay nobody else's condition."""
+    """More of them than there are writers do not delay the conditions of other pods."""
     async with writing(*[refuse(500)] * 20, PATCHED) as (server, writer):
         for number in range(20):
             pod = attrs.evolve(POD, uid=f"x{number}", name=f"x{number}", namespace=f"d{number % 5}")
@@ -230,7 +230,7 @@ async def test_pods_that_cannot_be_written_hold_no_writer() -> None:
 
 
 async def test_pods_whose_requests_hang_leave_writers_to_other_namespaces() -> None:
-    """One namespace never has all of them."""
+    """One namespace never occupies all of them."""
     async with writing(*[hang] * 4, PATCHED) as (server, writer):
         for number in range(20):
             writer.set(attrs.evolve(POD, uid=f"x{number}", name=f"x{number}"), reason=UNSCHEDULABLE, message="one")
@@ -241,7 +241,7 @@ async def test_pods_whose_requests_hang_leave_writers_to_other_namespaces() -> N
 
 
 async def test_a_pod_that_is_too_large_for_a_condition_is_given_up() -> None:
-    """The server says 500, and would say it for ever; until the pod changes nothing more is sent."""
+    """The server would answer 500 every time; nothing more is sent until the pod changes."""
     async with writing(TOO_BIG, PATCHED) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         await settled(server, 1)
@@ -255,7 +255,7 @@ async def test_a_pod_that_is_too_large_for_a_condition_is_given_up() -> None:
 
 @pytest.mark.parametrize("status", [200, 403, 404, 409])
 async def test_what_is_not_the_api_servers_answer_is_tried_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy's page says nothing about the pod."""
+    """A proxy's page is not an answer."""
     monkeypatch.setattr(Backoff, "next", lambda _self, **_options: 0.0)
     async with writing(answer("<html/>", status=status), PATCHED) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
@@ -264,7 +264,7 @@ async def test_what_is_not_the_api_servers_answer_is_tried_again(status: int, mo
 
 
 async def test_forgotten() -> None:
-    """A pod that is gone is not written about, also while its write is being tried again."""
+    """Nothing is written about a pod that is gone, also if its write was to be tried again."""
     async with writing(*[hang] * 4) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         writer.forget("u1")
@@ -273,7 +273,7 @@ async def test_forgotten() -> None:
 
 
 async def test_a_nomination() -> None:
-    """The nominated node stands beside the condition; empty clears it."""
+    """The nominated node is written with the condition; Clear removes it."""
     async with writing(PATCHED, PATCHED) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="m", nomination=Nominate("n1"))
         await settled(server, 1, writer)
@@ -284,7 +284,7 @@ async def test_a_nomination() -> None:
 
 
 async def test_a_nomination_stays_until_it_is_taken_back() -> None:
-    """A condition without a word about it leaves the nomination, and taking it back leaves the condition."""
+    """A condition with KEEP leaves the nomination, and clearing the nomination leaves the condition."""
     async with writing(PATCHED, PATCHED) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="m", nomination=Nominate("n1"))
         writer.set(POD, reason=UNSCHEDULABLE, message="another")
@@ -297,7 +297,7 @@ async def test_a_nomination_stays_until_it_is_taken_back() -> None:
 
 
 async def test_a_nomination_from_before_a_restart_is_taken_back() -> None:
-    """What the pod's own status says is enough to know its condition; without one there is nothing to take back."""
+    """The condition in the pod's status is kept; without a condition nothing is cleared."""
     pod = attrs.evolve(POD, nominated_node_name="n1", scheduled=PodCondition("False", UNSCHEDULABLE, "m"))
     async with writing(PATCHED) as (server, writer):
         writer.clear_nomination(attrs.evolve(POD, uid="u2"))
@@ -311,7 +311,7 @@ async def test_a_nomination_from_before_a_restart_is_taken_back() -> None:
 
 @pytest.mark.parametrize("failure", [reset, refuse(500), refuse(429)], ids=["reset", "500", "429"])
 async def test_out_of_reach_is_tried_again(failure: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A condition that autoscalers wait for is not given up."""
+    """A condition that autoscalers wait for is written in the end."""
     monkeypatch.setattr(Backoff, "next", lambda _self, **_options: 0.0)
     async with writing(failure, PATCHED) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
@@ -325,7 +325,7 @@ async def test_out_of_reach_is_tried_again(failure: Answer, monkeypatch: pytest.
     ids=["gone", "another", "forbidden"],
 )
 async def test_a_refusal_is_final(refusal: Answer) -> None:
-    """The pod is gone, is another, or may not be touched; the next attempt says something new."""
+    """The pod is gone, is another one, or must not be written; only the next attempt writes again."""
     async with writing(refusal, PATCHED) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         await settled(server, 1)

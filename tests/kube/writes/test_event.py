@@ -1,10 +1,10 @@
-"""An Event's note and times fit the API."""
+"""The note and the times of an Event fit the API."""
 
 from neuron_scheduler.kube.writes.event import cut, micro_time
 
 
 def test_notes_are_cut_in_bytes() -> None:
-    """A note fits the API, ends in the sign of a cut, and stays text."""
+    """A note has at most 1024 bytes, ends with dots if it was cut, and stays valid UTF-8."""
     assert cut("x" * 1024) == "x" * 1024
     assert cut("x" * 1025) == "x" * 1020 + " ..."
     long = cut("ä" * 1000)
@@ -13,5 +13,5 @@ def test_notes_are_cut_in_bytes() -> None:
 
 
 def test_micro_time() -> None:
-    """Six digits, also where they are zeros."""
+    """Always six digits."""
     assert micro_time(1_795_248_000_000_001_999) == "2026-11-21T08:00:00.000001Z"

@@ -1,4 +1,4 @@
-"""Events are written behind everything else, joined into series, and dropped rather than waited for."""
+"""Events are queued, joined into series, and dropped if they cannot be written."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ START = 1_795_248_000_123_456_789
 
 @attrs.define(eq=False)
 class Clock:
-    """Unix nanoseconds that pass when told to."""
+    """Unix nanoseconds that a test sets."""
 
     now: int = START
 
@@ -46,7 +46,7 @@ async def recording(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scri
 
 
 async def test_one_event() -> None:
-    """All that the API demands is there, and no more."""
+    """It has all fields that the API requires, and no others."""
     async with recording(WRITTEN) as (server, recorder, dropped):
         recorder.record(POD, type="Normal", reason="Scheduled", action="Binding", note="assigned")
         await recorder.drain(5)
@@ -77,7 +77,7 @@ async def test_one_event() -> None:
 
 
 async def test_the_pods_own_scheduler_reports() -> None:
-    """Each profile speaks under its own name; of other schedulers' pods the first one does."""
+    """Each profile reports under its own name; for pods of other schedulers the first profile does."""
     async with recording(*[WRITTEN] * 3, controllers=("one", "two")) as (server, recorder, _):
         for name in ("two", "one", "theirs"):
             recorder.record(attrs.evolve(POD, uid=name, scheduler_name=name), note="0/1", **FAILED)
@@ -88,7 +88,7 @@ async def test_the_pods_own_scheduler_reports() -> None:
 
 
 async def test_a_series() -> None:
-    """The same again within six minutes, whatever the note says, is counted from 2 on in the same object."""
+    """An equal event within six minutes, whatever its note, is counted in the same object."""
     clock = Clock()
     async with recording(WRITTEN, WRITTEN, WRITTEN, wall_clock=clock) as (server, recorder, _):
         recorder.record(POD, note="0/1", **FAILED)
@@ -125,7 +125,7 @@ async def test_a_changed_pod_starts_a_new_event() -> None:
 
 
 async def test_repeats_before_the_first_write_are_one_request() -> None:
-    """What piles up while the server is slow leaves as one event with its count."""
+    """Repeats during a slow request are written as one event with its count."""
     async with scripted(WRITTEN) as (server, client):
         recorder = EventRecorder(client=client, wall_clock=Clock(), writers=1)
         for _ in range(3):
@@ -139,8 +139,8 @@ async def test_repeats_before_the_first_write_are_one_request() -> None:
     assert seen.json["series"]["count"] == 3
 
 
-async def test_an_expired_series_is_told_anew() -> None:
-    """Events live an hour; a count without its object helps nobody."""
+async def test_an_expired_series_is_written_again() -> None:
+    """Events expire after an hour; then a new object is written."""
     async with recording(WRITTEN, refuse(404, "NotFound", kind="events"), WRITTEN) as (server, recorder, _):
         recorder.record(POD, note="0/1", **FAILED)
         while len(server.seen) < 1 or len(recorder):
@@ -180,7 +180,7 @@ async def test_failures(failures: list[Answer], requests: int, lost: int) -> Non
 
 
 async def test_events_that_cannot_be_written_hold_no_writer() -> None:
-    """They are tried again later; what can be written is written meanwhile, and a drain ends all the same."""
+    """They are tried again later; other events are written meanwhile, and a drain ends."""
     async with recording(refuse(500), refuse(500), WRITTEN, pause=3600.0) as (server, recorder, dropped):
         for number in range(3):
             recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)

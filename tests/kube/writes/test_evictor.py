@@ -1,4 +1,4 @@
-"""A victim is told why, then deleted, once and only the one that was meant."""
+"""A victim gets the reason in its status, then it is deleted; another pod of its name is not."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ OTHER_UID = "Precondition failed: UID in precondition: u1, UID in object meta: u
 
 
 async def evicted(*script: Answer, may_send: bool = True) -> tuple[bool, Scripted]:
-    """Evict the pod against a script; return the answer and the server with what it saw."""
+    """Evict the pod against a script; return the result and the server with its requests."""
     async with scripted(*script) as (server, client):
         evictor = Evictor(
             client=client,
@@ -79,7 +79,7 @@ async def test_the_requests() -> None:
     ],
 )
 async def test_what_may_go_wrong(script: list[Answer], want: bool, requests: int) -> None:
-    """A pod that is gone needs no more; what may pass is tried again; anything else is given up."""
+    """A pod that is gone needs nothing more; temporary errors are tried again; other errors end the eviction."""
     done, server = await evicted(*script)
     assert (done, len(server.seen)) == (want, requests)
 
@@ -122,7 +122,7 @@ class LosesTheLease:
     sent: list[str] = attrs.field(factory=list)
 
     def may_send(self) -> bool:
-        """Tell whether this replica leads."""
+        """Return whether this replica leads."""
         return self.left > 0
 
     async def request(
@@ -139,7 +139,7 @@ class LosesTheLease:
 
 @pytest.mark.parametrize(("requests", "sent"), [(1, []), (2, ["PATCH"])])
 async def test_permission_is_asked_with_the_connection_in_hand(requests: int, sent: list[str]) -> None:
-    """A Lease that is lost while a request waits for its connection holds it back, the deletion as well."""
+    """If the Lease is lost while a request waits for its connection, neither patch nor deletion is sent."""
     client = LosesTheLease(requests)
     evictor = Evictor(client=client, may_send=client.may_send, timeout=4.0)
     assert not await evictor.evict(VICTIM, scheduler_name="my-scheduler")

@@ -1,4 +1,4 @@
-"""The Lease on the wire, and its times in every form that others write."""
+"""The Lease on the wire, and its times in every form that other clients write."""
 
 import datetime as dt
 import json
@@ -28,7 +28,7 @@ PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
 async def test_calls() -> None:
-    """Reading, creating and replacing speak of the one Lease."""
+    """Reading, creating and replacing use the one Lease."""
     async with scripted(answer(ON_WIRE), answer(ON_WIRE, status=201), answer(ON_WIRE)) as (server, client):
         lease = LeaseClient(client=client)
         assert await lease.get(within=1) == HELD
@@ -64,7 +64,7 @@ DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
     ids=["a list", "a page", "a Status", "no version", "too deep"],
 )
 async def test_a_lease_that_cannot_be_read(text: str) -> None:
-    """Garbage is no free Lease, and neither is what a proxy says: it would be taken from its holder."""
+    """Garbage or a proxy's answer is not a free Lease: it would be taken from its holder."""
     async with scripted(answer(text)) as (_, client):
         with pytest.raises(UnreachableError, match="cannot be read"):
             await LeaseClient(client=client).get(within=1)
@@ -80,7 +80,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("difference", OTHERS)
 async def test_an_answer_that_is_not_what_was_written(difference: str) -> None:
-    """What a proxy has kept is no renewal: the Lease would be lost, and both its holders would go on."""
+    """A proxy's cached answer is not a renewal: the Lease would be lost without notice, and two replicas would lead."""
     old = answer({**ON_WIRE, **OTHERS[difference]})
     async with scripted(old, old) as (_, client):
         lease = LeaseClient(client=client)
@@ -91,7 +91,7 @@ async def test_an_answer_that_is_not_what_was_written(difference: str) -> None:
 
 
 async def test_watching() -> None:
-    """Every change is shown until one suffices."""
+    """Every change is passed on until the callback returns True."""
     seen: list[Record | None] = []
 
     def look(record: Record | None) -> bool:
@@ -113,7 +113,7 @@ async def test_watching() -> None:
 
 
 async def test_watching_ends() -> None:
-    """The server's end is an end; its errors are errors."""
+    """A watch that the server ends returns; errors are raised."""
     async with scripted(watching(), watching(error_event(410)), refuse(403), watching(b'{"ty')) as (_, client):
         lease = LeaseClient(client=client)
         await lease.watch("1", lambda _record: False, seconds=60)
@@ -126,7 +126,7 @@ async def test_watching_ends() -> None:
 
 
 async def test_a_lease_with_deep_managed_fields() -> None:
-    """What cannot be skipped at a glance ends no election, in an answer or in a watch."""
+    """Deeply nested managedFields do not end an election, in an answer or in a watch."""
     deep = json.dumps(ON_WIRE).replace('"metadata": {', '"metadata": {"managedFields": [' + '{"f:a":' * 5000, 1)
     deep = deep.replace('{"f:a":' * 5000, '{"f:a":' * 5000 + "{}" + "}" * 5000 + "], ", 1)
     seen: list[Record | None] = []
@@ -158,7 +158,7 @@ async def test_a_lease_with_deep_managed_fields() -> None:
     ],
 )
 def test_parsing_times(text: str | None, want: dt.datetime | None) -> None:
-    """With and without a fraction, in any zone; what has no zone is no time."""
+    """With and without a fraction, in any zone; a time without a zone is not accepted."""
     assert want == parse_micro_time(text)
 
 
@@ -172,7 +172,7 @@ def test_times_are_written_in_utc() -> None:
 
 @given(st.datetimes(min_value=dt.datetime(1971, 1, 1), max_value=dt.datetime(2200, 1, 1), timezones=st.just(dt.UTC)))  # noqa: DTZ001 - hypothesis adds the zone
 def test_times_come_back(moment: dt.datetime) -> None:
-    """What is written is what is read."""
+    """A time that is written is read back unchanged."""
     assert moment == parse_micro_time(format_micro_time(moment))
 
 

@@ -1,4 +1,4 @@
-"""A volume is kept for a claim, a node selected for one: under the version read, and never over somebody else's."""
+"""A volume is kept for a claim, a node is selected for a claim, and no change of another writer is lost."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def stored_claim(*, uid: str = "uid-data", node: str | None = None, volume_name:
 
 
 async def keep(*script: Answer, may_send: bool = True) -> tuple[WriteOutcome, Scripted]:
-    """Let the volume be kept for the claim."""
+    """Keep the volume for the claim."""
     async with scripted(*script) as (server, client):
         outcome = await VolumeWriter(client=client, may_send=lambda: may_send, timeout=4.0).keep(VOLUME, CLAIM)
     assert not server.script
@@ -79,7 +79,7 @@ async def test_a_volume_is_kept() -> None:
 
 
 async def test_a_volume_that_its_owner_keeps_for_the_claim() -> None:
-    """Whoever wrote the claim's name did it for good; only the uid is missing."""
+    """The owner of the volume has written the claim's name; only the uid is added."""
     outcome, server = await keep(answer(stored_volume(claim_ref={})), KEPT)
     assert outcome == Written("9")
     assert server.seen[1].json["spec"]["claimRef"]["uid"] == "uid-data"
@@ -87,7 +87,7 @@ async def test_a_volume_that_its_owner_keeps_for_the_claim() -> None:
 
 
 async def test_a_node_is_selected() -> None:
-    """By an annotation beside those that are there."""
+    """An annotation is added to the existing ones."""
     outcome, server = await select(answer(stored_claim()), SELECTED)
     assert outcome == Written("9")
     assert server.seen[1].method == "PUT"
@@ -96,12 +96,12 @@ async def test_a_node_is_selected() -> None:
 
 @pytest.mark.parametrize("script", [[answer(stored_volume(claim_ref={"uid": "uid-data"}, phase="Bound"))]])
 async def test_a_volume_that_is_kept_already(script: list[Answer]) -> None:
-    """A repeat finds the work done, and writes nothing."""
+    """A repeated write finds the work done, and writes nothing."""
     assert (await keep(*script))[0] == Written("8")
 
 
 async def test_a_node_that_is_selected_already() -> None:
-    """A repeat finds the work done, though the volume is there by now."""
+    """A repeated write finds the work done, also if the volume exists by now."""
     assert (await select(answer(stored_claim(node="n", volume_name="made"))))[0] == Written("8")
 
 
@@ -130,7 +130,7 @@ async def test_what_no_longer_stands(sentence: str) -> None:
     "found", [stored_claim(uid="new"), stored_claim(node="other"), stored_claim(volume_name="pv"), {"metadata": 1}]
 )
 async def test_a_claim_that_has_changed(found: Any) -> None:
-    """Somebody else bound it, selected another node, or made it anew."""
+    """It was bound by another, has another node, or was recreated."""
     assert (await select(answer(found)))[0] == Failed(CHANGED)
 
 
@@ -138,7 +138,7 @@ async def test_a_claim_that_has_changed(found: Any) -> None:
     "lost", [reset, answer("<html/>"), answer({"items": []}), SELECTED], ids=["reset", "page", "other", "kind"]
 )
 async def test_an_answer_that_is_lost(lost: Answer) -> None:
-    """It is not sent again here: the next attempt reads what became of it."""
+    """It is not sent again here: the next attempt reads the outcome."""
     outcome, _ = await keep(answer(stored_volume()), lost)
     assert isinstance(outcome, Failed)
 
@@ -161,5 +161,5 @@ async def test_a_replica_that_may_not_write() -> None:
 
 
 def test_the_decision_is_what_is_compared() -> None:
-    """The writer gets the volume with the claim in it, and does not mind."""
+    """The volume may already have the claim in it."""
     assert attrs.evolve(VOLUME, claim=ClaimRef("default/data", "uid-data")).may_serve(CLAIM)
