@@ -1,4 +1,4 @@
-"""A pod's request for silicon: counts of the containers side by side, and the size of the pod's set."""
+"""A pod's request for Neuron: counts of the containers that run together, and the size of the pod's set."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def app(name: str = "c", count: int = 0, resource: str = NEURON_DEVICE) -> Conta
 
 
 def sidecar(name: str = "s", count: int = 0, resource: str = NEURON_DEVICE) -> Container:
-    """Return an init container that stays."""
+    """Return a sidecar."""
     return Container(name, {resource: count} if count else {}, sidecar=True)
 
 
@@ -67,15 +67,15 @@ def test_counts(
     inits: tuple[tuple[int, int], ...],
     total: int,
 ) -> None:
-    """Containers that run side by side have counts of their own, those that only start share the pod's set."""
-    found = neuron_request(containers, init_containers)
-    assert found is not None
-    assert (found.unit, found.resource) == (Unit.DEVICE, NEURON_DEVICE)
-    assert (found.counts, found.inits, found.total) == (counts, inits, total)
+    """Containers that run together have their own counts; ordinary init containers reuse ids of the pod's set."""
+    request = neuron_request(containers, init_containers)
+    assert request is not None
+    assert (request.unit, request.resource) == (Unit.DEVICE, NEURON_DEVICE)
+    assert (request.counts, request.inits, request.total) == (counts, inits, total)
 
 
 def test_a_total_belongs_to_its_counts() -> None:
-    """A size that the containers do not add up to is a bug, not a request."""
+    """A total that differs from the sum of the containers is a bug, not a request."""
     assert NeuronRequest(Unit.DEVICE, (4, 1), 8, (4,), beside=(1,)).widest == (4, 4)
     for total, beside in ((5, (1,)), (8, (0,))):
         with pytest.raises(ValueError, match="at once"):
@@ -87,10 +87,10 @@ def test_a_total_belongs_to_its_counts() -> None:
     [(NEURON_DEVICE, Unit.DEVICE), (NEURON_DEVICE_ALIAS, Unit.DEVICE), (NEURON_CORE, Unit.CORE)],
 )
 def test_units(resource: str, unit: Unit) -> None:
-    """The alias counts devices; the name that was used is kept, because each is accounted by itself."""
-    found = neuron_request([app(count=2, resource=resource)])
-    assert found is not None
-    assert (found.unit, found.resource) == (unit, resource)
+    """The alias counts devices; the name is kept, because each name has its own account."""
+    request = neuron_request([app(count=2, resource=resource)])
+    assert request is not None
+    assert (request.unit, request.resource) == (unit, resource)
 
 
 def test_no_request() -> None:
@@ -115,7 +115,7 @@ def test_one_name_in_one_pod(containers: Sequence[Container], init_containers: S
 
 
 def test_one_unit() -> None:
-    """A single unit in all is what the plugin serves by itself."""
+    """The plugin serves a single unit by itself."""
     single = neuron_request([app(count=1)], [app(count=1)])
     several = neuron_request([app(count=1)], [app(count=2)])
     assert single is not None
@@ -127,9 +127,9 @@ def test_names_belong_to_counts() -> None:
     """Names come in the order of the counts: sidecars, then app containers, then ordinary init containers."""
     containers = [app("a", 1), app("none"), app("b", 2)]
     init_containers = [sidecar("side", 3), app("init", 1), sidecar("idle")]
-    found = neuron_request(containers, init_containers)
-    assert found is not None
-    assert found.counts == (3, 1, 2)
+    request = neuron_request(containers, init_containers)
+    assert request is not None
+    assert request.counts == (3, 1, 2)
     assert neuron_container_names(containers, init_containers) == ("side", "a", "b", "init")
 
 
@@ -143,11 +143,11 @@ some = st.lists(st.builds(app, count=st.integers(0, 4)), max_size=4)
     ),
 )
 def test_the_total_is_what_kubernetes_counts(containers: list[Container], init_containers: list[Container]) -> None:
-    """The size of the set and the effective request by which the node is charged are one number."""
-    found = neuron_request(containers, init_containers)
+    """The size of the set equals the effective request that counts on the node."""
+    request = neuron_request(containers, init_containers)
     effective = effective_requests(containers, init_containers=init_containers).get(NEURON_DEVICE, 0)
-    assert (found.total if found else 0) == effective
-    if found is not None:
-        assert found.total >= max(sum(found.counts), *found.init_counts, 0)
+    assert (request.total if request else 0) == effective
+    if request is not None:
+        assert request.total >= max(sum(request.counts), *request.init_counts, 0)
         names = neuron_container_names(containers, init_containers)
-        assert len(names) == len(found.counts) + len(found.init_counts)
+        assert len(names) == len(request.counts) + len(request.init_counts)

@@ -1,4 +1,4 @@
-"""A pod is a value; what is made of it differs in what was said, and in nothing else."""
+"""A placed pod differs from the pending one in its node and its allocation only."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from neuron_scheduler.model.pod import Pod, placed
 
 
 def test_a_placed_pod_differs_in_where_it_is_and_what_it_is_given() -> None:
-    """Every other field is the very object that it was."""
+    """Every other field is the same object."""
     some: dict[str, Any] = {field.name: object() for field in attrs.fields(Pod)}
     before = Pod(**some)
     after = placed(before, "n1", {"a": "b"})

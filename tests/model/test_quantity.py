@@ -59,7 +59,7 @@ SUFFIXES = {
     ],
 )
 def test_quantities_are_read(text: str, want: int, want_milli: int) -> None:
-    """Every spelling the API server takes has its amount, rounded away from zero."""
+    """Every spelling that the API server accepts has its amount, rounded away from zero."""
     assert (whole(text), milli(text)) == (want, want_milli)
 
 
@@ -74,7 +74,7 @@ def test_quantities_are_read(text: str, want: int, want_milli: int) -> None:
     ],
 )
 def test_what_is_no_quantity_is_refused(text: str) -> None:
-    """Nothing is guessed: blanks, underscores, foreign digits and unknown suffixes are errors, and so is a novel."""
+    """Nothing is guessed: blanks, underscores, foreign digits, unknown suffixes and very long texts are errors."""
     for read in (whole, milli):
         with pytest.raises(QuantityError, match="is not a quantity"):
             read(text)
@@ -92,7 +92,7 @@ def test_what_is_too_large_saturates(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["1e-65", "1e-999999999", pytest.param("0." + "0" * 300 + "1", id="300 places")])
 def test_what_is_too_small_is_one(text: str) -> None:
-    """Whoever asks for a little gets a little, not nothing."""
+    """A small amount is rounded up, never to nothing."""
     assert (whole(text), milli(text), whole(f"-{text}")) == (1, 1, -1)
 
 
@@ -110,14 +110,14 @@ def exactly(number: Fraction, scale: int) -> int:
 
 @given(number=numbers, suffix=st.sampled_from(sorted(SUFFIXES)))
 def test_suffixes_are_exact(number: str, suffix: str) -> None:
-    """Every number with every suffix is what fractions say it is."""
+    """Every number with every suffix agrees with exact fractions."""
     value = Fraction(number) * SUFFIXES[suffix]
     assert (whole(number + suffix), milli(number + suffix)) == (exactly(value, 1), exactly(value, 1000))
 
 
 @given(number=numbers, letter=st.sampled_from("eE"), exponent=st.integers(-120, 120))
 def test_exponents_are_exact(number: str, letter: str, exponent: int) -> None:
-    """Every number with every decimal exponent is what fractions say it is, however many digits it has."""
+    """Every number with every decimal exponent agrees with exact fractions, however many digits it has."""
     value = Fraction(number) * Fraction(10) ** exponent
     text = f"{number}{letter}{exponent}"
     assert (whole(text), milli(text)) == (exactly(value, 1), exactly(value, 1000))

@@ -1,4 +1,4 @@
-"""What a pod really requests is the larger of its running and its starting phase, resource by resource."""
+"""A pod's effective request is the larger of its running and its starting phase, for each resource."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,7 +24,7 @@ def app(**amounts: int) -> Container:
 
 
 def sidecar(**amounts: int) -> Container:
-    """Return an init container that stays."""
+    """Return a sidecar."""
     return Container("s", _named(amounts), sidecar=True)
 
 
@@ -42,7 +42,7 @@ def _named(amounts: Mapping[str, int]) -> Resources:
             [app(devices=4, cpu=1)],
             [app(devices=1, cpu=5)],
             {"devices": 4, "cpu": 5},
-            id="the larger phase is chosen for each resource by itself",
+            id="the larger phase is chosen for each resource",
         ),
         pytest.param([app(cpu=1)], [sidecar(cpu=2)], {"cpu": 3}, id="a sidecar runs beside the app containers"),
         pytest.param(
@@ -67,7 +67,7 @@ def test_phases(containers: Sequence[Container], init_containers: Sequence[Conta
 
 
 def test_pod_level_requests_replace_sums_of_native_resources_only() -> None:
-    """`spec.resources.requests` stands for cpu, memory and hugepages; devices always come from the containers."""
+    """`spec.resources.requests` replaces cpu, memory and hugepages; devices always come from the containers."""
     assert effective_requests(
         [Container("c", {CPU: 1, NEURON_DEVICE: 2, "hugepages-2Mi": 3, "ephemeral-storage": 4})],
         pod_level={CPU: 10, MEMORY: 20, "hugepages-2Mi": 30, NEURON_DEVICE: 16, "ephemeral-storage": 40},

@@ -1,4 +1,4 @@
-"""When labels, names and taints match: the definitions that every index is held against."""
+"""When labels, names and taints match: the definitions with which every index is compared."""
 
 import pytest
 
@@ -104,7 +104,7 @@ def test_integers_are_go_s(text: str, want: int | None) -> None:
         pytest.param(
             NodeSelectorTerm((need("zone", "In", "a"),), unreadable=True),
             False,
-            id="what cannot be read matches nothing",
+            id="an unreadable term matches nothing",
         ),
     ],
 )
@@ -143,12 +143,12 @@ TAINT = Taint("dedicated", Effect.NO_SCHEDULE, "neuron")
     ],
 )
 def test_tolerations(toleration: Toleration, want: bool) -> None:
-    """A toleration must agree in effect, key and value, where it names them."""
+    """A toleration must agree in effect, key and value, if it names them."""
     assert toleration.tolerates(TAINT) is want
 
 
 def test_each_taint_needs_a_toleration_of_its_own() -> None:
-    """Any toleration will do for a taint, but no taint may be left over; generators are read once."""
+    """Each taint needs one toleration; generators are read once."""
     second = Taint("second", Effect.NO_EXECUTE)
     both = [Toleration("dedicated", exists=True), Toleration("second", exists=True)]
     assert tolerates_all((t for t in both), (t for t in (TAINT, second)))

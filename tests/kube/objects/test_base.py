@@ -1,7 +1,7 @@
 """
 No bytes make the decoder of any kind raise, and none take long: real objects, mutated in their structure and as text.
 
-What cannot be read keeps what can be read of its identity.
+A malformed object keeps as much of its identity as can be read.
 """
 
 import json
@@ -153,13 +153,13 @@ ABSURD: dict[str, str] = {
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the way to each value in an object, but to the object itself."""
+    """Return the path to each value in an object, without the object itself."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [found for key, part in inner for found in ((*path, key), *paths(part, (*path, key)))]
+    return [below for key, part in inner for below in ((*path, key), *paths(part, (*path, key)))]
 
 
 def with_text(value: Any, path: tuple[Any, ...], text: str) -> bytes:
-    """Return the object on the wire with some text in the place of one value."""
+    """Return the object on the wire with some text in place of one value."""
     value = json.loads(json.dumps(value))
     inner = value
     for key in path[:-1]:
@@ -169,9 +169,9 @@ def with_text(value: Any, path: tuple[Any, ...], text: str) -> bytes:
 
 
 @st.composite
-def hostile(draw: st.DrawFn, found: dict[str, Any]) -> bytes:
+def hostile(draw: st.DrawFn, sample: dict[str, Any]) -> bytes:
     """Return an object with something absurd in it, and perhaps cut off, or with other bytes in it."""
-    text = with_text(found, draw(st.sampled_from(paths(found))), ABSURD[draw(st.sampled_from(sorted(ABSURD)))])
+    text = with_text(sample, draw(st.sampled_from(paths(sample))), ABSURD[draw(st.sampled_from(sorted(ABSURD)))])
     mutate: Callable[[bytes], bytes] = draw(
         st.sampled_from([bytes, lambda text: text[: len(text) * 2 // 3], lambda text: text.replace(b"a", b"\xff", 3)])
     )
@@ -181,9 +181,9 @@ def hostile(draw: st.DrawFn, found: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize("kind", DECODERS)
 @given(st.data())
 def test_no_bytes_make_it_raise(kind: str, data: st.DataObject) -> None:
-    """By themselves, or in a line of a watch."""
-    decoder, found = DECODERS[kind]
-    text = data.draw(hostile(found) | st.binary())
+    """Neither alone nor in a line of a watch."""
+    decoder, sample = DECODERS[kind]
+    text = data.draw(hostile(sample) | st.binary())
     for decoded in (decoder.decode(text), finish(decoder.decode_in_steps(text))):
         assert isinstance(decoded, Decoded)
     decoder.decode_change(b'{"type": "ADDED", "object": ' + text + b"}\n")
@@ -191,20 +191,20 @@ def test_no_bytes_make_it_raise(kind: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("kind", DECODERS)
 def test_managed_fields_of_any_depth_are_passed_over(kind: str) -> None:
-    """They are not ours to read, and all else can be read."""
-    decoder, found = DECODERS[kind]
-    plain = decoder.decode(json.dumps(found).encode())
-    deep = with_text(found, ("metadata", "managedFields"), ABSURD["deep objects"])
+    """We do not read them, and the rest can be read."""
+    decoder, sample = DECODERS[kind]
+    plain = decoder.decode(json.dumps(sample).encode())
+    deep = with_text(sample, ("metadata", "managedFields"), ABSURD["deep objects"])
 
     assert decoder.try_decode(deep) is None
     assert decoder.decode(deep) == plain
-    assert decoder.decode(with_text(found, ("metadata", "managedFields"), '"\udcff"')) == plain
+    assert decoder.decode(with_text(sample, ("metadata", "managedFields"), '"\udcff"')) == plain
 
 
 @pytest.mark.parametrize("absurd", ABSURD)
 @pytest.mark.parametrize("path", [("spec", "containers"), ("metadata", "labels"), ("spec", "priority")], ids=str)
 def test_what_can_be_read_of_a_malformed_pod(path: tuple[str, ...], absurd: str) -> None:
-    """Its name, uid and version are kept, and its node, where it is an unknown holder."""
+    """Its name, uid and version are kept, and its node, where it becomes an unknown holder."""
     decoded = PODS.decode(with_text(POD, path, ABSURD[absurd]))
     if absurd == "no end":
         assert (decoded.key, decoded.uid) == ("d/o", "u")
@@ -215,8 +215,8 @@ def test_what_can_be_read_of_a_malformed_pod(path: tuple[str, ...], absurd: str)
     assert decoded.value.node_name == "n1"
 
 
-def test_an_error_of_ours_is_told_with_its_type() -> None:
-    """An exception that nobody expected is a bug, and reads like one."""
+def test_an_error_of_ours_is_reported_with_its_type() -> None:
+    """An unexpected exception is a bug, and its type shows it."""
 
     def fail(_: Any) -> Any:
         raise LookupError("this")
@@ -227,7 +227,7 @@ def test_an_error_of_ours_is_told_with_its_type() -> None:
 
 
 def test_a_reason_is_short() -> None:
-    """It goes into the log with every malformed object."""
+    """It is logged with every malformed object."""
     decoded = PODS.decode(with_text(POD, ("spec", "overhead", "cpu"), '"' + "x" * 100_000 + '"'))
 
     assert isinstance(decoded.value, Malformed)

@@ -15,7 +15,7 @@ WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
 
 
 def read(**parts: Any) -> DisruptionBudget | Malformed | None:
-    """Return what is made of a budget with these parts."""
+    """Return the value that is read from a budget with these parts."""
     return BUDGETS.decode(json.dumps({"metadata": METADATA, **parts}).encode()).value
 
 
@@ -44,12 +44,12 @@ def read(**parts: Any) -> DisruptionBudget | Malformed | None:
     ],
 )
 def test_a_budget(parts: dict[str, Any], want: DisruptionBudget) -> None:
-    """Selector, disruptions allowed, and the pods that are counted already."""
+    """Selector, allowed disruptions, and the pods that are already counted."""
     assert read(**parts) == want
 
 
 def test_an_unreadable_budget_is_named() -> None:
-    """It is set aside, with as much of its identity as there is."""
-    found = read(status={"disruptionsAllowed": "many"})
-    assert isinstance(found, Malformed)
-    assert (found.kind, found.key, found.uid) == ("PodDisruptionBudget", "d/b", "u")
+    """It is malformed, with as much of its identity as can be read."""
+    budget = read(status={"disruptionsAllowed": "many"})
+    assert isinstance(budget, Malformed)
+    assert (budget.kind, budget.key, budget.uid) == ("PodDisruptionBudget", "d/b", "u")

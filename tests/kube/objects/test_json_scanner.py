@@ -19,20 +19,20 @@ SPACED = st.sampled_from([None, 1])
 
 @given(JSON, SPACED, st.booleans())
 def test_members_are_what_the_decoder_finds(value: Any, indent: int | None, ascii_only: bool) -> None:
-    """Names in their order and values with all that is in them, whatever the spelling."""
+    """Names in their order and whole values, whatever the spelling."""
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode()
     if not isinstance(value, list | dict):
         with pytest.raises(ScanError):
             finish(members(text))
         return
-    found = [(json.loads(one.name or b"null"), json.loads(text[one.start : one.end])) for one in finish(members(text))]
+    pairs = [(json.loads(m.name or b"null"), json.loads(text[m.start : m.end])) for m in finish(members(text))]
 
-    assert found == (list(value.items()) if isinstance(value, dict) else [(None, item) for item in value])
+    assert pairs == (list(value.items()) if isinstance(value, dict) else [(None, item) for item in value])
 
 
 @given(st.dictionaries(st.sampled_from(["a", "metadata"]), st.dictionaries(st.sampled_from(["b", "x"]), JSON)), SPACED)
 def test_without_one_member(value: dict[str, Any], indent: int | None) -> None:
-    """It is null, and all else is as it was."""
+    """It is null, and the rest is unchanged."""
     text = json.dumps(value, indent=indent).encode()
     if "x" in value.get("metadata", {}):
         value["metadata"]["x"] = None
@@ -42,7 +42,7 @@ def test_without_one_member(value: dict[str, Any], indent: int | None) -> None:
 
 @given(st.binary(), st.integers(0, 60))
 def test_any_bytes(noise: bytes, cut: int) -> None:
-    """Nothing but ScanError is raised, and what was cut off tells its first strings."""
+    """Only ScanError is raised, and the first strings of a text that is cut off can be read."""
     whole = b'{"metadata": {"name": "p", "uid": "u", "labels": {"a": "b"}}, "x": "' + noise
     for text in (noise, whole, whole[:cut]):
         for read in (members(text), without(text, b'"metadata"', b'"labels"')):
@@ -55,17 +55,17 @@ def test_any_bytes(noise: bytes, cut: int) -> None:
 
 
 def test_deep_and_cut_off() -> None:
-    """No level costs a level of the stack, with an end or without one."""
+    """A level of the text takes no level of the stack, whether the text has an end or not."""
     deep = b'{"a": ' + b'{"f:b": [' * 100_000
     with pytest.raises(ScanError):
         finish(members(deep))
-    (found,) = finish(members(deep + b"]}" * 100_000 + b"}"))
+    (member,) = finish(members(deep + b"]}" * 100_000 + b"}"))
 
-    assert found.name == b'"a"'
+    assert member.name == b'"a"'
 
 
 async def test_megabytes_are_scanned_in_steps() -> None:
-    """Others run in between, however the text is made."""
+    """Other tasks run in between, whatever the text."""
     text = b'{"a": [' + b",".join([b'{"":{"":[]}}'] * 200_000) + b"]}"
     steps = members(text)
     pauses = 0

@@ -1,4 +1,4 @@
-"""What is remembered of a function, in bytes."""
+"""Results of a function are kept, up to a number of bytes."""
 
 import attrs
 from hypothesis import given, strategies as st
@@ -15,7 +15,7 @@ class Pair:
 
 
 def test_it_is_computed_once() -> None:
-    """The very object is given again."""
+    """The same object is returned again."""
     calls: list[str] = []
 
     @memoized()
@@ -28,7 +28,7 @@ def test_it_is_computed_once() -> None:
 
 
 def test_what_is_large_is_not_kept() -> None:
-    """One specification of a megabyte is read each time."""
+    """A spec of a megabyte is read each time."""
     calls: list[int] = []
 
     @memoized(most=10_000, longest=1000)
@@ -43,7 +43,7 @@ def test_what_is_large_is_not_kept() -> None:
 
 @given(st.lists(st.text(max_size=300)))
 def test_all_together_are_bounded(texts: list[str]) -> None:
-    """Whatever is asked for in whatever order."""
+    """Whatever the arguments and their order."""
     most = 2000
     results = memoized(most=most, longest=400)(str.lower)
     for text in texts:
@@ -54,7 +54,7 @@ def test_all_together_are_bounded(texts: list[str]) -> None:
 
 
 def test_what_is_used_stays() -> None:
-    """A new generation takes over what is asked for."""
+    """A result that is used moves to the new generation."""
     calls: list[str] = []
     counted = memoized(most=20 * OBJECT)(calls.append)
     for number in range(100):
@@ -65,6 +65,6 @@ def test_what_is_used_stays() -> None:
 
 
 def test_the_weight_of_a_value() -> None:
-    """Texts count with their length, at any depth, and no more is looked at than is needed."""
+    """Strings count with their length, at any depth, and counting stops at the limit."""
     assert weight_of(Pair(("a" * 100, "b" * 50), 7), 10_000) >= 150 + 5 * OBJECT
     assert weight_of(("x" * 1000, "y" * 1000), 500) < 2000

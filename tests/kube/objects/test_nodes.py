@@ -31,7 +31,7 @@ def test_a_node() -> None:
         "unschedulable": True,
         "taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-11-21T08:00:00Z"}],
     }
-    found = NODES.decode(encoded(node(metadata={"labels": {"a": "b"}}, spec=spec, status=status))).value
+    value = NODES.decode(encoded(node(metadata={"labels": {"a": "b"}}, spec=spec, status=status))).value
 
     assert (
         Node(
@@ -46,20 +46,20 @@ def test_a_node() -> None:
             neuron_unhealthy=True,
             images=(Image(("web@sha256:0", "web:1"), 70), Image((), 0)),
         )
-        == found
+        == value
     )
 
 
 def test_nodes_with_the_same_images_share_them() -> None:
-    """An image is one object wherever it is, and a list too."""
+    """Equal images are one object, and so are equal lists."""
     status = {"images": [{"names": ["web:1"], "sizeBytes": 7}, {"names": ["db:1"], "sizeBytes": 5}]}
-    one, two = (NODES.decode(encoded(node(name, status=status))).value for name in "ab")
+    first, second = (NODES.decode(encoded(node(name, status=status))).value for name in "ab")
     other = NODES.decode(encoded(node("c", status={"images": status["images"][:1]}))).value
-    assert isinstance(one, Node)
-    assert isinstance(two, Node)
+    assert isinstance(first, Node)
+    assert isinstance(second, Node)
     assert isinstance(other, Node)
-    assert one.images is two.images
-    assert other.images[0] is one.images[0]
+    assert first.images is second.images
+    assert other.images[0] is first.images[0]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_nodes_with_the_same_images_share_them() -> None:
     [{"allocatable": {"cpu": "many"}}, {"allocatable": {"cpu": "-1"}}, {"allocatable": 3}, "down"],
 )
 def test_a_malformed_node_takes_no_pods(status: Any) -> None:
-    """A node whose name can be read stays on the books, refused."""
+    """A node whose name can be read is kept, with a refusal."""
     decoded = NODES.decode(encoded(node(status=status)))
 
     assert isinstance(decoded.value, Node)
@@ -76,14 +76,14 @@ def test_a_malformed_node_takes_no_pods(status: Any) -> None:
 
 
 def test_an_unknown_taint_effect_refuses_the_node() -> None:
-    """A taint that nobody understands is not one that everybody tolerates."""
-    found = NODES.decode(encoded(node(spec={"taints": [{"key": "k", "effect": "Maybe"}]}))).value
+    """A taint with an unknown effect is not ignored."""
+    value = NODES.decode(encoded(node(spec={"taints": [{"key": "k", "effect": "Maybe"}]}))).value
 
-    assert isinstance(found, Node)
-    assert "unknown effect" in found.refusal
+    assert isinstance(value, Node)
+    assert "unknown effect" in value.refusal
 
 
 @given(st.binary())
 def test_noise_never_raises(noise: bytes) -> None:
-    """Whatever the bytes are, the answer is a value."""
+    """Whatever the bytes are, the result is a value."""
     assert isinstance(NODES.decode(noise).value, Malformed)

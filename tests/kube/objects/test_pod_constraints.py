@@ -1,4 +1,4 @@
-"""The restricting parts of a pod's spec, from the wire into the model."""
+"""The parts of a pod's spec that decide where it may run, from the wire to the model."""
 
 from typing import Any
 
@@ -112,14 +112,14 @@ TERMS: dict[str, tuple[dict[str, Any], NodeSelectorTerm]] = {
 
 @pytest.mark.parametrize("sentence", TERMS)
 def test_node_terms(sentence: str) -> None:
-    """Terms are read as upstream parses them, and what does not parse matches nothing."""
+    """Terms are read as upstream parses them, and a part that does not parse matches nothing."""
     term, want = TERMS[sentence]
 
     assert (want,) == read(affinity=node_affinity(term)).required_terms
 
 
 def test_no_required_terms() -> None:
-    """An empty list of terms is kept apart from an absent one: it matches no node."""
+    """An empty list of terms is not an absent one: it matches no node."""
     assert read(affinity=node_affinity()).required_terms == ()
     assert read(nodeSelector={"a": "b"}).required_terms is None
     assert read(nodeSelector={"a": "b"}).node_selector == {"a": "b"}
@@ -128,9 +128,9 @@ def test_no_required_terms() -> None:
 def test_preferred_terms() -> None:
     """Weights stay with their terms."""
     preference = {"matchExpressions": [{"key": "k", "operator": "Exists"}]}
-    found = read(affinity=node_affinity({}, preferred=[{"weight": 5, "preference": preference}]))
+    value = read(affinity=node_affinity({}, preferred=[{"weight": 5, "preference": preference}]))
 
-    assert (PreferredTerm(5, NodeSelectorTerm((Requirement("k", Operator.EXISTS),))),) == found.preferred_terms
+    assert (PreferredTerm(5, NodeSelectorTerm((Requirement("k", Operator.EXISTS),))),) == value.preferred_terms
 
 
 POD_TERMS: dict[str, tuple[dict[str, Any], PodAffinityTerm]] = {
@@ -151,20 +151,20 @@ POD_TERMS: dict[str, tuple[dict[str, Any], PodAffinityTerm]] = {
 
 @pytest.mark.parametrize("sentence", POD_TERMS)
 def test_pod_terms(sentence: str) -> None:
-    """Required pod (anti-)affinity is read alike on both sides."""
+    """Required pod affinity and anti-affinity are read in the same way."""
     term, want = POD_TERMS[sentence]
     both = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    found = read(affinity={"podAffinity": both, "podAntiAffinity": both})
+    value = read(affinity={"podAffinity": both, "podAntiAffinity": both})
 
-    assert ((want,), (want,)) == (found.affinity, found.anti_affinity)
+    assert ((want,), (want,)) == (value.affinity, value.anti_affinity)
 
 
 SPREADS: dict[str, tuple[dict[str, Any], SpreadConstraint]] = {
-    "what is left out has its default": (
+    "absent fields have their defaults": (
         {"labelSelector": {"matchLabels": {"app": "web"}}},
         SpreadConstraint("zone", 1, hard=True, selector=WEB),
     ),
-    "everything said": (
+    "every field": (
         {
             "whenUnsatisfiable": "ScheduleAnyway",
             "maxSkew": 5,
@@ -185,7 +185,7 @@ SPREADS: dict[str, tuple[dict[str, Any], SpreadConstraint]] = {
         {"labelSelector": {}, "matchLabelKeys": ["app", "none"]},
         SpreadConstraint("zone", 1, hard=True, selector=WEB),
     ),
-    "what the API server has merged is not merged again": (
+    "keys that the API server has merged are not merged again": (
         {
             "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]},
             "matchLabelKeys": ["app"],
@@ -198,8 +198,8 @@ SPREADS: dict[str, tuple[dict[str, Any], SpreadConstraint]] = {
 @pytest.mark.parametrize("sentence", SPREADS)
 def test_spread_constraints(sentence: str) -> None:
     """Selector, policies and defaults as the API has them."""
-    found, want = SPREADS[sentence]
-    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **found}
+    fields, want = SPREADS[sentence]
+    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **fields}
     spec = msgspec.convert({"topologySpreadConstraints": [constraint]}, wire.PodSpec)
 
     assert constraints(spec, pod="p", namespace="default", pod_labels={"app": "web"}).spread == (want,)
@@ -217,12 +217,12 @@ def test_preferred_pod_terms() -> None:
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": term}]}
     web = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
     want = PodAffinityTerm("zone", web, frozenset({"default"}), weight=7)
-    found = read(affinity={"podAffinity": preferred, "podAntiAffinity": preferred})
+    value = read(affinity={"podAffinity": preferred, "podAntiAffinity": preferred})
     again = read(affinity={"podAffinity": preferred})
 
-    assert (found.preferred_affinity, found.preferred_anti_affinity) == ((want,), (want,))
-    assert (found.affinity, found.anti_affinity) == ((), ())
-    assert again.preferred_affinity[0] is found.preferred_affinity[0]
+    assert (value.preferred_affinity, value.preferred_anti_affinity) == ((want,), (want,))
+    assert (value.affinity, value.anti_affinity) == ((), ())
+    assert again.preferred_affinity[0] is value.preferred_affinity[0]
 
 
 @pytest.mark.parametrize(
@@ -260,9 +260,9 @@ def test_images() -> None:
 
 
 def test_volumes() -> None:
-    """Claims are named once each, and what ties a pod inline; disks as CSI knows them; all else is free."""
+    """Claims without repeats, inline volumes, and disks as CSI drivers know them; other volumes do not count."""
     free = ["hostPath", "emptyDir", "configMap", "secret", "projected", "downwardAPI", "csi", "nfs", "image"]
-    found = read(
+    value = read(
         volumes=[
             {"name": "data", "persistentVolumeClaim": {"claimName": "pvc"}},
             {"name": "again", "persistentVolumeClaim": {"claimName": "pvc", "readOnly": True}},
@@ -278,14 +278,14 @@ def test_volumes() -> None:
         resourceClaims=[{"name": "neuron"}],
     )
 
-    assert found.volume_claims == ("pvc", "p-scratch")
-    assert found.ephemeral_claims == ("p-scratch",)
-    assert found.disks == (
+    assert value.volume_claims == ("pvc", "p-scratch")
+    assert value.ephemeral_claims == ("p-scratch",)
+    assert value.disks == (
         InlineVolume("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "vol-1"),
         InlineVolume("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "pd", read_only=True),
         InlineVolume("kubernetes.io/azure-disk", "disk.csi.azure.com", "/disks/d"),
         InlineVolume("kubernetes.io/cinder", "cinder.csi.openstack.org", "c"),
         InlineVolume("kubernetes.io/portworx-volume", "pxd.portworx.com", "p"),
     )
-    assert found.inline_volumes == ("disk",)
-    assert found.resource_claims == ("neuron",)
+    assert value.inline_volumes == ("disk",)
+    assert value.resource_claims == ("neuron",)

@@ -1,4 +1,4 @@
-"""A pod that has too much of something is refused with a sentence, and costs no more than another pod does."""
+"""A pod beyond a limit is refused with a message, and costs no more than another pod."""
 
 import json
 from typing import Any
@@ -39,40 +39,40 @@ BOUNDED = {
 
 
 def read(shape: str, count: int, **rest: Any) -> Pod:
-    """The pod of a shape as it is decoded."""
-    found = PODS.decode(encoded(object_of(SHAPES[shape], count, **rest))).value
-    assert isinstance(found, Pod)
-    return found
+    """Return the decoded pod of a shape."""
+    value = PODS.decode(encoded(object_of(SHAPES[shape], count, **rest))).value
+    assert isinstance(value, Pod)
+    return value
 
 
-@pytest.mark.parametrize(("shape", "what"), BOUNDED.items())
-def test_too_much_of_something(shape: str, what: str) -> None:
-    """The owner is told what is too much, how much may be, and what to do; no autoscaler buys a node for it."""
-    found = refusal(cluster_of([node("a")]), read(shape, 20_000))
-    assert f"{what}; this scheduler takes at most {MOST[what]} in one pod, use fewer" in found.text
-    assert found.text.startswith("0/1 nodes are available: pod has ")
-    assert found.new_node_cannot_help
+@pytest.mark.parametrize(("shape", "parts"), BOUNDED.items())
+def test_too_much_of_something(shape: str, parts: str) -> None:
+    """The message says what is too much, the limit, and what to do; no autoscaler buys a node for the pod."""
+    error = refusal(cluster_of([node("a")]), read(shape, 20_000))
+    assert f"{parts}; this scheduler takes at most {MOST[parts]} in one pod, use fewer" in error.text
+    assert error.text.startswith("0/1 nodes are available: pod has ")
+    assert error.new_node_cannot_help
 
 
 @pytest.mark.parametrize("shape", BOUNDED)
 def test_a_refused_pod_restricts_nobody(shape: str) -> None:
     """If another scheduler binds it, only its first labels, as many as are allowed, matter to other pods."""
-    found = read(shape, 20_000, node_name="a")
-    told = found.constraints
-    assert (told.affinity, told.anti_affinity, told.spread) == ((), (), ())
-    assert (found.tolerations, dict(told.node_selector)) == ((), {})
-    assert len(found.labels) <= MOST["labels"]
-    assert len(found.requests) <= MOST["different resources in requests"]
+    value = read(shape, 20_000, node_name="a")
+    constraints = value.constraints
+    assert (constraints.affinity, constraints.anti_affinity, constraints.spread) == ((), (), ())
+    assert (value.tolerations, dict(constraints.node_selector)) == ((), {})
+    assert len(value.labels) <= MOST["labels"]
+    assert len(value.requests) <= MOST["different resources in requests"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_workloads_have_is_served(shape: str) -> None:
-    """Tens of anything are far below the limits."""
+    """Some tens of each part are far below the limits."""
     assert not read(shape, 50).refusal
 
 
 def test_what_it_holds_still_counts() -> None:
-    """A bound pod with too many labels and tolerations still takes its cpu, its silicon and its ports."""
+    """A bound pod with too many labels and tolerations still uses its cpu, its devices and its ports."""
     spec = {
         "nodeName": "n",
         "tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(1000)],
@@ -83,11 +83,11 @@ def test_what_it_holds_still_counts() -> None:
             )
         ],
     }
-    found = PODS.decode(json.dumps(pod(spec=spec)).encode()).value
-    assert isinstance(found, Pod)
-    assert found.refusal
-    assert dict(found.requests) == {CPU: 2000, "aws.amazon.com/neuron": 4}
-    assert found.neuron is not None
-    assert found.neuron.total == 4
-    assert [port.port for port in found.host_ports] == [80]
-    assert found.constraints == NO_CONSTRAINTS
+    value = PODS.decode(json.dumps(pod(spec=spec)).encode()).value
+    assert isinstance(value, Pod)
+    assert value.refusal
+    assert dict(value.requests) == {CPU: 2000, "aws.amazon.com/neuron": 4}
+    assert value.neuron is not None
+    assert value.neuron.total == 4
+    assert [port.port for port in value.host_ports] == [80]
+    assert value.constraints == NO_CONSTRAINTS

@@ -1,4 +1,4 @@
-"""Pods from the API server become values, or are set aside; nothing unreadable becomes something free."""
+"""Pods from the API server become values or are malformed; nothing unreadable counts as free."""
 
 from typing import Any
 
@@ -15,40 +15,40 @@ DEVICE, CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
 
 
 def read(**changes: Any) -> Pod:
-    """The pod as it is decoded."""
+    """Return the decoded pod."""
     decoded = PODS.decode(encoded(pod(**changes)))
     assert isinstance(decoded.value, Pod)
     return decoded.value
 
 
 def test_a_plain_pod() -> None:
-    """Identity, times and the fields a decision reads are taken over."""
+    """Identity, times and the fields that a decision reads."""
     decoded = PODS.decode(encoded(pod("a", metadata={"generation": 3, "labels": {"app": "x"}}, spec={"priority": 7})))
 
     assert (decoded.key, decoded.uid, decoded.resource_version) == ("default/a", "uid-a", "5")
     assert isinstance(decoded.value, Pod)
-    found = decoded.value
+    value = decoded.value
     assert (
-        found.key,
-        found.uid,
-        found.resource_version,
-        found.scheduler_name,
-        found.priority,
-        found.observed_generation,
+        value.key,
+        value.uid,
+        value.resource_version,
+        value.scheduler_name,
+        value.priority,
+        value.observed_generation,
     ) == ("default/a", "uid-a", "5", "my-scheduler", 7, 3)
-    assert found.created == 1795248000.0
-    assert found.labels == {"app": "x"}
-    assert not found.terminating
-    assert not found.refusal
+    assert value.created == 1795248000.0
+    assert value.labels == {"app": "x"}
+    assert not value.terminating
+    assert not value.refusal
 
 
 def test_the_controller_among_the_owners() -> None:
     """One owner controls the pod; the others are left out, and so are all where none does."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u"}
     other = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "v"}
-    found = read(metadata={"ownerReferences": [other, {**owner, "controller": True}]}).owner
+    value = read(metadata={"ownerReferences": [other, {**owner, "controller": True}]}).owner
 
-    assert found == Owner("apps/v1", "ReplicaSet", "web")
+    assert value == Owner("apps/v1", "ReplicaSet", "web")
     assert read(metadata={"ownerReferences": [owner]}).owner is None
     assert read().owner is None
 
@@ -98,7 +98,7 @@ def test_effective_requests(sentence: str) -> None:
 
 def test_silicon() -> None:
     """Counts and names come in spec order: sidecars, containers, init containers."""
-    found = read(
+    value = read(
         spec={
             "initContainers": [
                 container("setup", limits={DEVICE: "3"}),
@@ -108,21 +108,21 @@ def test_silicon() -> None:
         }
     )
 
-    assert NeuronRequest(unit=Unit.DEVICE, counts=(1, 2), total=3, init_counts=(3,)) == found.neuron
-    assert found.neuron_containers == ("side", "a", "setup")
+    assert NeuronRequest(unit=Unit.DEVICE, counts=(1, 2), total=3, init_counts=(3,)) == value.neuron
+    assert value.neuron_containers == ("side", "a", "setup")
 
 
 def test_mixed_silicon_is_refused() -> None:
     """Devices and cores in one pod cannot be told apart in the annotation."""
-    found = read(spec={"containers": [container(limits={DEVICE: "1"}), container("d", limits={CORE: "2"})]})
+    value = read(spec={"containers": [container(limits={DEVICE: "1"}), container("d", limits={CORE: "2"})]})
 
-    assert found.neuron is None
-    assert "either devices or cores" in found.refusal
-    assert found.requests == {DEVICE: 1, CORE: 2}
+    assert value.neuron is None
+    assert "either devices or cores" in value.refusal
+    assert value.requests == {DEVICE: 1, CORE: 2}
 
 
 def test_a_resize_in_progress_counts_with_the_larger_amount() -> None:
-    """What a bound pod was really given counts, also above its spec."""
+    """The actual resources of a bound pod count, also above its spec."""
     spec = {"containers": [container(requests={"cpu": "1"})], "nodeName": "n"}
     given = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
 
@@ -131,7 +131,7 @@ def test_a_resize_in_progress_counts_with_the_larger_amount() -> None:
 
 
 def test_an_infeasible_resize_counts_with_what_was_given() -> None:
-    """A wish that the node cannot fulfil is not held against it."""
+    """A resize that the node cannot fulfil does not count."""
     spec = {"containers": [container(requests={"cpu": "9"})], "nodeName": "n"}
     status = {
         "containerStatuses": [
@@ -161,7 +161,7 @@ def test_whose_resize_counts() -> None:
 
 
 def test_a_status_without_silicon_frees_none() -> None:
-    """What an infeasible resize leaves a container with has its devices, though the status does not name them."""
+    """After an infeasible resize a container still has its devices, though the status does not list them."""
     spec = {"containers": [container(requests={"cpu": "9"}, limits={DEVICE: "2"})], "nodeName": "n"}
     status = {
         "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}],
@@ -176,7 +176,7 @@ def test_a_status_without_silicon_frees_none() -> None:
     [("Deferred", "n", 5000), ("Infeasible", "n", 3000), ("Deferred", None, 5000)],
 )
 def test_a_resize_of_the_pod_as_a_whole(reason: str, on: str | None, cpu: int) -> None:
-    """What the pod asks for as a whole is resized like a container (InPlacePodLevelResourcesVerticalScaling)."""
+    """The requests of a pod as a whole are resized like a container's (InPlacePodLevelResourcesVerticalScaling)."""
     spec = {"containers": [container(requests={"cpu": "1"})], "resources": {"requests": {"cpu": "5"}}, "nodeName": on}
     status = {
         "resources": {"requests": {"cpu": "2", "memory": "7"}},
@@ -188,9 +188,9 @@ def test_a_resize_of_the_pod_as_a_whole(reason: str, on: str | None, cpu: int) -
 
 
 def test_host_ports_of_containers_and_sidecars() -> None:
-    """Only ports of what keeps running count, and only those that are the node's."""
+    """Only ports of containers that keep running count, and only those that are the node's."""
     ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]
-    found = read(
+    value = read(
         spec={
             "initContainers": [
                 container("once", ports=[{"containerPort": 1, "hostPort": 1}]),
@@ -200,7 +200,7 @@ def test_host_ports_of_containers_and_sidecars() -> None:
         }
     )
 
-    assert (HostPort("UDP", 2), HostPort("TCP", 8080), HostPort("TCP", 9, "10.0.0.1")) == found.host_ports
+    assert (HostPort("UDP", 2), HostPort("TCP", 8080), HostPort("TCP", 9, "10.0.0.1")) == value.host_ports
     on_host = read(spec={"hostNetwork": True, "containers": [container(ports=[{"containerPort": 5}])]})
     assert (HostPort("TCP", 5),) == on_host.host_ports
 
@@ -225,10 +225,10 @@ def test_an_allocation_annotation_is_kept(key: str) -> None:
 def test_annotations() -> None:
     """Only allocation annotations are kept, and all are measured."""
     annotations = {"AWS_NEURON_IDS": "0,1", "neuron-scheduler/allocation": "{}", "note": "ä"}
-    found = read(metadata={"annotations": annotations})
+    value = read(metadata={"annotations": annotations})
 
-    assert found.allocation == {"AWS_NEURON_IDS": "0,1", "neuron-scheduler/allocation": "{}"}
-    assert found.annotations_size == 14 + 3 + 27 + 2 + 4 + 2
+    assert value.allocation == {"AWS_NEURON_IDS": "0,1", "neuron-scheduler/allocation": "{}"}
+    assert value.annotations_size == 14 + 3 + 27 + 2 + 4 + 2
 
 
 ADMITTED: dict[str, tuple[dict[str, Any], bool]] = {
@@ -244,7 +244,7 @@ ADMITTED: dict[str, tuple[dict[str, Any], bool]] = {
 
 @pytest.mark.parametrize("sentence", ADMITTED)
 def test_admission(sentence: str) -> None:
-    """A kubelet that says anything of a pod has asked the device plugin before; so does the plugin's annotation."""
+    """A kubelet asks the device plugin before it reports on a pod; the plugin's annotation proves it too."""
     changes, admitted = ADMITTED[sentence]
     assert read(**changes).admitted is admitted
 
@@ -252,21 +252,21 @@ def test_admission(sentence: str) -> None:
 def test_waiting_and_leaving() -> None:
     """Gates, nominations, the condition and the deletion are read."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}
-    found = read(
+    value = read(
         metadata={"deletionTimestamp": "2026-11-21T08:00:00Z"},
         spec={"schedulingGates": [{"name": "g"}]},
         status={"nominatedNodeName": "n1", "conditions": [condition]},
     )
 
-    assert found.terminating
-    assert found.gates == ("g",)
-    assert found.nominated_node_name == "n1"
-    assert PodCondition("False", "Unschedulable", "0/1") == found.scheduled
+    assert value.terminating
+    assert value.gates == ("g",)
+    assert value.nominated_node_name == "n1"
+    assert PodCondition("False", "Unschedulable", "0/1") == value.scheduled
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_terminal_pod_counts_as_gone(phase: str) -> None:
-    """A pod that has ended holds nothing, also where no field selector kept it away."""
+    """A pod that has ended holds nothing, also if no field selector excludes it."""
     assert Decoded("default/p", "uid-p", "5", None) == PODS.decode(encoded(pod(status={"phase": phase})))
 
 
@@ -275,10 +275,10 @@ def test_nulls_cost_nothing() -> None:
     spec = dict.fromkeys(
         ("initContainers", "tolerations", "affinity", "volumes", "overhead", "nodeSelector", "priority")
     )
-    found = pod(metadata={"labels": None, "annotations": None, "deletionTimestamp": None}, spec=spec)
-    found["status"] = None
+    manifest = pod(metadata={"labels": None, "annotations": None, "deletionTimestamp": None}, spec=spec)
+    manifest["status"] = None
 
-    assert isinstance(PODS.decode(encoded(found)).value, Pod)
+    assert isinstance(PODS.decode(encoded(manifest)).value, Pod)
 
 
 MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
@@ -306,7 +306,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("sentence", MALFORMED)
 def test_malformed_pods_keep_their_identity_and_node(sentence: str) -> None:
-    """What cannot be read is told with its name, uid, node and reason."""
+    """A malformed pod is reported with its name, uid, node and reason."""
     spec, reason = MALFORMED[sentence]
     decoded = PODS.decode(encoded(pod("bad", spec={**spec, "nodeName": "n1"})))
 
@@ -323,22 +323,22 @@ def test_malformed_pods_keep_their_identity_and_node(sentence: str) -> None:
 
 @given(st.binary())
 def test_noise_never_raises(noise: bytes) -> None:
-    """Whatever the bytes are, the answer is a value."""
+    """Whatever the bytes are, the result is a value."""
     assert isinstance(PODS.decode(noise).value, Malformed)
 
 
 def test_equal_strings_are_one_object() -> None:
-    """Names and labels that recur are kept once."""
-    one = read(name="a", metadata={"labels": {"app": "train"}}, spec={"nodeName": "node-1"})
-    two = read(name="b", metadata={"labels": {"app": "train"}}, spec={"nodeName": "node-1"})
+    """Names and labels that repeat are kept once."""
+    first = read(name="a", metadata={"labels": {"app": "train"}}, spec={"nodeName": "node-1"})
+    second = read(name="b", metadata={"labels": {"app": "train"}}, spec={"nodeName": "node-1"})
 
-    assert one.node_name is two.node_name
-    assert next(iter(one.labels.values())) is next(iter(two.labels.values()))
-    assert one.requests is two.requests
+    assert first.node_name is second.node_name
+    assert next(iter(first.labels.values())) is next(iter(second.labels.values()))
+    assert first.requests is second.requests
 
 
 def test_containers_that_are_alike_are_read_once() -> None:
-    """Pods of one workload, and all sights of one pod, need the same: reading that is most of the work."""
+    """Pods of one workload, and all states of one pod, have it in common: reading it is most of the work."""
     containers = [container("alike", requests={"cpu": "1", DEVICE: "4"})]
     read(spec={"containers": containers})
     pending = read(name="other", spec={"containers": containers})
@@ -350,7 +350,7 @@ def test_containers_that_are_alike_are_read_once() -> None:
 
 
 def test_a_resize_is_read_for_the_pod_that_is_resized() -> None:
-    """What one pod was given does not count for another whose containers are alike."""
+    """The actual resources of one pod do not count for another with equal containers."""
     containers = [container("resized", requests={"cpu": "1"})]
     given = {"containerStatuses": [{"name": "resized", "resources": {"requests": {"cpu": "3"}}}]}
 

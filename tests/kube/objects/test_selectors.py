@@ -1,4 +1,4 @@
-"""Label selectors and tolerations, from the wire into the model."""
+"""Label selectors and tolerations, from the wire to the model."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from neuron_scheduler.model.selectors import Effect, Toleration
 
 
 def test_a_selector_of_more_requirements_than_anybody_needs() -> None:
-    """Reading it would hold the event loop."""
+    """Reading it would block the event loop."""
     with pytest.raises(ValueError, match="more than 5000 requirements"):
         label_selector(Selector(match_labels={f"k{number}": "v" for number in range(6000)}))
 
@@ -28,7 +28,7 @@ TOLERATIONS: dict[str, tuple[dict[str, Any], Toleration]] = {
 
 @pytest.mark.parametrize("sentence", TOLERATIONS)
 def test_tolerations(sentence: str) -> None:
-    """What a toleration says is read, and what no release understands tolerates nothing."""
+    """A toleration that no release supports tolerates nothing."""
     toleration, want = TOLERATIONS[sentence]
 
     assert (want,) == tolerations([msgspec.convert(toleration, pod_wire.Toleration)])

@@ -34,18 +34,18 @@ EBS_ZONE = "topology.ebs.csi.aws.com/zone"
 
 def item(name: str = "o", *, spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
     """Return an object."""
-    found: dict[str, Any] = {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"} | metadata}
-    return found | ({} if spec is None else {"spec": spec}) | ({} if status is None else {"status": status})
+    manifest: dict[str, Any] = {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"} | metadata}
+    return manifest | ({} if spec is None else {"spec": spec}) | ({} if status is None else {"status": status})
 
 
-def read(resource: Any, found: Any) -> Any:
-    """Return what is read of an object."""
-    return resource.decode(json.dumps(found).encode()).value
+def read(resource: Any, manifest: Any) -> Any:
+    """Return the value that is read from an object."""
+    return resource.decode(json.dumps(manifest).encode()).value
 
 
 def test_a_claim() -> None:
-    """Everything that decides."""
-    found = read(
+    """All fields that decide."""
+    claim = read(
         CLAIMS,
         item(
             "data",
@@ -65,7 +65,7 @@ def test_a_claim() -> None:
             status={"phase": "Lost"},
         ),
     )
-    assert found == PersistentVolumeClaim(
+    assert claim == PersistentVolumeClaim(
         uid="uid-data",
         namespace="d",
         name="data",
@@ -83,15 +83,15 @@ def test_a_claim() -> None:
         terminating=True,
         owner="pod",
     )
-    assert found.key == "d/data"
-    assert found.fully_bound
+    assert claim.key == "d/data"
+    assert claim.fully_bound
 
 
 def test_a_claim_that_says_little() -> None:
-    """What is left out is empty, and the old annotation for the class comes first."""
+    """Absent fields are empty, and the old annotation for the class comes first."""
     annotations = {"volume.beta.kubernetes.io/storage-class": "old"}
-    found = read(CLAIMS, item("data", namespace="d", annotations=annotations, spec={"storageClassName": "new"}))
-    assert found == PersistentVolumeClaim("uid-data", "d", "data", "7", class_name="old")
+    value = read(CLAIMS, item("data", namespace="d", annotations=annotations, spec={"storageClassName": "new"}))
+    assert value == PersistentVolumeClaim("uid-data", "d", "data", "7", class_name="old")
 
 
 def test_a_volume() -> None:
@@ -100,7 +100,7 @@ def test_a_volume() -> None:
         "matchExpressions": [{"key": EBS_ZONE, "operator": "In", "values": ["a"]}],
         "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}],
     }
-    found = read(
+    volume = read(
         VOLUMES,
         item(
             "pv",
@@ -117,7 +117,7 @@ def test_a_volume() -> None:
         ),
     )
     terms = (NodeSelectorTerm((Requirement(EBS_ZONE, Operator.IN, ("a",)),)),)
-    assert found == PersistentVolume(
+    assert volume == PersistentVolume(
         uid="uid-pv",
         name="pv",
         resource_version="7",
@@ -135,7 +135,7 @@ def test_a_volume() -> None:
 
 
 def test_a_term_of_fields_alone_matches_every_node() -> None:
-    """Upstream asks a node without a name, for which it skips them."""
+    """Upstream matches them against a node without a name, and then skips them."""
     fields = [{"key": "metadata.name", "operator": "In", "values": ["n"]}]
     affinity = {"required": {"nodeSelectorTerms": [{"matchFields": fields}]}}
     assert read(VOLUMES, item("pv", spec={"nodeAffinity": affinity})).required_terms is None
@@ -168,15 +168,15 @@ IN_TREE: dict[str, tuple[dict[str, str], list[tuple[str, str]], tuple[NodeSelect
 
 @pytest.mark.parametrize("sentence", IN_TREE)
 def test_an_in_tree_volume(sentence: str) -> None:
-    """The driver that serves it tells zones in a label of its own (`translateTopologyFromInTreeToCSI`)."""
-    labels, told, want = IN_TREE[sentence]
-    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in told]
+    """The driver that serves it has its own label for zones (`translateTopologyFromInTreeToCSI`)."""
+    labels, zones, want = IN_TREE[sentence]
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in zones]
     spec: dict[str, Any] = {"awsElasticBlockStore": {"volumeID": "aws://a/vol-1"}}
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-    found = read(VOLUMES, item("pv", labels=labels, spec=spec))
-    assert (found.driver, found.handle, found.plugin) == ("ebs.csi.aws.com", "vol-1", "kubernetes.io/aws-ebs")
-    assert found.csi_terms == want
+    value = read(VOLUMES, item("pv", labels=labels, spec=spec))
+    assert (value.driver, value.handle, value.plugin) == ("ebs.csi.aws.com", "vol-1", "kubernetes.io/aws-ebs")
+    assert value.csi_terms == want
 
 
 OTHERS: dict[str, tuple[Any, dict[str, Any], Any]] = {
@@ -241,13 +241,13 @@ OTHERS: dict[str, tuple[Any, dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize("sentence", OTHERS)
 def test_others(sentence: str) -> None:
-    """Each kind is read as far as it decides."""
-    resource, found, want = OTHERS[sentence]
-    assert read(resource, found) == want
+    """The fields that decide are read of each kind."""
+    resource, value, want = OTHERS[sentence]
+    assert read(resource, value) == want
 
 
 @pytest.mark.parametrize(
-    ("resource", "found", "key"),
+    ("resource", "manifest", "key"),
     [
         (CLAIMS, item("c", namespace="d", spec={"resources": {"requests": {"storage": "much"}}}), "d/c"),
         (
@@ -260,8 +260,8 @@ def test_others(sentence: str) -> None:
         (VOLUMES, {"metadata": 1}, ""),
     ],
 )
-def test_what_cannot_be_read_is_set_aside(resource: Any, found: dict[str, Any], key: str) -> None:
+def test_what_cannot_be_read_is_set_aside(resource: Any, manifest: dict[str, Any], key: str) -> None:
     """It never counts as a volume, a claim or a node without limits."""
-    decoded = resource.decode(json.dumps(found).encode())
+    decoded = resource.decode(json.dumps(manifest).encode())
     assert isinstance(decoded.value, Malformed)
     assert decoded.key == decoded.value.key == key

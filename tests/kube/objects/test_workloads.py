@@ -1,4 +1,4 @@
-"""Services and controllers become selectors by name."""
+"""Services and controllers with their selectors."""
 
 from typing import Any
 
@@ -35,17 +35,17 @@ RESOURCES = {resource.path.rpartition("/")[2]: resource for resource in WORKLOAD
 )
 def test_kinds(resource: str, api_version: str, kind: str, spec: Any, selector: LabelSelector | None) -> None:
     """Each kind has its path, its apiVersion, and its form of a selector."""
-    found = RESOURCES[resource]
-    decoded = found.decode(encoded({"metadata": METADATA, **({} if spec is None else {"spec": spec})}))
+    watched = RESOURCES[resource]
+    decoded = watched.decode(encoded({"metadata": METADATA, **({} if spec is None else {"spec": spec})}))
 
     assert (decoded.key, decoded.uid, decoded.resource_version) == ("default/web", "u", "7")
     assert decoded.value == Workload("u", api_version, kind, "default", "web", selector)
-    assert found.path == f"/{'api' if '/' not in api_version else 'apis'}/{api_version}/{resource}"
+    assert watched.path == f"/{'api' if '/' not in api_version else 'apis'}/{api_version}/{resource}"
 
 
 @pytest.mark.parametrize("spec", [{"selector": 5}, {"selector": {"matchLabels": {"app": "not a value"}}}])
 def test_what_cannot_be_read(spec: dict[str, Any]) -> None:
-    """It is told by name."""
+    """It is malformed, under its name."""
     decoded = RESOURCES["replicasets"].decode(encoded({"metadata": METADATA, "spec": spec}))
 
     assert isinstance(decoded.value, Malformed)

@@ -1,4 +1,4 @@
-"""The whole conversation, once with the embedded API server and once, word for word, with a real one."""
+"""All requests and watches, once with the embedded API server and once, unchanged, with a real one."""
 
 import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,44 +35,44 @@ from tests.control_plane.server import ADMIN, ControlPlane
 
 @attrs.define(eq=False)
 class Mirror:
-    """A handler that keeps what is there by name, and counts changes."""
+    """A handler that keeps objects by name, and counts changes."""
 
     known: dict[str, Any] = attrs.field(factory=dict)
     changes: int = 0
     news: anyio.Event = attrs.field(factory=anyio.Event)
 
     def added(self, new: Pod | Node) -> None:
-        """Take it in."""
+        """Keep it."""
         self.known[new.name] = new
-        self._tell()
+        self._notify()
 
     def updated(self, old: Pod | Node, new: Pod | Node) -> None:
-        """Take it in."""
+        """Keep it."""
         assert self.known[new.name] == old
         self.known[new.name] = new
         self.changes += 1
-        self._tell()
+        self._notify()
 
     def deleted(self, old: Pod | Node) -> None:
-        """Let it go."""
+        """Drop it."""
         assert self.known.pop(old.name) == old
-        self._tell()
+        self._notify()
 
-    def malformed(self, found: Malformed) -> None:
+    def malformed(self, malformed: Malformed) -> None:
         """Nothing here is malformed."""
-        raise AssertionError(found)
+        raise AssertionError(malformed)
 
-    def mended(self, found: Malformed) -> None:
+    def mended(self, malformed: Malformed) -> None:
         """Nothing here was malformed."""
-        raise AssertionError(found)
+        raise AssertionError(malformed)
 
     async def until(self, reached: Callable[[dict[str, Any]], bool]) -> None:
-        """Return when what is there is as it should be."""
+        """Return when the known objects are as they should be."""
         with anyio.fail_after(20):
             while not reached(self.known):
                 await self.news.wait()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.news.set()
         self.news = anyio.Event()
 
@@ -100,16 +100,16 @@ class World:
         }
         await self.create("/api/v1/namespaces/default/pods", body)
         await self.pods.until(lambda pods: name in pods)
-        found = self.pods.known[name]
-        assert isinstance(found, Pod)
-        return found
+        created = self.pods.known[name]
+        assert isinstance(created, Pod)
+        return created
 
 
 Scene = Callable[[World], Awaitable[None]]
 
 
 async def nodes_come_and_go(world: World) -> None:
-    """A node is seen, changed and gone; its heartbeats are not news."""
+    """A node is created, changed and deleted; its heartbeats are no changes."""
     node = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -122,9 +122,9 @@ async def nodes_come_and_go(world: World) -> None:
     status = {"status": {"allocatable": {"cpu": "128", "memory": "1Gi", "aws.amazon.com/neuron": "16"}}}
     await patch(world, "/api/v1/nodes/n1/status", status)
     await world.nodes.until(lambda nodes: nodes["n1"].allocatable.get("memory") == 1 << 30)
-    found = world.nodes.known["n1"]
-    assert found.instance_type == "trn1.32xlarge"
-    assert found.allocatable["aws.amazon.com/neuron"] == 16
+    known = world.nodes.known["n1"]
+    assert known.instance_type == "trn1.32xlarge"
+    assert known.allocatable["aws.amazon.com/neuron"] == 16
     before = world.nodes.changes
     beat = {
         "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T08:00:00Z"}]}
@@ -136,7 +136,7 @@ async def nodes_come_and_go(world: World) -> None:
 
 
 async def a_pod_is_bound_once(world: World) -> None:
-    """One Binding writes node and annotations; repeated it is our own success, against another it is a refusal."""
+    """One Binding writes node and annotations; a repeat is our own success, a different one is refused."""
     pod = await world.pod("bound")
     binder = Binder(client=world.client, may_send=lambda: True, timeout=4.0)
     annotations = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false"}
@@ -157,8 +157,8 @@ async def a_pod_is_bound_once(world: World) -> None:
     assert binder.resolved
 
 
-async def what_is_gone_is_not_bound(world: World) -> None:
-    """Another uid, and no pod at all, are told apart from refusals."""
+async def a_pod_that_is_gone_is_not_bound(world: World) -> None:
+    """Another uid, and no pod at all, are not refusals."""
     pod = await world.pod("again")
     binder = Binder(client=world.client, may_send=lambda: True, timeout=4.0)
     assert await binder.bind(attrs.evolve(pod, uid="11111111-2222-3333-4444-555555555555"), "n1", {}) == Gone()
@@ -168,7 +168,7 @@ async def what_is_gone_is_not_bound(world: World) -> None:
 
 
 async def a_gated_pod_is_refused(world: World) -> None:
-    """The server does not bind what is gated, and says so for good."""
+    """The server does not bind a gated pod, and a repeat does not help."""
     pod = await world.pod("gated", schedulingGates=[{"name": "wait"}])
     assert pod.gates == ("wait",)
     outcome = await Binder(client=world.client, may_send=lambda: True, timeout=4.0).bind(pod, "n1", {})
@@ -184,7 +184,7 @@ async def an_ended_pod_is_gone(world: World) -> None:
 
 
 async def the_condition_is_written(world: World) -> None:
-    """The condition comes back as it was written, over the one before."""
+    """The condition is read back as it was written, and replaces the one before."""
     pod = await world.pod("waits")
     writer = ConditionWriter(client=world.client)
     async with anyio.create_task_group() as tasks:
@@ -194,12 +194,12 @@ async def the_condition_is_written(world: World) -> None:
         writer.set(pod, reason="SchedulerError", message="another", nomination=Nominate("n1"))
         await world.pods.until(lambda pods: pods["waits"].nominated_node_name == "n1")
         tasks.cancel_scope.cancel()
-    found = world.pods.known["waits"]
-    assert (found.scheduled.reason, found.scheduled.message) == ("SchedulerError", "another")
+    written = world.pods.known["waits"]
+    assert (written.scheduled.reason, written.scheduled.message) == ("SchedulerError", "another")
 
 
 async def events_are_accepted(world: World) -> None:
-    """The strict validation of events.k8s.io lets ours pass, series included."""
+    """Our Events pass the strict validation of events.k8s.io, series included."""
     pod = await world.pod("told")
     dropped: list[str] = []
     recorder = EventRecorder(client=world.client, on_dropped=lambda: dropped.append("x"), writers=1)
@@ -221,32 +221,32 @@ async def the_lease_changes_hands(world: World) -> None:
     """Created, renewed, watched, released and taken over at once; a stale write is a conflict."""
     lease = LeaseClient(client=world.client, namespace="default", name="test-lease")
     now = dt.datetime.now(dt.UTC)
-    one = LeaderElector(leases=lease, identity="one")
-    two = LeaderElector(leases=lease, identity="two")
-    await one.acquire()
-    held = await lease.get(within=5)
-    assert (held.holder, held.duration, held.transitions) == ("one", 15, 0)
-    assert held.renewed is not None
-    assert abs((held.renewed - now).total_seconds()) < 60
+    first = LeaderElector(leases=lease, identity="one")
+    second = LeaderElector(leases=lease, identity="two")
+    await first.acquire()
+    record = await lease.get(within=5)
+    assert (record.holder, record.duration, record.transitions) == ("one", 15, 0)
+    assert record.renewed is not None
+    assert abs((record.renewed - now).total_seconds()) < 60
     with pytest.raises(ApiError, match="409"):
         await lease.update(Record("three", 15, resource_version="1"), within=5)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(two.acquire)
-        while two.holder != "one":
+        tasks.start_soon(second.acquire)
+        while second.holder != "one":
             await anyio.lowlevel.checkpoint()
-        assert not two.leading
-        assert await one.release()
+        assert not second.leading
+        assert await first.release()
         with anyio.fail_after(10):
-            while not two.leading:
+            while not second.leading:
                 await anyio.lowlevel.checkpoint()
-    taken = await lease.get(within=5)
-    assert (taken.holder, taken.transitions) == ("two", 1)
-    assert one.may_bind() is False
-    assert two.may_bind() is True
+    taken_over = await lease.get(within=5)
+    assert (taken_over.holder, taken_over.transitions) == ("two", 1)
+    assert first.may_bind() is False
+    assert second.may_bind() is True
 
 
 async def a_cluster_of_many_pods_is_listed_in_pages(world: World) -> None:
-    """More pods than a page holds are all seen by a second informer."""
+    """A second informer sees all pods, more than one page holds."""
     async with anyio.create_task_group() as tasks:
         for number in range(520):
             tasks.start_soon(world.pod, f"many-{number:03}")
@@ -280,7 +280,7 @@ SCENES: Final[dict[str, Scene]] = {
     for scene in (
         nodes_come_and_go,
         a_pod_is_bound_once,
-        what_is_gone_is_not_bound,
+        a_pod_that_is_gone_is_not_bound,
         a_gated_pod_is_refused,
         an_ended_pod_is_gone,
         the_condition_is_written,
@@ -292,7 +292,7 @@ SCENES: Final[dict[str, Scene]] = {
 
 
 async def played(scene: str, connection: Connection) -> None:
-    """Play a scene in a world whose mirrors are kept by informers."""
+    """Play a scene in a world whose mirrors are filled by informers."""
     async with Client(connection=connection) as client, anyio.create_task_group() as tasks:
         world = World(client)
         pods = Informer(client=client, resource=PODS, handler=world.pods)
@@ -314,13 +314,13 @@ async def sandbox() -> AsyncIterator[Connection]:
 
 @pytest.mark.parametrize("scene", SCENES)
 async def test_with_the_sandbox(scene: str, sandbox: Connection) -> None:
-    """The embedded server understands us."""
+    """The embedded server accepts our requests."""
     await played(scene, sandbox)
 
 
 @pytest.mark.parametrize("scene", SCENES)
 async def test_with_a_real_api_server(scene: str, control_plane: ControlPlane, cluster_api: RestClient) -> None:
-    """The real one understands us in the same words."""
+    """The real one accepts the same requests."""
     tls = Tls(clock=lambda: 0.0, ca_file=str(control_plane.ca_file))
     credentials = Fixed(f"Bearer {ADMIN.token}")
     await played(scene, Connection(control_plane.server, "a control plane", credentials, tls))

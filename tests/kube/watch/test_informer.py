@@ -1,4 +1,4 @@
-"""List and watch over a real socket, with everything that can go wrong on the way."""
+"""List and watch over a real socket, with everything that can go wrong."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,54 +36,54 @@ from tests.support.wire_objects import node, pod
 
 
 @attrs.define(eq=False)
-class Told:
-    """A handler that writes down what it is told."""
+class Log:
+    """A handler that records its calls."""
 
     lines: list[str] = attrs.field(factory=list)
     informer: Informer[Pod] | None = None
 
     def added(self, new: Pod | Node) -> None:
-        """Write it down."""
+        """Record it."""
         self.lines.append(f"+{new.name}")
 
     def updated(self, old: Pod | Node, new: Pod | Node) -> None:
-        """Write it down."""
+        """Record it."""
         assert old.uid == new.uid
         self.lines.append(f"~{new.name}")
 
     def deleted(self, old: Pod | Node) -> None:
-        """Write it down."""
+        """Record it."""
         self.lines.append(f"-{old.name}{self._version()}")
 
-    def malformed(self, found: Malformed) -> None:
-        """Write it down."""
-        self.lines.append(f"?{found.key}")
+    def malformed(self, malformed: Malformed) -> None:
+        """Record it."""
+        self.lines.append(f"?{malformed.key}")
 
-    def mended(self, found: Malformed) -> None:
-        """Write it down."""
-        self.lines.append(f"!{found.key}")
+    def mended(self, malformed: Malformed) -> None:
+        """Record it."""
+        self.lines.append(f"!{malformed.key}")
 
     def _version(self) -> str:
         return "" if self.informer is None else f" at {self.informer.version}"
 
 
 @asynccontextmanager
-async def informed(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scripted, Told, Informer[Pod]]]:
+async def informed(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scripted, Log, Informer[Pod]]]:
     """Run an informer of pods against the script until the script has ended."""
-    told = Told()
+    log = Log()
     async with scripted(*script) as (server, client):
         backoff = Backoff(lambda: 0.0, first=0.001, most=0.002)
-        informer = Informer(client=client, resource=PODS, handler=told, random=lambda: 0.5, backoff=backoff, **options)
+        informer = Informer(client=client, resource=PODS, handler=log, random=lambda: 0.5, backoff=backoff, **options)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             with anyio.fail_after(10):
                 await server.ended.wait()
-            yield server, told, informer
+            yield server, log, informer
             tasks.cancel_scope.cancel()
 
 
 def at(version: str, name: str, *, created: str = "2026-11-21T08:00:00Z", **changes: Any) -> dict[str, Any]:
-    """A pod of that name, version and age."""
+    """Return a pod of that name, version and age."""
     return pod(name, metadata={"resourceVersion": version, "creationTimestamp": created}, **changes)
 
 
@@ -96,8 +96,8 @@ async def test_list_and_watch() -> None:
         event("DELETED", at("14", "a")),
         bookmark("20"),
     )
-    async with informed(listing(at("9", "a")), changes) as (server, told, informer):
-        assert told.lines == ["+a", "+b", "~b", "-a"]
+    async with informed(listing(at("9", "a")), changes) as (server, log, informer):
+        assert log.lines == ["+a", "+b", "~b", "-a"]
         assert informer.synced.is_set()
         assert (informer.lists, informer.watches, informer.events) == (1, 1, 4)
 
@@ -114,52 +114,52 @@ async def test_list_and_watch() -> None:
     assert again.query["resourceVersion"] == "20"
 
 
-async def test_the_version_of_what_is_handed_over() -> None:
-    """A pod that ends arrives as deleted; the handler can tell at which version, be it an event's or a list's."""
-    told = Told()
+async def test_the_version_of_a_change() -> None:
+    """A pod that ends arrives as deleted; the handler can read the version, of an event or of a list."""
+    log = Log()
     gone = watching(event("DELETED", at("14", "a")), bookmark("15"), error_event(410))
     script = (listing(at("9", "a"), at("9", "b"), version="10"), gone, listing(version="20"), watching())
     async with scripted(*script) as (server, client):
-        told.informer = Informer(client=client, resource=PODS, handler=told, backoff=Backoff(lambda: 0.0, most=0.002))
+        log.informer = Informer(client=client, resource=PODS, handler=log, backoff=Backoff(lambda: 0.0, most=0.002))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(told.informer.run)
+            tasks.start_soon(log.informer.run)
             with anyio.fail_after(10):
                 await server.ended.wait()
             tasks.cancel_scope.cancel()
-    assert told.lines == ["+a", "+b", "-a at 14", "-b at 20"]
+    assert log.lines == ["+a", "+b", "-a at 14", "-b at 20"]
 
 
 async def test_pages_in_the_order_of_creation() -> None:
-    """All pages are read, and handed over oldest first whatever their order."""
+    """All pages are read, and handed over oldest first, whatever their order."""
     young, old = at("1", "a"), at("2", "b", created="2020-01-01T00:00:00Z")
     pages = listing(young, token="next"), listing(old)
-    async with informed(*pages) as (server, told, _):
-        assert told.lines == ["+b", "+a"]
+    async with informed(*pages) as (server, log, _):
+        assert log.lines == ["+b", "+a"]
 
-    assert [seen.query.get("continue", "") for seen in server.seen[:2]] == ["", "next"]
+    assert [request.query.get("continue", "") for request in server.seen[:2]] == ["", "next"]
 
 
 async def test_an_expired_continue_token() -> None:
-    """The rest of the list is lost, so it is begun again."""
-    async with informed(listing(at("1", "a"), token="t"), refuse(410, "Expired"), listing(at("1", "b"))) as found:
-        server, told, _ = found
-        assert told.lines == ["+b"]
+    """The rest of the list is lost, so the list starts again."""
+    async with informed(listing(at("1", "a"), token="t"), refuse(410, "Expired"), listing(at("1", "b"))) as running:
+        server, log, _ = running
+        assert log.lines == ["+b"]
 
-    assert [seen.query.get("continue") for seen in server.seen[:3]] == [None, "t", None]
+    assert [request.query.get("continue") for request in server.seen[:3]] == [None, "t", None]
 
 
 async def test_one_big_page() -> None:
-    """A server that ignores the limit is read all the same."""
-    async with informed(listing(*(at("1", f"p{number:04}") for number in range(1500)))) as (_, told, informer):
-        assert 1500 == len(told.lines) == len(informer)
+    """The answer of a server that ignores the limit is read too."""
+    async with informed(listing(*(at("1", f"p{number:04}") for number in range(1500)))) as (_, log, informer):
+        assert 1500 == len(log.lines) == len(informer)
 
 
-@pytest.mark.parametrize("how", [refuse(410, "Expired"), watching(error_event(410))], ids=["status", "event"])
-async def test_an_expired_version_is_listed_anew(how: Answer) -> None:
-    """By status or by ERROR event; what was missed is found by comparing."""
-    async with informed(listing(at("1", "a"), at("1", "b")), how, listing(at("2", "b"), at("3", "c"))) as found:
-        server, told, informer = found
-        assert told.lines == ["+a", "+b", "+c", "-a"]
+@pytest.mark.parametrize("expiry", [refuse(410, "Expired"), watching(error_event(410))], ids=["status", "event"])
+async def test_an_expired_version_is_listed_again(expiry: Answer) -> None:
+    """By status or by ERROR event; missed changes are found by comparison."""
+    async with informed(listing(at("1", "a"), at("1", "b")), expiry, listing(at("2", "b"), at("3", "c"))) as running:
+        server, log, informer = running
+        assert log.lines == ["+a", "+b", "+c", "-a"]
         assert informer.lists == 2
 
     assert "watch" not in server.seen[2].query
@@ -173,18 +173,18 @@ UNHARMED: dict[str, Answer] = {
     "502 in text": answer("bad\ngateway", status=502),
     "429": refuse(429, "TooManyRequests"),
     "500": refuse(500),
-    "an ERROR event that asks for patience": watching(error_event(429, "later")),
+    "an ERROR event that asks us to wait": watching(error_event(429, "later")),
     "a blank line": watching(b"\n"),
-    "unauthorised for a moment": refuse(401),
+    "unauthorised once": refuse(401),
 }
 
 
 @pytest.mark.parametrize("sentence", UNHARMED)
-async def test_a_broken_watch_goes_on_from_the_last_version(sentence: str) -> None:
-    """No event is made up, none is lost, and nothing is listed again."""
-    async with informed(listing(at("1", "a")), UNHARMED[sentence], watching(event("ADDED", at("12", "b")))) as found:
-        server, told, informer = found
-        assert told.lines == ["+a", "+b"]
+async def test_a_broken_watch_continues_from_the_last_version(sentence: str) -> None:
+    """No event is invented, none is lost, and nothing is listed again."""
+    async with informed(listing(at("1", "a")), UNHARMED[sentence], watching(event("ADDED", at("12", "b")))) as running:
+        server, log, informer = running
+        assert log.lines == ["+a", "+b"]
         assert informer.lists == 1
 
     assert server.seen[2].query["resourceVersion"] == "10"
@@ -204,12 +204,12 @@ DEAD_ENDS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("sentence", DEAD_ENDS)
-async def test_a_line_that_leads_nowhere_is_listed_anew(sentence: str) -> None:
-    """It would come again from the same version; what it was about is found by comparing."""
+async def test_a_dead_end_is_listed_again(sentence: str) -> None:
+    """The line would come again from the same version; its change is found by comparison."""
     failed: list[str] = []
     script = listing(at("1", "a")), watching(DEAD_ENDS[sentence]), listing(at("1", "a"), at("2", "b"))
-    async with informed(*script, on_failure=failed.append) as (server, told, informer):
-        assert told.lines == ["+a", "+b"]
+    async with informed(*script, on_failure=failed.append) as (server, log, informer):
+        assert log.lines == ["+a", "+b"]
         assert informer.lists == 2
 
     assert "watch" not in server.seen[2].query
@@ -229,33 +229,33 @@ TROUBLE: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("sentence", TROUBLE)
-async def test_trouble_that_stays_is_listed_anew(sentence: str) -> None:
-    """A version from which three watches in a row came to nothing is given up."""
+async def test_a_repeated_failure_is_listed_again(sentence: str) -> None:
+    """A version is given up after three failed watches in a row."""
     script = [listing(at("1", "a")), *[TROUBLE[sentence]] * 3, listing(at("1", "a"), at("2", "b"))]
-    async with informed(*script) as (server, told, informer):
-        assert told.lines == ["+a", "+b"]
+    async with informed(*script) as (server, log, informer):
+        assert log.lines == ["+a", "+b"]
         assert informer.lists == 2
 
-    assert [seen.query.get("resourceVersion") for seen in server.seen[:5]] == [None, "10", "10", "10", None]
+    assert [request.query.get("resourceVersion") for request in server.seen[:5]] == [None, "10", "10", "10", None]
 
 
 async def test_dead_ends_are_no_storm_of_lists() -> None:
-    """A watch that is bad after every list makes the lists rare, although each of them is progress."""
+    """If the watch fails after every list, lists become rare, although each of them is progress."""
     waits: list[float] = []
 
     @attrs.define(eq=False)
     class Counting(Backoff):
-        """Remembers its waits, and waits for nothing."""
+        """Records its waits, and does not wait."""
 
         def next(self, *, at_least: float | None = None) -> float:
-            """Remember."""
+            """Record it."""
             waits.append(super().next(at_least=at_least))
             return 0.0
 
     script = [step for _ in range(6) for step in (listing(), watching(error_event(500)))]
     backoff = Counting(lambda: 0.0)
     async with scripted(*script) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=Told(), backoff=backoff)
+        informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             with anyio.fail_after(10):
@@ -265,45 +265,45 @@ async def test_dead_ends_are_no_storm_of_lists() -> None:
     assert {1.6, 3.2, 6.4, 12.8} <= set(waits)
 
 
-async def test_a_version_from_the_future_is_listed_anew() -> None:
-    """The server answers it with silence; what its version is now tells."""
+async def test_a_version_from_the_future_is_listed_again() -> None:
+    """The server answers it with silence; its current version shows why."""
     times = iter([10_000.0 * step for step in range(100)])
     script = listing(at("0", "x")), watching(), listing(version="5"), listing(at("1", "a"), version="5")
-    async with informed(*script, clock=lambda: next(times)) as (server, told, _informer):
-        assert told.lines == ["+x", "+a", "-x"]
+    async with informed(*script, clock=lambda: next(times)) as (server, log, _informer):
+        assert log.lines == ["+x", "+a", "-x"]
 
     assert server.seen[2].query["limit"] == "1"
 
 
-async def test_silence_where_nothing_happens_is_not_listed_anew() -> None:
-    """A server has no bookmark to send for a resource that did not change since it was listed."""
+async def test_silence_where_nothing_happens_is_not_listed_again() -> None:
+    """A server sends no bookmark for a resource that did not change since it was listed."""
     times = iter([10_000.0 * step for step in range(100)])
     script = listing(at("1", "a")), watching(), listing(at("1", "a"), version="11"), watching()
-    async with informed(*script, clock=lambda: next(times)) as (server, _told, informer):
+    async with informed(*script, clock=lambda: next(times)) as (server, _log, informer):
         assert informer.lists == 1
 
     assert server.seen[3].query["resourceVersion"] == "10"
 
 
 async def test_a_silent_watch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing depends on the server to close a watch: a proxy may have forgotten it, and keep the connection."""
+    """We do not depend on the server to close a watch: a proxy may have dropped it and kept the connection."""
     monkeypatch.setattr("neuron_scheduler.kube.watch.informer.WATCH_SECONDS", 0)
     monkeypatch.setattr("neuron_scheduler.kube.watch.informer.WATCH_SLACK", 0.05)
     silent = watching(event("ADDED", at("11", "b")), then="silent")
     script = listing(), silent, watching(then="silent"), listing(at("11", "b"), at("12", "c"))
-    async with informed(*script) as (server, told, informer):
-        assert told.lines == ["+b", "+c"]
+    async with informed(*script) as (server, log, informer):
+        assert log.lines == ["+b", "+c"]
         assert informer.lists == 2
 
-    assert [seen.query.get("resourceVersion") for seen in server.seen[:4]] == [None, "10", "11", None]
+    assert [request.query.get("resourceVersion") for request in server.seen[:4]] == [None, "10", "11", None]
 
 
 async def test_silence_is_not_trusted_for_ever() -> None:
-    """A proxy that passes nothing on and closes in time looks like a quiet resource, but for the bookmarks."""
+    """A proxy that forwards nothing and closes in time looks like a quiet resource, except for the bookmarks."""
     times = iter([10_000.0 * step for step in range(200)])
     quiet = [step for _ in range(MOST_SILENT) for step in (watching(), listing(version="11"))]
-    async with informed(listing(), *quiet, listing(at("1", "a")), clock=lambda: next(times)) as (_, told, informer):
-        assert told.lines == ["+a"]
+    async with informed(listing(), *quiet, listing(at("1", "a")), clock=lambda: next(times)) as (_, log, informer):
+        assert log.lines == ["+a"]
         assert informer.lists == 2
 
 
@@ -313,8 +313,8 @@ def test_a_silent_watch_is_given_up_within_a_minute() -> None:
     assert longest + 2 * Backoff(lambda: 0.0).first + CONNECT_TIMEOUT < 60
 
 
-async def test_what_failed_for_minutes_is_stale() -> None:
-    """A replica says that it is not ready; a list that succeeds is enough to be ready again."""
+async def test_a_view_that_failed_for_minutes_is_stale() -> None:
+    """A replica is then not ready; one list that succeeds makes it ready again."""
     now = 0.0
     failing = [watching(error_event(500)), refuse(500), refuse(500), refuse(500)]
     reached = anyio.Event()
@@ -326,7 +326,7 @@ async def test_what_failed_for_minutes_is_stale() -> None:
 
     async with scripted(listing(), *failing, pause) as (_, client):
         backoff = Backoff(lambda: 0.0, first=0.001, most=0.002)
-        informer = Informer(client=client, resource=PODS, handler=Told(), backoff=backoff, clock=lambda: now)
+        informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff, clock=lambda: now)
         assert not informer.stale
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
@@ -340,12 +340,12 @@ async def test_what_failed_for_minutes_is_stale() -> None:
 
 
 async def test_lists_that_fail_after_a_dead_end_are_no_progress() -> None:
-    """The version that was given up is none that moved on: failures are counted, pauses grow, and the view is stale."""
+    """A version that was given up is no progress: failures are counted, pauses grow, and the view becomes stale."""
     now, waits = 0.0, []
     failing = [reset] * 6
     async with scripted(listing(at("1", "a")), watching(error_event(410)), *failing) as (_, client):
         backoff = Backoff(lambda: 0.0, first=1.0, most=30.0)
-        informer = Informer(client=client, resource=PODS, handler=Told(), backoff=backoff, clock=lambda: now)
+        informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff, clock=lambda: now)
         for _ in range(1 + len(failing)):
             now += STALE
             waits.append(await informer._cycle())
@@ -355,29 +355,29 @@ async def test_lists_that_fail_after_a_dead_end_are_no_progress() -> None:
     assert informer.stale
 
 
-async def test_a_too_large_version_is_listed_anew() -> None:
-    """After a restore of etcd the server says so."""
+async def test_a_too_large_version_is_listed_again() -> None:
+    """The server answers so after a restore of etcd."""
     error = refuse(504, "Timeout", "Too large resource version: 10, current: 5")
-    async with informed(listing(), error, listing(at("1", "a"))) as (_, told, _informer):
-        assert told.lines == ["+a"]
+    async with informed(listing(), error, listing(at("1", "a"))) as (_, log, _informer):
+        assert log.lines == ["+a"]
 
 
 async def test_retry_after_is_honoured() -> None:
-    """The server's wish outweighs our own backoff."""
+    """The server's Retry-After overrides a shorter backoff."""
     waits: list[float] = []
 
     class Counting(Backoff):
-        """Remembers what was asked for, and waits for nothing."""
+        """Records the server's requests, and does not wait."""
 
         def next(self, *, at_least: float | None = None) -> float:
-            """Remember."""
+            """Record it."""
             waits.append(at_least or 0.0)
             return 0.0
 
     busy = refuse(429, headers={"Retry-After": "7"})
-    told = Told()
+    log = Log()
     async with scripted(listing(), busy) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=told, backoff=Counting(lambda: 0.0))
+        informer = Informer(client=client, resource=PODS, handler=log, backoff=Counting(lambda: 0.0))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             with anyio.fail_after(10):
@@ -388,11 +388,11 @@ async def test_retry_after_is_honoured() -> None:
 
 
 async def test_backoff_grows_until_there_is_progress() -> None:
-    """A server that hangs up at once is not asked a thousand times a second."""
+    """A server that closes at once does not get a thousand requests a second."""
     backoff = Backoff(lambda: 0.0, first=0.001, most=0.5)
-    told = Told()
+    log = Log()
     async with scripted(listing(), watching(), watching(), watching(), watching(bookmark("11"))) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=told, backoff=backoff)
+        informer = Informer(client=client, resource=PODS, handler=log, backoff=backoff)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             with anyio.fail_after(10):
@@ -403,8 +403,8 @@ async def test_backoff_grows_until_there_is_progress() -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_malformed_objects_are_set_aside() -> None:
-    """One bad object costs only itself, in a list and in a watch."""
+async def test_malformed_objects_are_skipped() -> None:
+    """One bad object affects no other, in a list and in a watch."""
     bad = at("1", "bad", spec={"containers": 3})
     changes = watching(
         event("MODIFIED", at("11", "a", spec={"containers": 3})),
@@ -412,46 +412,46 @@ async def test_malformed_objects_are_set_aside() -> None:
         event("DELETED", at("13", "a", spec={"containers": 3})),
         event("MODIFIED", at("14", "bad")),
     )
-    async with informed(listing(bad, at("1", "a")), changes) as (_, told, _informer):
-        assert told.lines == ["+a", "?default/bad", "?default/a", "+b", "-a", "!default/a", "+bad", "!default/bad"]
+    async with informed(listing(bad, at("1", "a")), changes) as (_, log, _informer):
+        assert log.lines == ["+a", "?default/bad", "?default/a", "+b", "-a", "!default/a", "+bad", "!default/bad"]
 
 
-async def test_a_deletion_of_something_unreadable_is_listed_anew() -> None:
-    """If nobody can say what is gone, comparing finds out."""
+async def test_a_deletion_of_something_unreadable_is_listed_again() -> None:
+    """A comparison finds the object that is gone."""
     gone = watching(event("DELETED", {"metadata": 3}))
-    async with informed(listing(at("1", "a"), at("1", "b")), gone, listing(at("1", "b"))) as (_, told, _informer):
-        assert told.lines == ["+a", "+b", "-a"]
+    async with informed(listing(at("1", "a"), at("1", "b")), gone, listing(at("1", "b"))) as (_, log, _informer):
+        assert log.lines == ["+a", "+b", "-a"]
 
 
 async def test_a_list_that_is_no_list() -> None:
-    """Garbage in place of a list is tried again, and nothing is taken for empty."""
-    async with informed(listing(at("1", "a")), refuse(410), answer("<html>"), listing(at("1", "a"))) as found:
-        _, told, informer = found
-        assert told.lines == ["+a"]
+    """An answer that is no list is requested again, and does not count as an empty list."""
+    async with informed(listing(at("1", "a")), refuse(410), answer("<html>"), listing(at("1", "a"))) as running:
+        _, log, informer = running
+        assert log.lines == ["+a"]
         assert informer.lists == 2
 
 
 async def test_nodes_too() -> None:
-    """The same machinery serves another resource."""
-    told = Told()
+    """An informer of another resource."""
+    log = Log()
     async with scripted(listing(node("n2"), node("n1"))) as (server, client):
-        informer = Informer(client=client, resource=NODES, handler=told)
+        informer = Informer(client=client, resource=NODES, handler=log)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             with anyio.fail_after(10):
                 await informer.synced.wait()
             tasks.cancel_scope.cancel()
 
-    assert told.lines == ["+n1", "+n2"]
+    assert log.lines == ["+n1", "+n2"]
     assert server.seen[0].path == "/api/v1/nodes"
 
 
-async def test_resync_lists_anew() -> None:
-    """After a takeover one consistent list, begun after the call, is handled before it returns."""
-    told = Told()
+async def test_resync_lists_again() -> None:
+    """After a takeover one consistent list, which began after the call, is handled before it returns."""
+    log = Log()
     script = listing(at("1", "a")), watching(then="silent"), listing(at("2", "b")), watching(then="silent")
     async with scripted(*script) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=told)
+        informer = Informer(client=client, resource=PODS, handler=log)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             with anyio.fail_after(10):
@@ -459,24 +459,24 @@ async def test_resync_lists_anew() -> None:
                 while not informer.watches:
                     await anyio.lowlevel.checkpoint()
                 await informer.resync()
-                assert told.lines == ["+a", "+b", "-a"]
+                assert log.lines == ["+a", "+b", "-a"]
             tasks.cancel_scope.cancel()
 
     assert "resourceVersion" not in server.seen[2].query
 
 
 async def test_a_flood_lets_others_run() -> None:
-    """The event loop breathes while thousands of events are handled."""
+    """Other tasks run while thousands of events are handled."""
     turns = 0
     lines = [event("ADDED", at("1", f"p{number}")) for number in range(3000)]
-    told = Told()
+    log = Log()
     async with scripted(listing(), watching(b"".join(lines))) as (server, client):
-        informer = Informer(client=client, resource=PODS, handler=told)
+        informer = Informer(client=client, resource=PODS, handler=log)
 
         async def count() -> None:
             nonlocal turns
             while True:
-                turns += 0 < len(told.lines) < 3000
+                turns += 0 < len(log.lines) < 3000
                 await anyio.lowlevel.checkpoint()
 
         async with anyio.create_task_group() as tasks:
@@ -486,5 +486,5 @@ async def test_a_flood_lets_others_run() -> None:
                 await server.ended.wait()
             tasks.cancel_scope.cancel()
 
-    assert len(told.lines) == 3000
+    assert len(log.lines) == 3000
     assert turns >= 20

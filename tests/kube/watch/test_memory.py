@@ -1,7 +1,7 @@
 """
-What an informer holds at most while pods of a megabyte are listed and watched, of which JSON's escapes make six.
+The most memory that an informer uses while pods of a megabyte are listed and watched; JSON's escapes make six of it.
 
-Measured in a process of its own, by the high-water mark that Linux keeps of its memory.
+Measured in a process of its own, by Linux's high-water mark of its memory.
 """
 
 import json
@@ -34,8 +34,8 @@ class Counting:
     def added(self, new): self.kept[new.key] = new
     def updated(self, old, new): self.kept[new.key] = new
     def deleted(self, old): del self.kept[old.key]
-    def malformed(self, found): raise AssertionError(found)
-    def mended(self, found): pass
+    def malformed(self, malformed): raise AssertionError(malformed)
+    def mended(self, malformed): pass
 
 async def main():
     async with Client(connection=Connection(sys.argv[1], "test", NOBODY)) as client:
@@ -67,7 +67,7 @@ def large(number: int, version: int) -> tuple[bytes, bytes, bytes]:
 
 @asynccontextmanager
 async def serving(pods: int) -> AsyncIterator[str]:
-    """Serve as many pods as are asked for, and then a change of each; nothing is held but one at a time."""
+    """Serve so many pods, and then a change of each; only one at a time is in memory."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -100,9 +100,9 @@ async def serving(pods: int) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's high-water mark")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports a process's high-water mark")
 async def test_large_pods_are_listed_and_watched_in_little_memory() -> None:
-    """Neither the bytes of a page nor those of what was read before stay."""
+    """Neither the bytes of a page nor those of earlier objects are kept."""
     async with serving(PODS) as url:
         done = await anyio.run_process([sys.executable, "-c", INFORMER, url, str(PODS)], stderr=None)
 

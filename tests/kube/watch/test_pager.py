@@ -1,4 +1,4 @@
-"""Lists in pages of so many bytes, over a real socket."""
+"""Lists in pages with a budget of bytes, over a real socket."""
 
 import json
 from typing import Any
@@ -17,15 +17,15 @@ from tests.support.scripted_server import Answer, answer, listing, refuse, scrip
 from tests.support.wire_objects import pod
 
 
-class Shop:
-    """A server that pages through pods as it is asked to."""
+class Paging:
+    """A server that lists its pods in the pages that are requested."""
 
     def __init__(self, pods: list[str]) -> None:
         self.pods = pods
         self.limits: list[int] = []
 
     async def page(self, request: web.Request) -> web.StreamResponse:
-        """Answer with as many pods as are asked for."""
+        """Answer with as many pods as are requested."""
         limit, start = int(request.query["limit"]), int(request.query.get("continue", 0))
         self.limits.append(limit)
         token = str(start + limit) if start + limit < len(self.pods) else ""
@@ -41,51 +41,53 @@ async def listed(*script: Answer) -> list[Page[Pod]]:
 
 
 def large(name: str, megabytes: float) -> str:
-    """A pod whose text is so long on the wire: each byte of an environment variable is escaped as six."""
-    found = json.dumps(pod(name, spec={"containers": [{"name": "c", "env": [{"name": "E", "value": "HERE"}]}]}))
-    return found.replace("HERE", "\\u003c" * int(megabytes * (1 << 20) / 6))
+    """Return a pod of so many megabytes on the wire: each byte of an environment variable is escaped as six."""
+    text = json.dumps(pod(name, spec={"containers": [{"name": "c", "env": [{"name": "E", "value": "HERE"}]}]}))
+    return text.replace("HERE", "\\u003c" * int(megabytes * (1 << 20) / 6))
 
 
 async def test_pages_are_as_large_as_their_objects_allow() -> None:
-    """From what a page had the next limit follows, up and down."""
-    shop = Shop([*(large(f"a{number}", 1) for number in range(12)), *(json.dumps(pod(f"b{n}")) for n in range(800))])
-    pages = await listed(*[shop.page] * 20)
+    """The size of a page determines the next limit, up and down."""
+    paging = Paging(
+        [*(large(f"a{number}", 1) for number in range(12)), *(json.dumps(pod(f"b{n}")) for n in range(800))]
+    )
+    pages = await listed(*[paging.page] * 20)
 
     assert sum(len(page.objects) for page in pages) == 812
-    assert shop.limits[0] == PAGE
-    assert all(isinstance(found.value, Pod) for page in pages for found in page.objects)
+    assert paging.limits[0] == PAGE
+    assert all(isinstance(decoded.value, Pod) for page in pages for decoded in page.objects)
 
 
-async def test_a_page_that_is_too_large_is_asked_for_with_a_smaller_limit() -> None:
+async def test_a_page_that_is_too_large_is_requested_with_a_smaller_limit() -> None:
     """It is not read to its end, and nothing is lost."""
-    shop = Shop([large(f"a{number}", 6) for number in range(9)])
-    pages = await listed(*[shop.page] * 20)
+    paging = Paging([large(f"a{number}", 6) for number in range(9)])
+    pages = await listed(*[paging.page] * 20)
 
-    assert [found.key for page in pages for found in page.objects] == [f"default/a{number}" for number in range(9)]
-    assert shop.limits[:3] == [PAGE, PAGE // 8, PAGE // 64]
-    assert set(shop.limits[4:]) == {1}
+    assert [decoded.key for page in pages for decoded in page.objects] == [f"default/a{number}" for number in range(9)]
+    assert paging.limits[:3] == [PAGE, PAGE // 8, PAGE // 64]
+    assert set(paging.limits[4:]) == {1}
     assert PAGE_BYTES // (6 << 20) == 1
 
 
-async def test_an_object_larger_than_any_may_be_is_set_aside() -> None:
-    """Its name is known, and the list goes on behind it."""
-    shop = Shop([json.dumps(pod("a")), large("b", LONGEST / (1 << 20)), json.dumps(pod("c"))])
-    found = [one for page in await listed(*[shop.page] * 20) for one in page.objects]
+async def test_an_object_larger_than_any_may_be_is_malformed() -> None:
+    """Its name is known, and the list continues after it."""
+    paging = Paging([json.dumps(pod("a")), large("b", LONGEST / (1 << 20)), json.dumps(pod("c"))])
+    objects = [decoded for page in await listed(*[paging.page] * 20) for decoded in page.objects]
 
-    assert [one.key for one in found] == ["default/a", "default/b", "default/c"]
-    assert [isinstance(one.value, Malformed) for one in found] == [False, True, False]
+    assert [decoded.key for decoded in objects] == ["default/a", "default/b", "default/c"]
+    assert [isinstance(decoded.value, Malformed) for decoded in objects] == [False, True, False]
 
 
 async def test_a_page_with_an_object_that_cannot_be_skipped() -> None:
-    """It costs only itself, and if managedFields is the fault, not even that."""
+    """It affects no other, and it can be read if only its managedFields are too deep."""
     deep = '{"a":' * 3000 + "{}" + "}" * 3000
     managed = json.dumps(pod("a", metadata={"managedFields": "HERE"})).replace('"HERE"', deep)
     broken = json.dumps(pod("b", spec={"nodeName": "n1", "containers": "HERE"})).replace('"HERE"', deep)
-    shop = Shop([json.dumps(pod("0")), managed, broken, json.dumps(pod("c")).replace("5", "\\u0035")])
-    (page,) = await listed(shop.page)
+    paging = Paging([json.dumps(pod("0")), managed, broken, json.dumps(pod("c")).replace("5", "\\u0035")])
+    (page,) = await listed(paging.page)
 
-    assert [found.key for found in page.objects] == ["default/0", "default/a", "default/b", "default/c"]
-    assert [isinstance(found.value, Pod) for found in page.objects] == [True, True, False, True]
+    assert [decoded.key for decoded in page.objects] == ["default/0", "default/a", "default/b", "default/c"]
+    assert [isinstance(decoded.value, Pod) for decoded in page.objects] == [True, True, False, True]
     unread = page.objects[2].value
     assert isinstance(unread, Malformed)
     assert unread.node_name == "n1"
@@ -108,8 +110,8 @@ FOREIGN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("sentence", FOREIGN)
-async def test_what_is_no_list_is_not_taken_for_an_empty_one(sentence: str) -> None:
-    """A proxy answers with 200 as well; an empty list would free everything."""
+async def test_an_answer_that_is_no_list_is_no_empty_list(sentence: str) -> None:
+    """A proxy answers with 200 too; an empty list would free everything."""
     with pytest.raises(UnreachableError, match="is no list"):
         await listed(answer(FOREIGN[sentence]))
 
@@ -138,24 +140,24 @@ async def test_any_body(body: bytes) -> None:
     ],
     ids=["one token", "a ring of tokens", "no objects"],
 )
-async def test_pages_that_lead_nowhere(script: list[Answer]) -> None:
-    """A list that cannot end is given up: it would take all memory, and nothing would be said."""
+async def test_a_list_without_an_end(script: list[Answer]) -> None:
+    """A list that cannot end is given up: it would take all memory without a message."""
     with pytest.raises(UnreachableError, match="has no end"):
         await listed(*script)
 
 
-async def test_patience_does_not_cost_the_pages_before() -> None:
-    """A server under load is asked for the same page again."""
+async def test_a_429_does_not_lose_the_pages_before() -> None:
+    """The same page is requested again."""
     busy = refuse(429, headers={"Retry-After": "0"})
     pages = await listed(listing(pod("a"), token="t"), busy, listing(pod("b")))
 
-    assert [found.key for page in pages for found in page.objects] == ["default/a", "default/b"]
+    assert [decoded.key for page in pages for decoded in page.objects] == ["default/a", "default/b"]
     with pytest.raises(ApiError, match="403"):
         await listed(refuse(403))
 
 
-async def test_the_version_of_now() -> None:
-    """One object is enough to learn it."""
+async def test_the_current_version() -> None:
+    """One object is enough to read it."""
     async with scripted(listing(pod("a"), version="77", token="t")) as (server, client):
         assert await Pager(client, PODS).version() == "77"
 

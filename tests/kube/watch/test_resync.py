@@ -1,4 +1,4 @@
-"""A resync hands over a list that began after it was asked for, whatever is on its way in that moment."""
+"""A resync hands over a list that began after its call, whatever is in flight at that moment."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from tests.support.wire_objects import pod
 
 @attrs.define(eq=False)
 class Known:
-    """A handler that keeps the names it was told."""
+    """A handler that keeps names."""
 
     names: set[str] = attrs.field(factory=set)
 
@@ -34,22 +34,22 @@ class Known:
         """Drop it."""
         self.names.remove(old.name)
 
-    def malformed(self, found: object) -> None:
+    def malformed(self, malformed: object) -> None:
         """Nothing here is malformed."""
 
-    def mended(self, found: object) -> None:
+    def mended(self, malformed: object) -> None:
         """Nothing here is malformed."""
 
 
 @attrs.define(eq=False)
 class ByHand:
-    """An API server whose answers a test gives one by one: bodies of lists, and lines of watches."""
+    """An API server whose answers a test gives one by one: bodies of lists and lines of watches."""
 
     answers: list[asyncio.Future[bytes]] = attrs.field(factory=list)
-    asked: list[str] = attrs.field(factory=list)
+    requests: list[str] = attrs.field(factory=list)
 
     @asynccontextmanager
-    async def stream(self, *_asked: Any, **_options: Any) -> AsyncIterator[Any]:
+    async def stream(self, *_request: Any, **_options: Any) -> AsyncIterator[Any]:
         """Open a list or a watch."""
         yield self
 
@@ -61,30 +61,30 @@ class ByHand:
         """Wait for the line of a watch."""
         return await self._next("watch")
 
-    async def _next(self, what: str) -> bytes:
-        self.asked.append(what)
+    async def _next(self, request: str) -> bytes:
+        self.requests.append(request)
         self.answers.append(asyncio.get_running_loop().create_future())
         return await self.answers[-1]
 
-    async def reached(self, *asked: str) -> None:
-        """Wait until all this has been asked for."""
+    async def reached(self, *requests: str) -> None:
+        """Wait until exactly these requests were made."""
         with anyio.fail_after(5):
-            while self.asked != list(asked):
+            while self.requests != list(requests):
                 await anyio.lowlevel.checkpoint()
 
 
 def at(version: str, name: str) -> dict[str, Any]:
-    """A pod of that name and version."""
+    """Return a pod of that name and version."""
     return pod(name, metadata={"resourceVersion": version})
 
 
 def page(*items: Any) -> bytes:
-    """The body of a list."""
+    """Return the body of a list."""
     return json.dumps({"metadata": {"resourceVersion": "10"}, "items": items}).encode()
 
 
-async def test_an_event_in_the_moment_of_a_resync_does_not_put_off_the_list() -> None:
-    """The event sets the version after the resync has been asked for, and a list follows all the same."""
+async def test_an_event_during_a_resync_does_not_delay_the_list() -> None:
+    """The event sets the version after the resync was called, and the list still follows."""
     known, server = Known(), ByHand()
     informer = Informer(client=server, resource=PODS, handler=known)
     async with anyio.create_task_group() as tasks:
@@ -102,7 +102,7 @@ async def test_an_event_in_the_moment_of_a_resync_does_not_put_off_the_list() ->
 
 
 async def test_a_list_that_began_before_a_resync_does_not_count() -> None:
-    """Its answer has come, but may be older than the takeover; the resync waits for one that begins afterwards."""
+    """Its answer is there, but may be older than the takeover; the resync waits for a list that begins afterwards."""
     known, server = Known(), ByHand()
     informer = Informer(client=server, resource=PODS, handler=known)
     async with anyio.create_task_group() as tasks:
@@ -118,16 +118,16 @@ async def test_a_list_that_began_before_a_resync_does_not_count() -> None:
 
 
 async def answer_next_list(server: ByHand, body: bytes) -> None:
-    """Wait for one more list than has been asked for so far, and answer it."""
-    count = server.asked.count("list")
+    """Wait for the next request for a list, and answer it."""
+    count = server.requests.count("list")
     with anyio.fail_after(5):
-        while server.asked.count("list") == count:
+        while server.requests.count("list") == count:
             await anyio.lowlevel.checkpoint()
     server.answers[-1].set_result(body)
 
 
 async def test_each_resync_has_a_list_of_its_own_or_a_later_one() -> None:
-    """One that is asked for during another's list waits for the next."""
+    """A resync that is called during the list of another one waits for the next list."""
     known, server = Known(), ByHand()
     informer = Informer(client=server, resource=PODS, handler=known)
     async with anyio.create_task_group() as tasks:

@@ -1,4 +1,4 @@
-"""Lines of a watch that say at no glance what they mean."""
+"""Lines of a watch that cannot be decoded at once."""
 
 import json
 
@@ -20,14 +20,14 @@ from tests.support.wire_objects import pod
 async def test_any_line(line: bytes, rest: bytes) -> None:
     """Only our own errors are raised."""
     try:
-        found = await look_closely(PODS, line + rest + b"\n")
+        change = await look_closely(PODS, line + rest + b"\n")
     except (ApiError, UnreachableError):
         return
-    assert found is None or isinstance(found[1], Decoded)
+    assert change is None or isinstance(change[1], Decoded)
 
 
 async def test_a_deep_object() -> None:
-    """It is read without its managedFields, wherever its type stands in the line."""
+    """It is read without its managedFields, wherever the type is in the line."""
     deep = '{"f:a": ' * 5000 + "{}" + "}" * 5000
     text = json.dumps(pod("p", metadata={"managedFields": "HERE"})).replace('"HERE"', deep)
     for line in (f'{{"type": "ADDED", "object": {text}}}\n', f'{{"object": {text}, "type": "ADDED"}}\n'):
@@ -40,7 +40,7 @@ async def test_a_bookmark() -> None:
 
 
 async def test_errors() -> None:
-    """The server asks for patience, or the watch is at its end."""
+    """The server asks us to wait, or the watch is over."""
     with pytest.raises(ApiError, match="429"):
         await look_closely(PODS, error_event(429))
     with pytest.raises(DeadEndError, match="500"):
@@ -50,7 +50,7 @@ async def test_errors() -> None:
 
 
 async def test_an_object_of_which_only_the_beginning_is_known() -> None:
-    """Its name is enough to set it aside, or to know what is gone."""
+    """Its name is enough to report it as malformed, or to know which object is gone."""
     error = OversizedLineError("too long", event("MODIFIED", pod("p"))[:150])
     kind, decoded = await look_at_beginning(PODS, error)
 

@@ -1,57 +1,13 @@
-"""Waiting times, turns and queues: arithmetic without a clock."""
+"""A bounded queue for tasks that wait."""
 
 import anyio
 import anyio.lowlevel
 
-from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.work_queue import WorkQueue
 
 
-def test_backoff_doubles_up_to_its_limit() -> None:
-    """As client-go's reflector: 0.8 s to 30 s."""
-    backoff = Backoff(lambda: 0.0)
-
-    assert [backoff.next() for _ in range(8)] == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
-    backoff.reset()
-    assert backoff.next() == 0.8
-
-
-def test_backoff_has_jitter_and_respects_the_server() -> None:
-    """Replicas do not come back together, and not before they were asked to."""
-    assert round(Backoff(lambda: 0.5).next(), 6) == 1.2
-    assert Backoff(lambda: 0.999, first=30).next() == 30.0
-    assert Backoff(lambda: 0.0).next(at_least=60.0) == 60.0
-
-
-def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
-    """Turns are given out ahead; saved ones are bounded by the burst."""
-    now = 100.0
-    bucket = TokenBucket(lambda: now, qps=10, burst=3)
-
-    assert [round(bucket.take(), 6) for _ in range(5)] == [0.0, 0.0, 0.0, 0.1, 0.2]
-    now = 1000.0
-    assert [round(bucket.take(), 6) for _ in range(4)] == [0.0, 0.0, 0.0, 0.1]
-
-
-def test_a_turn_that_is_not_there_is_not_taken() -> None:
-    """Asking in vain costs nothing later."""
-    now = 100.0
-    bucket = TokenBucket(lambda: now, qps=10, burst=3)
-
-    assert [bucket.take_now() for _ in range(10)] == [True] * 3 + [False] * 7
-    now += 0.1
-    assert [bucket.take_now(), bucket.take_now()] == [True, False]
-
-
-def test_no_rate_no_limit() -> None:
-    """Zero means unlimited."""
-    assert TokenBucket(lambda: 0.0).take_now()
-    assert max(TokenBucket(lambda: 0.0).take() for _ in range(100)) == 0.0
-
-
-async def test_a_worklist() -> None:
-    """First in, first out; full or closed it refuses, but what is pushed; its end is told to everyone who waits."""
+async def test_a_work_queue() -> None:
+    """First in, first out; full or closed it refuses all but pushed items; its end reaches every waiting task."""
     work_queue: WorkQueue[int] = WorkQueue(2)
     got: list[int | None] = []
 
@@ -75,8 +31,8 @@ async def test_a_worklist() -> None:
     assert got == [0, 1, 7, 8, 9, None, None]
 
 
-async def test_an_item_wakes_one_of_those_who_wait() -> None:
-    """Dozens wait where little happens; all but one of them would wake for nothing."""
+async def test_an_item_wakes_one_waiting_task() -> None:
+    """Dozens of tasks may wait; all but one of them would wake for nothing."""
     work_queue: WorkQueue[int] = WorkQueue(9)
     turns: list[int] = []
 
@@ -98,7 +54,7 @@ async def test_an_item_wakes_one_of_those_who_wait() -> None:
 
 
 async def test_giving_waits_for_room() -> None:
-    """Who may wait is held back instead of refused."""
+    """A caller that may wait is delayed instead of refused."""
     work_queue: WorkQueue[int] = WorkQueue(1)
 
     async def give() -> None:
@@ -113,19 +69,19 @@ async def test_giving_waits_for_room() -> None:
 
 
 async def test_a_turn_is_passed_on_by_one_that_is_cancelled() -> None:
-    """An item is not left behind because the one that it woke has gone."""
+    """An item is not left behind because the task that it woke is gone."""
     work_queue: WorkQueue[int] = WorkQueue(9)
     got: list[int | None] = []
 
     async def take() -> None:
         got.append(await work_queue.next())
 
-    async with anyio.create_task_group() as others:
+    async with anyio.create_task_group() as rest:
         async with anyio.create_task_group() as first:
             first.start_soon(take)
             await anyio.wait_all_tasks_blocked()
-            others.start_soon(take)
-            others.start_soon(take)
+            rest.start_soon(take)
+            rest.start_soon(take)
             await anyio.wait_all_tasks_blocked()
             first.cancel_scope.cancel()
             work_queue.put(7)

@@ -1,0 +1,29 @@
+"""Turns of a token bucket: arithmetic without a clock."""
+
+from neuron_scheduler.kube.http.rate_limit import TokenBucket
+
+
+def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
+    """Turns are given out in advance; saved ones are bounded by the burst."""
+    now = 100.0
+    bucket = TokenBucket(lambda: now, qps=10, burst=3)
+
+    assert [round(bucket.take(), 6) for _ in range(5)] == [0.0, 0.0, 0.0, 0.1, 0.2]
+    now = 1000.0
+    assert [round(bucket.take(), 6) for _ in range(4)] == [0.0, 0.0, 0.0, 0.1]
+
+
+def test_a_turn_that_is_not_there_is_not_taken() -> None:
+    """A request in vain takes no later turn."""
+    now = 100.0
+    bucket = TokenBucket(lambda: now, qps=10, burst=3)
+
+    assert [bucket.take_now() for _ in range(10)] == [True] * 3 + [False] * 7
+    now += 0.1
+    assert [bucket.take_now(), bucket.take_now()] == [True, False]
+
+
+def test_no_rate_no_limit() -> None:
+    """Zero means unlimited."""
+    assert TokenBucket(lambda: 0.0).take_now()
+    assert max(TokenBucket(lambda: 0.0).take() for _ in range(100)) == 0.0
