@@ -87,6 +87,7 @@ async def run(config: Config) -> None:
         on_request=lambda code, method: metrics.requested(method, code),
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
+        bind_concurrency=config.bind_concurrency,
         own_http=config.own_http,
     ) as client:
         parts = wire(config, client, metrics)

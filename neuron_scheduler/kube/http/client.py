@@ -72,6 +72,7 @@ class Client:
         on_request: called with the status code (`<error>` without one) and the method of every request
             (`rest_client_requests_total`).
         qps, burst: limit on writes other than those to the Lease; 0 for none.
+        bind_concurrency: first tries of Bindings at the same time, each on a connection of its own.
         own_http: whether writes go over `http1`. Those to the Lease never do: a fault there must not cost the Lease.
     """
 
@@ -79,6 +80,7 @@ class Client:
     on_request: Callable[[str, str], None] = _nobody_counts
     qps: float = 0.0
     burst: int = 1
+    bind_concurrency: int = 48
     own_http: bool = True
     user_agent: str = USER_AGENT
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
@@ -97,10 +99,10 @@ class Client:
         self._bucket = TokenBucket(time.monotonic, self.qps, self.burst)
 
     async def __aenter__(self) -> Self:
-        self._sessions = {pool: open_session(pool, self.user_agent) for pool in Pool}
+        self._sessions = {pool: open_session(pool, self.user_agent, self._limit(pool)) for pool in Pool}
         if self.own_http and self.connection.proxy is None:
             self._kept = {
-                pool: Connections(server=self._server, limit=pool.value, open_socket=open_socket(pool))
+                pool: Connections(server=self._server, limit=self._limit(pool), open_socket=open_socket(pool))
                 for pool in Pool
                 if pool is not Pool.LEASE
             }
@@ -112,6 +114,9 @@ class Client:
         with anyio.CancelScope(shield=True), anyio.move_on_after(2):
             for session in self._sessions.values():
                 await session.close()
+
+    def _limit(self, pool: Pool) -> int:
+        return pool.value + (self.bind_concurrency if pool is Pool.BIND else 0)
 
     async def request(
         self,

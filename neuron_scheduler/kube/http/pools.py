@@ -44,18 +44,18 @@ def require_at_most(most: int, length: int) -> None:
 
 
 class Pool(enum.Enum):
-    """Separate connections; the value is the largest number of them."""
+    """Separate connections; the value is the largest number of them, except for the first tries of Bindings."""
 
     API = 128
     LEASE = 4
-    BIND = 80  # 48 first tries of Bindings, 8 repeats, 8 writes of volumes, 16 evictions
+    BIND = 32  # 8 repeated Bindings, 8 writes of volumes, 16 evictions
 
 
-def open_session(pool: Pool, user_agent: str) -> aiohttp.ClientSession:
-    """Return the aiohttp session of a pool; it reads nothing from the environment (that costs 4 times the CPU)."""
+def open_session(pool: Pool, user_agent: str, limit: int) -> aiohttp.ClientSession:
+    """Return a session of at most so many connections; it reads no environment (which costs 4 times the CPU)."""
     bind = pool is Pool.BIND
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=pool.value, keepalive_timeout=KEEPALIVE, socket_factory=open_socket(pool)),
+        connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=KEEPALIVE, socket_factory=open_socket(pool)),
         trust_env=False,
         read_bufsize=READ_BUFFER,
         cookie_jar=aiohttp.DummyCookieJar(),

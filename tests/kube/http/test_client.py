@@ -3,9 +3,11 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 import trustme
 from aiohttp import web
@@ -271,6 +273,20 @@ async def test_a_fence_holds_a_bind_back(way: Way) -> None:
 
     assert len(asked) == 1
     assert len(server.seen) == 2
+
+
+@WAYS
+async def test_each_concurrent_bind_has_a_connection(way: Way) -> None:
+    """The pool has as many connections as there may be first tries, and some for other writes."""
+    binds = 90
+    options: dict[str, Any] = {"bind_concurrency": binds, **way}
+    async with scripted(*[hang] * binds, **options) as (server, client), anyio.create_task_group() as tasks:
+        for _ in range(binds):
+            tasks.start_soon(partial(client.request, "POST", "/bind", body=b"{}", pool=Pool.BIND))
+        with anyio.fail_after(5):
+            while len(server.seen) < binds:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
 
 
 @WAYS
