@@ -1,10 +1,10 @@
 """
 Whether a node that does not exist yet could take a pod: the line between `Unschedulable` and `SchedulerError`.
 
-Karpenter and Cluster Autoscaler add nodes for pods whose condition says `Unschedulable`. A pod that asks for 7
-devices and insists on trn1.32xlarge is refused by every node of that type, new ones included: saying
-`Unschedulable` would buy accelerators in a loop. Only what the pod says about instance types is read; any other
-constraint may be met by a new node.
+Karpenter and Cluster Autoscaler add nodes for pods whose condition has the reason `Unschedulable`. A pod that asks for
+7 devices and requires trn1.32xlarge is refused by every node of that type, new ones included: with `Unschedulable`
+autoscalers would buy accelerators in a loop. Only what the pod requires of the instance type is read: a new node may
+meet any other constraint.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
 from neuron_scheduler.neuron.topology import illegal_count, place
 
 _TYPE_LABELS = (INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL)
-"""A node carries its type under both: the second is deprecated, and still in old manifests."""
+"""A node has its type under both; the second is deprecated, but still in old manifests."""
 
 _MACHINES = tuple(
     Machine(row.name, row.shape, row.devices, cores)
@@ -27,7 +27,7 @@ _MACHINES = tuple(
 
 
 def new_node_could_help(pod: Pod) -> bool:
-    """Tell whether some instance type that the pod allows can hold its request for Neuron on an empty node."""
+    """Return whether an empty node of some instance type that the pod allows has room for its Neuron request."""
     if pod.neuron is None:
         return True
     unknown = ("", *(_named_types(pod.constraints) - INSTANCE_TYPES.keys()))
@@ -37,7 +37,7 @@ def new_node_could_help(pod: Pod) -> bool:
 
 @lru_cache(maxsize=1024)
 def _fitting(request: NeuronRequest) -> tuple[str, ...]:
-    """Return the known types on which the request finds a place when nobody else is there."""
+    """Return the known types on which the request fits if the node is empty."""
     return tuple(
         machine.instance_type
         for machine in _MACHINES
@@ -53,7 +53,7 @@ def _named_types(constraints: Constraints) -> set[str]:
 
 
 def _allows(constraints: Constraints, instance_type: str) -> bool:
-    """Tell whether a node of the type could match, as far as the type decides; empty stands for a type nobody named."""
+    """Return whether a node of the type may match; empty stands for a type that the pod does not name."""
     labels = dict.fromkeys(_TYPE_LABELS, instance_type)
     if any(constraints.node_selector.get(key, value) != value for key, value in labels.items()):
         return False

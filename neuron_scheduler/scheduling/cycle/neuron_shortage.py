@@ -1,10 +1,11 @@
 """
-Why the silicon does not suffice, in one sentence with the arithmetic.
+Why the devices or cores of the nodes do not suffice for a pod, in one sentence with the figures.
 
-Three things keep a pod with Neuron waiting, and each has another remedy: too little is free (wait, or add nodes),
-enough is free but in pieces (wait, or make room), or no such count exists on the type (ask for another). Only nodes
-that would take the same pod without Neuron are counted: what is free elsewhere is no help. Sets and columns only, and
-only for a pod that was refused. If pods with unknown ids are the reason, a second sentence names some of them.
+A pod with Neuron waits for one of three reasons, each with its own remedy: too little is free (wait, or add nodes);
+enough is free, but in pieces (wait, or make room); or the instance type has no such count (ask for another one). Only
+nodes that would take the same pod without Neuron are counted: what is free elsewhere does not help. If pods with
+unknown ids are the reason, a second sentence names some of them. It uses sets and columns only, and is made only for a
+pod that was refused. Refuses to decide: the filters have done so.
 """
 
 import re
@@ -30,28 +31,28 @@ from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of, insufficient
 
 _NAME: Final = re.compile(r"[-\w.]{1,63}", re.ASCII)  # the API server accepts any text, of any length
-_NAMED: Final = 3  # nodes with unknown holders that a refusal names
+_MOST_NAMED: Final = 3  # nodes with unknown holders that a refusal names
 MOST_PARTS: Final = 8
-"""Containers whose counts are told one by one."""
-_LOOKED_AT: Final = 32  # nodes that are looked at to find them: a refusal must not cost more in a larger fleet
+"""Containers whose counts are listed one by one."""
+_MOST_LOOKED_AT: Final = 32  # nodes that are looked at to find them: a refusal must not cost more in a larger fleet
 
 
 @attrs.frozen
-class Shortage:
-    """What a pod's silicon lacks, in one word and in a sentence."""
+class NeuronShortage:
+    """What a pod lacks of devices or cores: the cause, and a sentence."""
 
     cause: Cause
     sentence: str
 
 
 def _cores_in_pieces(node_info: NodeInfo) -> int:
-    """Count the free cores of devices of which others hold a part: cores to take, but no devices."""
+    """Index definition: the free cores of devices that other pods use in part; they are no free devices."""
     machine, free = node_info.machine, node_info.free_cores
     return 0 if machine is None else free.bit_count() - whole_free_devices(machine, free) * machine.cores_per_device
 
 
-def warm_up_shortage(view: View, request: NeuronRequest) -> None:
-    """Ask for every index that the sentence may need."""
+def warm_up_neuron_shortage(view: View, request: NeuronRequest) -> None:
+    """Ask for every index that the sentence may need, so that they are built before."""
     neuron_topology.machines(view)
     neuron_topology.unhealthy(view)
     neuron_topology.with_unknown(view)
@@ -60,8 +61,8 @@ def warm_up_shortage(view: View, request: NeuronRequest) -> None:
     view.node_column(allocatable_of(request.resource))
 
 
-def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Refusal]) -> Shortage | None:
-    """Return what a pod lacks that was refused so; None if its silicon is not it."""
+def neuron_shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Refusal]) -> NeuronShortage | None:
+    """Return what a pod with these refusals lacks; None if devices or cores are not the reason."""
     request, view = pod.neuron, cluster.view
     if request is None:
         return None
@@ -73,7 +74,7 @@ def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Re
     nodes = _otherwise_fitting(cluster, pod, profile, among) if among else NO_NODES
     large = view.node_column(allocatable_of(request.resource)).at_least(request.total, nodes)
     if not large:
-        return Shortage(Cause.CAPACITY, _too_large(view, request, nodes)) if nodes else None
+        return NeuronShortage(Cause.CAPACITY, _too_large(view, request, nodes)) if nodes else None
     unserved = [
         machine
         for machine in cast(frozenset[Machine], machines.values)
@@ -83,16 +84,16 @@ def shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iterable[Re
         large = less(large, machines.get(machine))
     if not large:
         sentence = _invalid_count(unserved, request)
-        return Shortage(Cause.INVALID_COUNT, sentence) if sentence else None
+        return NeuronShortage(Cause.INVALID_COUNT, sentence) if sentence else None
     certain = less(large, neuron_topology.unhealthy(view) | neuron_topology.with_unknown(view))
-    return _too_little_or_in_pieces(_as_promised(cluster, pod), request, certain) if certain else None
+    return _too_little_or_in_pieces(_with_nominated(cluster, pod), request, certain) if certain else None
 
 
 def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> str:
     """
     Name the pods whose unknown ids keep the pod from nodes that have a free block for it; empty if there are none.
 
-    `kube.pod_condition.shape` knows the first words: other names alone do not make another message.
+    `kube.writes.pod_condition` knows the first words: other names alone do not make another message.
     """
     blocked = NO_NODES
     for refusal in refusals:
@@ -100,18 +101,18 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
             blocked |= refusal.nodes
     if not blocked:
         return ""
-    looked_at = map(cluster.view.row, islice(slots_of(blocked), _LOOKED_AT))
-    named = list(islice((node_info for node_info in looked_at if _would_fit(node_info, pod)), _NAMED))
+    looked_at = map(cluster.view.row, islice(slots_of(blocked), _MOST_LOOKED_AT))
+    named = list(islice((node_info for node_info in looked_at if _would_fit(node_info, pod)), _MOST_NAMED))
     if not named:
         return ""
     sentences = ", ".join(f"{node_info.node.name} is blocked by {_holders(node_info)}" for node_info in named)
     more = blocked.bit_count() - len(named)
-    others = f"; {more} more {'node has' if more == 1 else 'nodes have'} such pods" if more else ""
-    return f"Unknown ids: {sentences}{others}."
+    rest = f"; {more} more {'node has' if more == 1 else 'nodes have'} such pods" if more else ""
+    return f"Unknown ids: {sentences}{rest}."
 
 
 def _would_fit(node_info: NodeInfo, pod: Pod) -> bool:
-    """Tell whether there would be a block if all cores that no pod provably holds were free."""
+    """Return whether a block would be free if all cores were free that no pod provably holds."""
     machine = node_info.machine
     return (
         machine is not None and pod.neuron is not None and place(machine, node_info.free_cores, pod.neuron) is not None
@@ -119,7 +120,7 @@ def _would_fit(node_info: NodeInfo, pod: Pod) -> bool:
 
 
 def _holders(node_info: NodeInfo) -> str:
-    """Name the oldest of a node's unknown holders, and its schedulerName."""
+    """Name the oldest of a node's pods with unknown ids, and its schedulerName."""
     unknown = [pod_info for pod_info in node_info.pod_infos.values() if pod_info.cores is None]
     first = min(unknown, key=lambda pod_info: (pod_info.pod.created, pod_info.pod.key))
     name = first.pod.scheduler_name if _NAME.fullmatch(first.pod.scheduler_name) else "unusual"
@@ -135,27 +136,28 @@ def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: Node
     return fitting(cluster, without, profile.plan(without), among)
 
 
-def _as_promised(cluster: Cluster, pod: Pod) -> View:
+def _with_nominated(cluster: Cluster, pod: Pod) -> View:
+    """Return the view in which nominated pods use what is kept for them."""
     overlay = nominated_overlay(cluster, pod.priority)
     return cluster.view if overlay is None else cluster.view.with_overlay(overlay)
 
 
 def _too_large(view: View, request: NeuronRequest, nodes: NodeSet) -> str:
-    """Say that no node has as much, or none that would do but for that: larger ones may be closed to the pod."""
+    """Return the sentence for a request above what any node has, or any node that passes the other filters."""
     offered = view.node_column(allocatable_of(request.resource))
     most = offered.maximum(nodes)
     which = " that passes the other filters" if offered.maximum(view.live) > most else ""
     return f"Capacity: {_needs(request)}, the largest node{which} has {most}."
 
 
-def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet) -> Shortage | None:
+def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet) -> NeuronShortage | None:
     free = neuron_topology.free_units(view, request.resource)
     total, block = free.total(nodes), neuron_topology.largest_blocks(view, request.resource).maximum(nodes)
     if block >= request.total and len(request.widest) == 1:
-        return None  # then something else stands in the way, and the sentence would be false
+        return None  # another reason keeps the pod from the node, and the sentence would be false
     cause = Cause.CAPACITY if total < request.total else Cause.FRAGMENTATION
     holding = (free.at_least(1, nodes) or nodes).bit_count()
-    return Shortage(
+    return NeuronShortage(
         cause,
         f"{cause.capitalize()}: {_amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
         f" largest free block {block}, {_needs(request, unit=False)}{_beside(view, request, nodes, total)}.",
@@ -163,7 +165,7 @@ def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet)
 
 
 def _beside(view: View, request: NeuronRequest, nodes: NodeSet, total: int) -> str:
-    """Say what is free and of no use to a pod that asks for devices: whoever looks at the nodes would wonder."""
+    """Return the part about free cores that are no free devices: on the nodes they look free."""
     if request.unit is not Unit.DEVICE or total >= request.total:
         return ""
     cores = view.column(_cores_in_pieces).total(nodes)
@@ -171,23 +173,23 @@ def _beside(view: View, request: NeuronRequest, nodes: NodeSet, total: int) -> s
 
 
 def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
-    """Say which counts the types serve; machines of one type need not be alike (LNC)."""
+    """Return the sentence with the counts that the types serve; machines of one type may differ (LNC)."""
     unit = request.unit
     by_type: dict[str, dict[str, Machine]] = {}
     for machine in sorted(machines, key=lambda machine: (machine.size(unit), machine.devices)):
         serves = _serves(machine, request)
         if serves:
             by_type.setdefault(machine.instance_type or "unknown", {}).setdefault(serves, machine)
-    told = [
+    counts = [
         f"{name}{f' with {machine.size(unit)} {unit}s' if len(alike) > 1 else ''} {serves}"
         for name, alike in sorted(by_type.items())
         for serves, machine in alike.items()
     ]
-    return f"Invalid count: {_needs(request)}, {'; '.join(told)}." if told else ""
+    return f"Invalid count: {_needs(request)}, {'; '.join(counts)}." if counts else ""
 
 
 def _serves(machine: Machine, request: NeuronRequest) -> str:
-    """Say which counts a machine serves; it may serve each that is asked for, and not all of them at once."""
+    """Return which counts a machine serves; it may serve each count of the request, but not all at once."""
     counts = served(machine, request.unit)
     if {*request.counts, *request.init_counts} <= {*counts}:
         return "has no sets for all its containers at once"
@@ -199,7 +201,7 @@ def _either(counts: tuple[int, ...]) -> str:
 
 
 def _needs(request: NeuronRequest, *, unit: bool = True) -> str:
-    """Say what the pod needs, container by container where several ask, but not very many."""
+    """Return what the pod needs, container by container if a few of them ask."""
     total = _amount(request.total, request.unit) if unit else str(request.total)
     parts = request.widest
     if not 1 < len(parts) <= MOST_PARTS:

@@ -1,9 +1,9 @@
 """
 Whether a node still takes a pod that was decided for it and waits to be bound.
 
-A Binding may wait for minutes, and the API server binds whatever it is told to: what a kubelet would reject, or a node
-that is being emptied, must be found out before. Only what is known of the one node is looked at. Refuses to look for
-another node, and to take back a decision for anything that kube-scheduler ignores during execution.
+A Binding may wait for minutes, and the API server does not check whether the pod fits. A pod that the kubelet would
+reject, or a node that is being drained, must be noticed before the request. Only the one node is looked at. Refuses to
+look for another node, and to revoke a decision for anything that kube-scheduler ignores during execution.
 """
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
@@ -16,23 +16,23 @@ from neuron_scheduler.scheduling.plugins import node_unschedulable, taint_tolera
 
 def still_takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
     """
-    Tell whether a node would take a pod that is assumed on it.
+    Return whether a node would take a pod that is assumed on it.
 
     Args:
         node_info: the node, with the pod.
-        pod: as it is now.
-        cores: what it was given.
+        pod: its current state.
+        cores: what the decision gave to it.
     """
     pod_info = node_info.pod_infos.get(pod.uid)
     if pod_info is None or pod_info.cores != cores or cores & node_info.neuron_usage.double_booked:
-        return False  # the machine is another one, or somebody else has bound a pod to these cores
+        return False  # the node's machine has changed, or another scheduler has bound a pod to these cores
     return not _keeps_off(node_info.node, pod) and not any(
         node_info.used.get(name, 0) > node_info.node.allocatable.get(name, 0) for name in (PODS, *pod.requests)
     )
 
 
 def _keeps_off(node: Node, pod: Pod) -> bool:
-    """Return whether a node is closed to a pod, whatever is free on it."""
+    """Return whether a node refuses a pod, whatever is free on it."""
     if pod.neuron is not None and node.neuron_unhealthy:
         return True
     return not (node_unschedulable.fits(pod.tolerations, node) and taint_toleration.fits(pod.tolerations, node))

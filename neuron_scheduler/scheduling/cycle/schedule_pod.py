@@ -1,13 +1,13 @@
 """
-The decision: which node a pod gets, and which part of its silicon, or why none.
+The decision: which node a pod gets, and which of its devices and cores, or why no node takes it.
 
     candidates = every live node
-    for each filter:      candidates less those it refuses      (why is asked only if none is left)
+    for each filter:      candidates less those it refuses      (reasons are asked for only if none is left)
     for each preference:  candidates = its best non-empty subset
     node = the oldest of the candidates
 
-A pure function of cluster, pod and profile: same input, same answer, on any replica. Not fitting is a value,
-`FitError`.
+A pure function of cluster, pod and profile: the same input gives the same answer on every replica. A pod that fits
+nowhere is a value, `FitError`, and not an exception.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ from neuron_scheduler.scheduling.cycle.filters import (
     nominated_overlay,
     refusals_of,
 )
-from neuron_scheduler.scheduling.cycle.neuron_shortage import shortage, unknown_holders
+from neuron_scheduler.scheduling.cycle.neuron_shortage import neuron_shortage, unknown_holders
 from neuron_scheduler.scheduling.cycle.profile import Plan, Profile
 from neuron_scheduler.scheduling.cycle.waiting_cause import cause_of, cause_of_pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -40,7 +40,7 @@ from neuron_scheduler.scheduling.plugins.node_rejections import place_on
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
-_ASKED_AGAIN: Final = 100  # nodes: an explanation must not cost more in a larger fleet
+_MOST_ASKED_ONE_BY_ONE: Final = 100  # nodes: an explanation must not cost more in a larger fleet
 ALIAS_HINT = f"{NEURON_DEVICE_ALIAS} is an old name; ask for {NEURON_DEVICE}."
 
 
@@ -50,9 +50,9 @@ class Decision:
     The node a pod gets.
 
     Attributes:
-        placement: its ids there; None for a pod without Neuron.
-        evaluated: how many nodes were looked at: all of them, or the one that was promised to the pod.
-        feasible: how many would have done.
+        placement: the pod's ids on the node; None for a pod without Neuron.
+        evaluated: number of nodes that were looked at: all, or only the one that was nominated.
+        feasible: number of nodes that the pod fits on.
     """
 
     node_name: str
@@ -67,16 +67,16 @@ class FitError:
     Why no node can take a pod now.
 
     Attributes:
-        nodes: how many nodes there are.
+        nodes: number of nodes in the cluster.
         reasons: count by reason; a node with two reasons counts under both.
-        plugins: names of the plugins that refused: only what concerns them can change the answer.
+        plugins: names of the plugins that refused: only events that concern them can change the answer.
         pod_reason: set if the pod itself was refused, whatever the nodes.
-        hint: the arithmetic of its silicon, and what its owner could do about it; empty if nothing is known.
-        hopeless: no new node could help; the condition's reason is then not `Unschedulable`, or autoscalers would
-            buy nodes in a loop.
-        preemption: why no pods were asked to leave for it; empty if some were.
-        blocked: names of pods with unknown ids because of which it waits; empty if there are none.
-        cause: what it waits for, in one word.
+        hint: what it lacks of devices or cores, with figures, and what its owner can do; empty if nothing is known.
+        new_node_cannot_help: the condition's reason is then not `Unschedulable`, or autoscalers would buy nodes in a
+            loop.
+        preemption: why no pods were evicted for it; empty if some were.
+        blocked: the sentence that names pods with unknown ids because of which it waits; empty if there are none.
+        cause: what it waits for.
     """
 
     nodes: int
@@ -106,7 +106,7 @@ class NoNode:
 
     Attributes:
         pod_refusal: set if the pod itself was refused, whatever the nodes.
-        too_late: refusals by nodes that all filters had accepted, one by one.
+        too_late: refusals by nodes that all filters had accepted in the question to all nodes.
     """
 
     pod_refusal: PodRefusal | None = None
@@ -115,15 +115,16 @@ class NoNode:
 
 def schedule_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | FitError:
     """Return the best node for a pod and its placement there, or why there is none."""
-    found = select_node(cluster, pod, profile)
-    return found if isinstance(found, Decision) else fit_error(cluster, pod, profile, found)
+    result = select_node(cluster, pod, profile)
+    return result if isinstance(result, Decision) else fit_error(cluster, pod, profile, result)
 
 
 def select_node(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | NoNode:
     """
     Return the best node for a pod and its placement there, if there is one.
 
-    A node that was promised to the pod is asked first, and alone, as others left for it (`evaluateNominatedNode`).
+    The node that was nominated for the pod is tried first and alone, since pods were evicted there for it
+    (upstream: `evaluateNominatedNode`).
     """
     plan = profile.plan(pod)
     for pre_filter in plan.pre_filters:
@@ -135,22 +136,22 @@ def select_node(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | NoNo
     if slot is None:
         return _choose(cluster, pod, profile, plan, cluster.view.live)
     with cluster.without_nomination(pod.uid):
-        found = _choose(cluster, pod, profile, plan, 1 << slot)
-        return found if isinstance(found, Decision) else _choose(cluster, pod, profile, plan, cluster.view.live)
+        result = _choose(cluster, pod, profile, plan, 1 << slot)
+        return result if isinstance(result, Decision) else _choose(cluster, pod, profile, plan, cluster.view.live)
 
 
-def fit_error(cluster: Cluster, pod: Pod, profile: Profile, found: NoNode) -> FitError:
-    """Return why no node was found for a pod; nothing may have changed since."""
-    if found.pod_refusal is not None:
-        return _refused_pod(cluster, found.pod_refusal)
+def fit_error(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> FitError:
+    """Return why no node was found for a pod; the cluster must be as it was then."""
+    if no_node.pod_refusal is not None:
+        return _refused_pod(cluster, no_node.pod_refusal)
     if cluster.nomination(pod.uid) is None:
-        return _no_fit(cluster, pod, profile, found.too_late)
+        return _no_fit(cluster, pod, profile, no_node.too_late)
     with cluster.without_nomination(pod.uid):
-        return _no_fit(cluster, pod, profile, found.too_late)
+        return _no_fit(cluster, pod, profile, no_node.too_late)
 
 
 def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: NodeSet) -> Decision | NoNode:
-    """Return the best of the nodes, with the pods that were promised space there kept in mind."""
+    """Return the best of the nodes; those with nominations must take the pod with and without the nominated pods."""
     candidates = fitting(cluster, pod, plan, among)
     overlay = nominated_overlay(cluster, pod.priority)
     view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
@@ -159,17 +160,17 @@ def _choose(cluster: Cluster, pod: Pod, profile: Profile, plan: Plan, among: Nod
         slot = cluster.view.oldest(_best(view, pod, plan.preferences, candidates))
         late = refusals_of(cluster, slot, pod, profile) if overlay is not None else ()
         if not late:
-            state = view.row(slot)
-            placement = None if pod.neuron is None else place_on(state, pod.neuron)
+            node_info = view.row(slot)
+            placement = None if pod.neuron is None else place_on(node_info, pod.neuron)
             evaluated = cluster.view.node_count if among == cluster.view.live else among.bit_count()
-            return Decision(state.node.name, placement, evaluated=evaluated, feasible=candidates.bit_count())
+            return Decision(node_info.node.name, placement, evaluated=evaluated, feasible=candidates.bit_count())
         too_late += late
         candidates = less(candidates, 1 << slot)
     return NoNode(too_late=tuple(too_late))
 
 
 def _best(view: View, pod: Pod, preferences: Iterable[Prefer], candidates: NodeSet) -> NodeSet:
-    """Return the candidates that no other is preferred to."""
+    """Return the candidates to which the preferences, in their order, prefer no other."""
     best = candidates
     for prefer in preferences:
         preferred = prefer(view, pod, best)
@@ -181,9 +182,10 @@ def _best(view: View, pod: Pod, preferences: Iterable[Prefer], candidates: NodeS
 
 def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict[str, NodeSet]]:
     """
-    Return the nodes that pass every filter, and the others by their first reason; for the log, no decision calls it.
+    Return the nodes that pass every filter, and the others by their first reason. It is for the log: no decision
+    calls it.
 
-    Of the nodes where space is promised to other pods, the oldest are asked as exactly as the decision asks the one
+    Of the nodes with nominations of other pods, the oldest are asked one by one, as the decision does with the node
     that it chooses.
     """
     live = cluster.view.live
@@ -193,7 +195,9 @@ def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict
             return NO_NODES, {pod_refusal.reason: live} if live else {}
     with cluster.without_nomination(pod.uid):
         candidates, refusals = accepted(cluster, pod, profile, live)
-        for slot in islice(slots_of(nodes_with_nominations(cluster, pod.priority) & candidates), _ASKED_AGAIN):
+        for slot in islice(
+            slots_of(nodes_with_nominations(cluster, pod.priority) & candidates), _MOST_ASKED_ONE_BY_ONE
+        ):
             refusals += refusals_of(cluster, slot, pod, profile)
     reasons: dict[str, NodeSet] = {}
     fitting = live
@@ -219,13 +223,13 @@ def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Ref
     refusals = [*accepted(cluster, pod, profile, cluster.view.live)[1], *too_late]
     counts = counted(refusals)
     alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
-    lacking, blocked = shortage(cluster, pod, profile, refusals), unknown_holders(cluster, pod, refusals)
-    cause = lacking.cause if lacking is not None else cause_of(pod, refusals)
+    shortage, blocked = neuron_shortage(cluster, pod, profile, refusals), unknown_holders(cluster, pod, refusals)
+    cause = shortage.cause if shortage is not None else cause_of(pod, refusals)
     return FitError(
         nodes=cluster.view.node_count,
         reasons=tuple(sorted(counts.items())),
         plugins=frozenset(refusal.plugin for refusal in refusals),
-        hint=" ".join(filter(None, ("" if lacking is None else lacking.sentence, alias))),
+        hint=" ".join(filter(None, ("" if shortage is None else shortage.sentence, alias))),
         new_node_cannot_help=not new_node_could_help(pod) or any(refusal.new_node_cannot_help for refusal in refusals),
         blocked=blocked,
         cause=Cause.UNKNOWN_HOLDER if blocked else cause,

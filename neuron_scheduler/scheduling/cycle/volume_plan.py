@@ -1,9 +1,9 @@
 """
-What must be done about a pod's volumes once it has a node: which volumes are kept for its claims, and for which claims
-the node is selected, so that a volume is made there.
+What a pod's volumes need once it has a node: volumes that are reserved for its claims, and claims for which the node is
+selected, so that a provisioner makes a volume there.
 
-Upstream: `AssumePodVolumes` in `plugins/volumebinding/binder.go`. A pure function; who carries it out is
-`volume_binder`.
+Upstream: `AssumePodVolumes` in `plugins/volumebinding/binder.go`. A pure function. Refuses to write:
+`controllers.volume_binder` carries it out.
 """
 
 import attrs
@@ -17,7 +17,7 @@ from neuron_scheduler.scheduling.plugins.volume_binding import claims_of
 
 @attrs.frozen
 class Keeping:
-    """A volume that is kept for a claim from now on; it has the claim in it."""
+    """A volume that is reserved for a claim; its `claim` field names the claim."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume
@@ -26,11 +26,11 @@ class Keeping:
 @attrs.frozen
 class VolumePlan:
     """
-    What is to be done, and waited for, before the pod is bound.
+    What is to be written, and waited for, before the pod is bound.
 
     Attributes:
-        keep: volumes that are there.
-        provision: claims, with the node selected, whose volumes are to be made.
+        keep: existing volumes, each with its claim.
+        provision: claims, with the node selected, whose volumes are to be provisioned.
     """
 
     node_name: str
@@ -39,12 +39,12 @@ class VolumePlan:
 
     @property
     def assumed(self) -> tuple[PersistentVolume | PersistentVolumeClaim, ...]:
-        """Return the objects as they are to be."""
+        """The objects as they will be after the writes."""
         return (*(keeping.volume for keeping in self.keep), *self.provision)
 
 
 def volume_plan(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None:
-    """Return what a pod's volumes need on a node that was chosen for it; None if all its claims are bound."""
+    """Return what a pod's volumes need on the node that was chosen for it; None if all its claims are bound."""
     _, waiting = claims_of(cluster.view, pod)
     if not waiting:
         return None
