@@ -3,8 +3,7 @@ The loop: pop a pod, decide, assume, commit.
 
 The decision and its assumption are one synchronous step, so no event can come in between. What follows, one Binding and
 one Event, runs beside the next decisions (`binding_cycle`). An exception in an attempt is that pod's error: what was
-assumed is forgotten, and the pod is tried again after a backoff. Refuses to decide anything itself: that is
-`scheduling`.
+assumed is forgotten, and the pod is tried again after a backoff. Does not decide anything itself: `scheduling` does.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,52 +51,52 @@ NO_FIT = "Unable to schedule pod; no fit; waiting"
 NO_NODES = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
 
 _LONGEST_TURN = 0.002
-"""Seconds of decisions in a row after which the event loop gets a turn, so that watches are served."""
+"""Seconds of decisions in a row; then the event loop gets a turn, so that watches are served."""
 _LONGEST_IDLE = 5.0
-"""Seconds after which the loop looks at the queue again although nothing woke it, to show that it works."""
+"""Seconds after which an idle loop looks at the queue again, to show that it works."""
 _PAUSE = 0.1
-"""Seconds between two looks at whether a Binding may be started."""
+"""Seconds between two checks whether a Binding may be started."""
 
 
 class PodReporter(binding_cycle.PodReporter, Protocol):
-    """Tells the pod's owner what became of an attempt: Event and condition."""
+    """Reports the outcome of an attempt to the pod's owner: Event and condition."""
 
     def unschedulable(
         self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange
     ) -> None:
-        """Tell why no node takes the pod now, and which one was promised to it."""
+        """Report why no node takes the pod now, and what becomes of its nominated node."""
 
 
 class PreemptionExecutor(Protocol):
-    """Asks pods to leave for one that fits nowhere."""
+    """Preempts pods for one that fits on no node."""
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Carry out what is decided, until stopped."""
+        """Carry out preemptions until stopped."""
 
     def stop(self) -> None:
-        """Let `run` end once all who are to leave have been asked."""
+        """End `run` once all victims have been asked to leave."""
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
-        """Take over what the pod's status says it was promised."""
+        """Take over the nomination of the pod's status."""
 
     def recheck(self, node_name: str) -> None:
-        """Take back what can no longer be kept of the promises on a node."""
+        """Clear the nominations on a node that cannot be kept any more."""
 
     async def post_filter(self, queued: QueuedPod, refused: FitError, profile: Profile) -> PostFilter:
-        """Look for pods to ask to leave, and begin to."""
+        """Search for victims, and begin to ask them to leave."""
 
 
-_REHEARSED = 1024  # pods, most of which resemble each other
+_WARM_UP_PODS = 1024  # most waiting pods resemble each other
 
 
 @attrs.define(eq=False, kw_only=True)
 class SchedulingLoop:
     """
-    Schedules the queue's pods while it runs.
+    Schedules the pods of the queue while it runs.
 
     Attributes:
-        profiles: the plugins, by the scheduler name of the pods they serve.
-        identity: who holds the Lease, for the fence at the API server; empty without leader election.
+        profiles: by scheduler name.
+        identity: the holder of the Lease, for the fence at the API server; empty without leader election.
         clock: seconds that never jump.
         wall_clock: Unix time in nanoseconds, for NEURON_ALLOC_TIME.
         may_bind: False while the Lease may be lost; nothing is decided then.
@@ -157,28 +156,28 @@ class SchedulingLoop:
 
     @property
     def fence(self) -> AllocateFence:
-        """Where Bindings wait for other pods of their nodes; it is to be told of pods and nodes."""
+        """Where Bindings wait for other pods of their nodes; the handlers notify it of pods and nodes."""
         return self._cycle.fence
 
     def wake(self) -> None:
-        """Let the loop look at the queue again."""
+        """Make an idle loop look at the queue again."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Let `run` end once every Binding on its way is resolved."""
+        """End `run` once every Binding on its way is resolved."""
         self.stopping = True
         self._wake.set()
 
     async def warm_up(self) -> None:
-        """Prepare the cluster for pods like those that wait already, and for those that may come."""
+        """Build the indexes for typical pods and for those that already wait."""
         typical = [attrs.evolve(TYPICAL, scheduler_name=name) for name in self.profiles]
-        for pod in (*typical, *self.queue.first(_REHEARSED)):
+        for pod in (*typical, *self.queue.first(_WARM_UP_PODS)):
             try:
                 profile = self.profiles[pod.scheduler_name]
-                for question in (self._warmup.of, self._warmup.of_refusal):
-                    for _ in question(self.cluster, pod, profile):
+                for warm_up in (self._warmup.of, self._warmup.of_refusal):
+                    for _ in warm_up(self.cluster, pod, profile):
                         await anyio.lowlevel.checkpoint()
-            except Exception as error:  # noqa: BLE001 - one pod's; its attempt will say it again
+            except Exception as error:  # noqa: BLE001 - one pod's; its attempt reports it again
                 self.errors.report(error, task="warm-up", pod=pod.key)
 
     async def run(self) -> None:
@@ -220,7 +219,7 @@ class SchedulingLoop:
                 turn_ends = self.clock() + _LONGEST_TURN
 
     async def _idle(self, now: float) -> None:
-        """Wait for an event, or until a backoff is over; between the look at the queue and this nothing can happen."""
+        """Wait until the queue changes or a backoff is over; nothing can happen between `pop` and this call."""
         self._wake = anyio.Event()
         upcoming = self.queue.next_time()
         timeout = _LONGEST_IDLE if upcoming is None else max(0.0, upcoming - now)
@@ -228,7 +227,7 @@ class SchedulingLoop:
             await self._wake.wait()
 
     async def _schedule_one(self, queued: QueuedPod) -> Commitment | None:
-        """Decide and assume in one step; None if there is nothing to commit. Waits only where no node was found."""
+        """Decide and assume in one step; None if there is nothing to commit. Awaits only if no node was found."""
         profile = self.profiles[queued.pod.scheduler_name]
         if not await self._warmed_up(queued, profile):
             return None
@@ -236,56 +235,61 @@ class SchedulingLoop:
         if _attempts.enabled:
             _attempts.info("Attempting to schedule pod", pod=pod.key)
         self.preemption_executor.adopt(queued, profile)
-        found = select_node(self.cluster, pod, profile)
-        decision = found if isinstance(found, Decision) else await self._explained(queued, profile, found)
+        selected = select_node(self.cluster, pod, profile)
+        decision = selected if isinstance(selected, Decision) else await self._explained(queued, profile, selected)
         if decision is None:
             return None
         decided = self.clock()
         self.metrics.decided(decided - started)
         chosen = "" if isinstance(decision, FitError) else decision.node_name
-        extension_log.filtered(self.cluster, pod, profile, chosen)  # before the assumption: it shows what was free
+        extension_log.filtered(self.cluster, pod, profile, chosen)  # before the assumption: its lines show what is free
         if isinstance(decision, FitError):
             await self._refused(queued, decision, profile, started)
             return None
+        return self._assume(queued, decision, started)
+
+    def _assume(self, queued: QueuedPod, decision: Decision, started: float) -> Commitment:
+        """Take the space in the cluster before the API server knows, and return what is to be written."""
+        pod = queued.pod
         allocation = self._allocation(pod, decision)
         nominated = self.cluster.nomination(pod.uid)
         assumed = placed(pod, decision.node_name, allocation)
         self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
         self.preemption_executor.recheck(decision.node_name)
-        if nominated is not None:  # it may have taken other space than that which was kept for it
+        if nominated is not None:  # the nominated space may be free for other pods
             note_freed(self.cluster, self.queue, pod, nominated[0])
         plan = self.volumes.reserve(pod, decision.node_name)
         leader = {OUR_LEADER: self.identity} if self.identity else {}
         return Commitment(queued, pod, {**allocation, **leader}, decision, started, plan)
 
     async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
-        """Prepare the cluster for a pod that is the first of its sort; False if it is gone when that is done."""
+        """Build missing indexes for a pod that is the first of its kind; False if it is gone when that is done."""
         uid, waited = queued.pod.uid, False
         for _ in self._warmup.of(self.cluster, queued.pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
         return not waited or uid in self.queue
 
-    async def _explained(self, queued: QueuedPod, profile: Profile, found: NoNode) -> Decision | FitError | None:
-        """Return why no node was found, or what was decided when all was ready to say it; None if the pod is gone."""
+    async def _explained(self, queued: QueuedPod, profile: Profile, no_node: NoNode) -> Decision | FitError | None:
+        """Return why no node takes the pod, or a new decision if indexes were missing; None if the pod is gone."""
         pod, waited = queued.pod, False
         for _ in self._warmup.of_refusal(self.cluster, pod, profile):
             waited = True
             await anyio.lowlevel.checkpoint()
         if not waited:
-            return fit_error(self.cluster, pod, profile, found)
+            return fit_error(self.cluster, pod, profile, no_node)
         return schedule_pod(self.cluster, pod, profile) if pod.uid in self.queue else None
 
     async def _refused(self, queued: QueuedPod, refused: FitError, profile: Profile, started: float) -> None:
-        """Ask others to leave if that helps, tell the pod's owner, and put the pod back."""
+        """Preempt other pods if that helps, report the refusal, and put the pod back."""
         after = PostFilter()
         if refused.nodes:
             after = await self.preemption_executor.post_filter(queued, refused, profile)
             refused = attrs.evolve(refused, preemption=after.text)
         pod, now = queued.pod, self.clock()
         if pod.uid not in self.queue:
-            return  # gone, or bound by somebody else, in the meantime
+            return  # gone, or bound by another scheduler, in the meantime
         has_nomination = self.cluster.nomination(pod.uid) is not None
         self.queue.unschedulable(
             queued,
@@ -303,7 +307,7 @@ class SchedulingLoop:
         )
 
     def _allocation(self, pod: Pod, decision: Decision) -> Mapping[str, str]:
-        """Return the annotations that tell what the pod is given."""
+        """Return the annotations with the devices and cores that the pod is given."""
         node_info = self.cluster.node(decision.node_name)
         if decision.placement is None or node_info is None or node_info.machine is None:
             return {}

@@ -1,9 +1,9 @@
 """
-Pods that take long to prepare for wait here, so that the others do not wait with them.
+Builds the indexes for pods that need long, so that other pods do not wait for them.
 
-A pod that asks much about other pods is compared with all of them before it is decided: up to some seconds in a large
-cluster. That happens here, one pod at a time, in turns with the scheduling loop; then the loop takes the pod as the
-next one. Refuses to decide.
+A pod with many terms about other pods is compared with all of them before it is decided: up to some seconds in a large
+cluster. That happens here, one pod at a time, in turns with the scheduling loop, which then schedules the pod next.
+Does not decide.
 """
 
 from collections import deque
@@ -20,15 +20,15 @@ from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
 _LONGEST_TURN = 0.002
-"""Seconds of preparing in a row after which the event loop gets a turn."""
+"""Seconds of preparing in a row; then the event loop gets a turn."""
 _MOST_ROUNDS = 8
-"""Each round applies the changes that came during the one before; after so many, changes come too fast."""
+"""Each round applies the changes that came during the last; after this many, changes come too fast."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class SideLane:
     """
-    Prepares the cluster for one pod after the other.
+    Builds the missing indexes for one pod after the other.
 
     Attributes:
         clock: seconds that never jump, the queue's time.
@@ -47,11 +47,11 @@ class SideLane:
     _ready: deque[QueuedPod] = attrs.field(factory=deque, init=False)
 
     def takes(self, queued: QueuedPod) -> bool:
-        """Tell whether a pod has to come here before it is decided."""
+        """Return whether a pod has to come here before it is decided."""
         return asks_much(queued.pod) and not queued.prepared
 
     def next(self) -> QueuedPod | None:
-        """Return a pod that is ready, and still in flight; the cluster has hardly changed since."""
+        """Return a pod that is ready, if any is still in flight; the cluster has hardly changed since."""
         while self._ready:
             queued = self._ready.popleft()
             if queued.pod.uid in self.queue:
@@ -59,17 +59,17 @@ class SideLane:
         return None
 
     async def prepare(self, queued: QueuedPod) -> None:
-        """Prepare for a pod that was popped; if changes come too fast, it is tried again after its backoff."""
+        """Prepare for a popped pod; if changes come too fast, it is tried again after its backoff."""
         async with self._one_at_a_time:
             try:
                 queued.prepared = await self._is_ready_in_time(queued)
                 if queued.prepared:
                     self._ready.append(queued)
+                    self.wake()
                 else:
                     self.queue.failed(queued, self.clock())
             except Exception as error:  # noqa: BLE001 - one pod's
                 self.crashed(queued, error)
-        self.wake()
 
     async def _is_ready_in_time(self, queued: QueuedPod) -> bool:
         for _ in range(_MOST_ROUNDS):
@@ -78,11 +78,11 @@ class SideLane:
         return False
 
     async def _round(self, queued: QueuedPod) -> bool:
-        """Build the missing indexes; tell whether any was missing."""
-        lacked, turn_ends = False, self.clock() + _LONGEST_TURN
+        """Build the missing indexes; return whether any was missing."""
+        was_missing, turn_ends = False, self.clock() + _LONGEST_TURN
         for _ in self.warmup.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name]):
-            lacked = True
+            was_missing = True
             if self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
                 turn_ends = self.clock() + _LONGEST_TURN
-        return lacked
+        return was_missing

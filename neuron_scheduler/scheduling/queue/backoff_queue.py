@@ -1,9 +1,9 @@
 """
-The pods that wait for time to pass: after an error, or because waking them has been in vain.
+The pods that wait for time to pass: after an error, or after several refusals in quick succession.
 
-Upstream: `pkg/scheduler/backend/queue/backoff_queue.go`. A backoff ends with a whole second, so that those that end
-together enter the active queue together, where the priority decides. Other than upstream, a pod that was refused once
-has none: what wakes it then has a reason. Only refusals in quick succession make it wait.
+Upstream: `pkg/scheduler/backend/queue/backoff_queue.go`. A backoff ends with a whole second, so pods whose backoffs end
+in the same second enter the active queue together, where the priority decides. Unlike upstream, a pod that was refused
+once has no backoff: the event that wakes it may really help (`pending_events`).
 """
 
 import math
@@ -15,7 +15,7 @@ from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 
 _FORGETS: Final = 2.0
-"""Times the longest backoff after which a refusal does not count as one of a row any more."""
+"""Times the longest backoff; a refusal that comes later than that begins a new row."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -53,14 +53,16 @@ class BackoffQueue:
         return math.ceil(queued.since + min(self.longest, self.initial * (1 << min(in_a_row - 1, 62))))
 
     def add(self, queued: QueuedPod) -> None:
-        """Take in a pod."""
+        """Add a pod."""
         end = self._ends[queued] = self.end(queued)
         self._seconds.setdefault(end, {})[queued] = None
         if not queued.errors:
-            self._refused.push(queued, (end, queued.rank))  # who was tried a moment ago lets the others have a turn
+            self._refused.push(
+                queued, (end, queued.rank)
+            )  # by the end first, so that a pod tried a moment ago comes last
 
     def discard(self, queued: QueuedPod) -> None:
-        """Let a pod leave, even if what its backoff is counted from has changed since it came."""
+        """Remove a pod, even if its refusals or errors have changed since it was added."""
         self._refused.discard(queued)
         end = self._ends.pop(queued)
         ending = self._seconds[end]
@@ -69,7 +71,7 @@ class BackoffQueue:
             del self._seconds[end]
 
     def first(self) -> QueuedPod | None:
-        """Return whose backoff may be cut short: the best of those whose ends first; one after an error never is."""
+        """Return the best of the pods whose backoff ends first; a backoff after an error is never cut short."""
         return self._refused.first()
 
     def over(self, now: float) -> list[QueuedPod]:

@@ -1,10 +1,10 @@
 """
-Where each waiting pod is: counted by place, and those that are to be tried in order.
+The place of each waiting pod: counts by place, and the order in which pods are tried.
 
-    ACTIVE   to be tried now, best first
-    BACKOFF  to be tried when its backoff is over, or sooner if nothing is active
+    ACTIVE   tried now, best first
+    BACKOFF  tried when the backoff is over, or sooner if no pod is active
 
-Upstream: `pkg/scheduler/backend/queue/active_queue.go` and its metrics recorders. Does not know why a pod goes where.
+Upstream: `pkg/scheduler/backend/queue/active_queue.go` and its metrics recorders. Does not know why a pod moves.
 """
 
 from collections import Counter
@@ -20,10 +20,10 @@ from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
 @attrs.define(eq=False)
 class Places:
     """
-    The active queue, the backoff queue, and the numbers.
+    The active queue, the backoff queue, and the counts.
 
     Attributes:
-        entered: told (queue, event) for each pod that enters one of the two.
+        entered: called with (queue, event) for each pod that enters one of the two.
     """
 
     backoff: BackoffQueue
@@ -32,32 +32,32 @@ class Places:
     _active: PodHeap = attrs.field(factory=PodHeap)
 
     def admit(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Let a pod be tried as soon as its backoff is over."""
+        """Move a pod to the backoff queue, or to the active queue if its backoff is over."""
         if self.backoff.end(queued) <= now:
             self.activate(queued, event)
         else:
             self.back_off(queued, event)
 
     def activate(self, queued: QueuedPod, event: str) -> None:
-        """Let a pod be tried."""
+        """Move a pod to the active queue."""
         self.entered(Place.ACTIVE, event)
         self.put(queued, Place.ACTIVE)
         self._active.push(queued, queued.rank)
 
     def back_off(self, queued: QueuedPod, event: str) -> None:
-        """Let a pod be tried after its backoff."""
+        """Move a pod to the backoff queue."""
         self.entered(Place.BACKOFF, event)
         self.put(queued, Place.BACKOFF)
         self.backoff.add(queued)
 
     def put(self, queued: QueuedPod, place: Place) -> None:
-        """Let a pod go from where it is to another place."""
+        """Move a pod from its place to another."""
         self.leave(queued)
         self.counts[place] += 1
         queued.place = place
 
     def leave(self, queued: QueuedPod) -> None:
-        """Let a pod be nowhere."""
+        """Remove a pod from its place."""
         self.counts[queued.place] -= 1
         if queued.place is Place.ACTIVE:
             self._active.discard(queued)
@@ -65,10 +65,10 @@ class Places:
             self.backoff.discard(queued)
 
     def end_backoffs(self, now: float) -> None:
-        """Let those be tried whose backoff is over."""
+        """Move the pods whose backoff is over to the active queue."""
         for queued in self.backoff.over(now):
             self.activate(queued, "BackoffComplete")
 
     def first(self) -> QueuedPod | None:
-        """Return the best active pod, or else the best whose backoff may be cut short; it stays."""
+        """Return the best active pod, or else the best whose backoff may be cut short; it stays in place."""
         return self._active.first() or self.backoff.first()

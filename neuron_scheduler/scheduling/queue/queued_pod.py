@@ -1,8 +1,8 @@
 """
-One waiting pod: where it waits, what it has been through, and which changes of it are worth another try.
+One waiting pod: where it waits, its attempts so far, and which changes of it are worth another try.
 
 Upstream: `QueuedPodInfo` in `pkg/scheduler/framework/types.go`, `PodSchedulingPropertiesChange` in
-`pkg/scheduler/framework/events.go`. Knows no other pod and no place but its own.
+`pkg/scheduler/framework/events.go`. Knows no other pod.
 """
 
 import enum
@@ -29,13 +29,13 @@ class QueuedPod:
     A waiting pod and its history.
 
     Attributes:
-        since: when it came, or its last attempt ended.
-        arrival: what tells who came first: smaller is earlier.
-        first_active: when it could first have been scheduled, gated time left out.
+        since: when it came, or its last attempt ended; seconds on the queue's clock, like `first_active`.
+        arrival: the order in which pods came; smaller is earlier.
+        first_active: when it could first have been scheduled, without gated time.
         attempts: scheduling attempts so far.
-        refusals, errors: those in a row, which its backoff is counted from; a refusal forgets the errors.
+        refusals, errors: how many in a row; the backoff is computed from them. A refusal resets the errors.
         held: nothing wakes it before its release.
-        missed: something that could have helped, or a change of its own, came while it was in flight or held.
+        missed: an event that could have helped, or a change of the pod itself, came while it was in flight or held.
         prepared: the indexes for it have just been built (`side_lane`).
         cause: what it waits for since its last attempt.
     """
@@ -55,12 +55,12 @@ class QueuedPod:
 
     @property
     def rank(self) -> tuple[int, tuple[float, ...]]:
-        """Who is served first: the higher priority, then who came first, however often it was refused."""
+        """Sort key: higher priority first, then the earlier arrival, however often the pod was refused."""
         return -self.pod.priority, self.arrival
 
 
 def matters_for_scheduling(before: Pod, after: Pod) -> bool:
-    """Tell whether anything but status and metadata that no plugin reads has changed."""
+    """Return whether anything has changed apart from status and metadata that no plugin reads."""
     return before != attrs.evolve(
         after,
         resource_version=before.resource_version,

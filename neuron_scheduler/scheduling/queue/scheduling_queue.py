@@ -229,7 +229,7 @@ class SchedulingQueue:
         Put a refused pod back: it waits for an event after which a refusing plugin could accept it.
 
         Such an event may have come since the pod was popped. A pod that is `held` waits for its release first. A pod
-        with a nomination waits until it fits: other pods that could be preempted do not help any more.
+        with a nomination waits until it fits: preempting other pods does not help it any more.
         `against_preemption` are the plugins that would refuse the pod whoever is preempted. What refuses this pod
         refuses all pods of its signature; a pod that is held, nominated, has missed an event or cannot be bound waits
         in a line of its own.
@@ -260,7 +260,7 @@ class SchedulingQueue:
         self.on_change()
 
     def next_time(self) -> float | None:
-        """Return the time from which `pop` could return a pod without an event; None if there is none."""
+        """Return from when `pop` could return a pod without an event; None if never."""
         if self._paused_until:
             return self._paused_until
         if self._unschedulable.to_go_on:
@@ -270,10 +270,8 @@ class SchedulingQueue:
             times.append(self._next_flush)
         return min(times, default=None)
 
-    # Between the places
-
     def _arrive(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Activate a pod that has not been tried; pods that are older than this process are ordered by their age."""
+        """Activate a pod for the first time; pods that came before the first `pop` are ordered by their age."""
         self._arrivals += 1
         queued.since = queued.first_active = now
         age = (0.0, queued.pod.created) if not self._began else (1.0,)
@@ -282,7 +280,7 @@ class SchedulingQueue:
         self.on_change()
 
     def _wake(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Give a pod another try, also if its line has none."""
+        """Give a pod another try, even if its line gets none."""
         if queued.held:
             queued.missed = True
             return

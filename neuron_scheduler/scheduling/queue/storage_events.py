@@ -1,8 +1,8 @@
 """
-What a change of a storage object may mean to waiting pods.
+The cluster events that follow from a change of a storage object.
 
-Upstream: `EventsToRegister` of the volume plugins and their hints. A claim concerns the pods that use it, and so does a
-volume that a claim has; what is free concerns all.
+Upstream: `EventsToRegister` of the volume plugins and their hints. A claim, or a volume that is bound to it, concerns
+only the pods that use the claim; a free volume concerns all pods.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 
 @attrs.frozen
 class StorageEvent:
-    """Something that may help; `claim` is the key of the only claim that it concerns, empty if it concerns any."""
+    """An event that may help pods; `claim` is the key of the only claim that it concerns, empty if it concerns all."""
 
     event: ClusterEvent
     claim: str = ""
 
 
 def added(new: Storage) -> Iterator[StorageEvent]:
-    """Yield what it may mean that an object has come."""
+    """Yield the events that follow from a new object."""
     match new:
         case PersistentVolumeClaim(key=key):
             yield StorageEvent(ClusterEvent.CLAIM_ADDED, key)
@@ -48,7 +48,7 @@ def added(new: Storage) -> Iterator[StorageEvent]:
 
 
 def updated(old: Storage, new: Storage) -> Iterator[StorageEvent]:
-    """Yield what it may mean that an object has changed."""
+    """Yield the events that follow from a changed object."""
     match old, new:
         case PersistentVolumeClaim(), PersistentVolumeClaim(key=key):
             if attrs.evolve(old, resource_version=new.resource_version) != new:
@@ -72,25 +72,25 @@ def updated(old: Storage, new: Storage) -> Iterator[StorageEvent]:
 
 
 def deleted(old: Storage) -> Iterator[StorageEvent]:
-    """Yield what it may mean that an object is gone."""
+    """Yield the events that follow from a deleted object."""
     match old:
         case VolumeAttachment():
             yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
         case PersistentVolumeClaim():
-            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # what its pods had attached counts no more
+            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)  # the attached volumes of its pods do not count any more
         case PersistentVolume():
             if old.claim is not None:
-                yield StorageEvent(ClusterEvent.VOLUME_CHANGED, old.claim.key)  # the claim may get another one
+                yield StorageEvent(ClusterEvent.VOLUME_CHANGED, old.claim.key)  # the claim may get another volume
             yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
         case CSINode():
-            yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)  # with it its limits
+            yield StorageEvent(ClusterEvent.CSI_NODE_CHANGED)  # its limits are gone too
         case CSIDriver(storage_capacity=storage_capacity, required=required):
             if storage_capacity or required:
-                yield StorageEvent(ClusterEvent.CSI_DRIVER_CHANGED)  # with it what it asks of nodes
+                yield StorageEvent(ClusterEvent.CSI_DRIVER_CHANGED)  # what it requires of nodes is gone too
 
 
 def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
-    """Yield what it may mean that a plan is not carried out: volumes are free again, claims concern their pods."""
+    """Yield the events of a plan that is not carried out: its volumes are free again, its claims unchanged."""
     if plan.keep:
         yield StorageEvent(ClusterEvent.VOLUME_CHANGED)
     for claim in plan.provision:
@@ -98,7 +98,7 @@ def taken_back(plan: VolumePlan) -> Iterator[StorageEvent]:
 
 
 def _detached(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> Iterator[StorageEvent]:
-    """Yield that a claim's pods may have something else attached than before."""
+    """Yield an event if other volumes than before may count as attached for a claim's pods."""
     if (old.class_name, old.volume_name) != (new.class_name, new.volume_name):
         yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
 
@@ -108,7 +108,7 @@ def _claim(volume: PersistentVolume) -> str:
 
 
 def _has_more_room(old: CSINode, new: CSINode) -> bool:
-    """Tell whether a limit was raised or, which is more than any limit, lifted."""
+    """Return whether a limit was raised or removed."""
     return any(driver not in new.limits for driver in old.limits) or any(
         limit > old.limits.get(driver, 0) for driver, limit in new.limits.items()
     )

@@ -1,9 +1,9 @@
 """
 The refused pods, in lines: what refuses one pod of a line refuses all of them.
 
-Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which wakes all that an event may help. Of a line only
-the foremost is tried. If it is refused again, the others would have been as well; once it has left for a node, the
-next follows, as long as one of the nodes for which the line was woken would still do.
+Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which wakes all pods that an event may help. Here only
+the first pod of a line is tried. If it is refused again, the others would be refused too. If it gets a node, the next
+pod is tried, as long as one of the nodes for which the line was woken may still take a pod of the line.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.signature import Signature
 
 _MOST_NODES: Final = 256
-"""Beyond, to ask of each whether it would still do costs more than an attempt."""
+"""With more nodes, checking each of them costs more than an attempt."""
 
 
 @attrs.define(eq=False)
@@ -29,12 +29,12 @@ class Line:
     Refused pods of one signature.
 
     Attributes:
-        group: who refused them, by the latest attempt of any of them, and what they have in common in that.
+        group: which plugins refused the latest attempt of any of them, and why; events are checked against it.
         cause: what they wait for, by the same attempt.
-        pods: those who wait, the one that is ahead included.
-        ahead: the one that is to be tried next; it is active or in backoff.
-        woken_by: the event that may have helped; empty if nothing has happened since the latest refusal.
-        nodes: names of nodes that may take one of them; None if it cannot be told which, or they are many.
+        pods: all of them, including the one that is ahead.
+        ahead: the pod that is tried next; it is active or in backoff.
+        woken_by: the event that may have helped; empty if there was none since the latest refusal.
+        nodes: names of the nodes that may take one of them; None if unknown or too many.
     """
 
     signature: Signature
@@ -45,24 +45,24 @@ class Line:
     woken_by: str = ""
     nodes: list[str] | None = None
 
-    def wake(self, helped: WakeUp) -> None:
-        """Take what has happened."""
+    def wake(self, wake_up: WakeUp) -> None:
+        """Add an event that may help the pods."""
         if not self.woken_by:
-            self.woken_by, self.nodes = helped.event, []
-        if self.nodes is None or helped.nodes is None or len(self.nodes) + len(helped.nodes) > _MOST_NODES:
+            self.woken_by, self.nodes = wake_up.event, []
+        if self.nodes is None or wake_up.nodes is None or len(self.nodes) + len(wake_up.nodes) > _MOST_NODES:
             self.nodes = None
         else:
-            self.nodes = list(dict.fromkeys((*self.nodes, *helped.nodes)))
+            self.nodes = list(dict.fromkeys((*self.nodes, *wake_up.nodes)))
 
 
 @attrs.define(eq=False)
 class UnschedulablePods:
     """
-    All lines, by signature and by the group that events are asked about.
+    All lines, by signature and by group.
 
     Attributes:
-        to_go_on: lines whose foremost has left since the last look.
-        _by_group: those that events are asked about. A line whose next pod is tried in any case is not among them.
+        to_go_on: woken lines whose first pod has left since the last `go_on`.
+        _by_group: the lines that wait for events; without those whose first pod is going to be tried in any case.
     """
 
     _places: Places
@@ -82,7 +82,7 @@ class UnschedulablePods:
 
     @property
     def groups(self) -> Collection[Group]:
-        """What events are asked about."""
+        """The groups that events are checked against."""
         return self._by_group.keys()
 
     def lines(self, group: Group) -> list[Line]:
@@ -90,11 +90,11 @@ class UnschedulablePods:
         return list(self._by_group.get(group, {}).values())
 
     def line_of(self, queued: QueuedPod) -> Line | None:
-        """Return the line in which a pod stands, or which it is ahead of."""
+        """Return the line of a pod."""
         return self._line_of.get(queued)
 
     def add(self, queued: QueuedPod, signature: Signature, group: Group) -> None:
-        """Take in a pod that has just been refused, and with it whoever stands in its line already."""
+        """Add a pod that has just been refused; the pods that are in its line already wait for the same."""
         line = self._lines.get(signature)
         if line is None:
             line = self._lines[signature] = Line(signature, group, queued.cause)
@@ -105,7 +105,7 @@ class UnschedulablePods:
         self.calm(line)
 
     def remove(self, queued: QueuedPod) -> None:
-        """Let a pod leave its line, if it stands in one; what becomes of the others does not concern it any more."""
+        """Remove a pod from its line, if it has one; if the line was woken, its next pod follows."""
         line = self._line_of.pop(queued, None)
         if line is None:
             return
@@ -118,22 +118,22 @@ class UnschedulablePods:
         elif line.woken_by and line.ahead is None:
             self.to_go_on.append(line)
 
-    def wake(self, line: Line, helped: WakeUp, now: float) -> None:
-        """Let the foremost of a line be tried, if the event may help it; it stands for all of them."""
+    def wake(self, line: Line, wake_up: WakeUp, now: float) -> None:
+        """Try the first pod of a line, on behalf of all of them, if the event may help it."""
         first = line.pods.first()
-        if first is not None and helped.means(first.pod):
-            line.wake(helped)
+        if first is not None and wake_up.means(first.pod):
+            line.wake(wake_up)
             self._send_ahead(line, now)
 
     def go_on(self, now: float) -> None:
-        """Let the next pods of those lines be tried whose foremost has left."""
+        """Try the next pods of the lines whose first pod has left."""
         lines, self.to_go_on = self.to_go_on, []
         for line in lines:
             if line.woken_by:
                 self._send_ahead(line, now)
 
     def is_worth_a_try(self, queued: QueuedPod) -> bool:
-        """Tell whether a pod is to be tried; one that is ahead of its line steps back if others took what was free."""
+        """Return whether to try a pod now; one that is ahead goes back into its line if the free space is taken."""
         line = self._line_of.get(queued)
         if line is None or self._may_do(line):
             return True
@@ -141,7 +141,7 @@ class UnschedulablePods:
         return False
 
     def calm(self, line: Line) -> None:
-        """Let all pods of a line wait for the next event: nothing that has happened helps them."""
+        """Make all pods of a line wait for the next event: none so far helps them."""
         if line.ahead is not None:
             self._places.put(line.ahead, Place.UNSCHEDULABLE)
         line.woken_by, line.nodes, line.ahead = "", None, None
@@ -164,18 +164,18 @@ class UnschedulablePods:
                 self._ungroup(line)
 
     def _may_do(self, line: Line) -> bool:
-        """Tell whether one of the nodes for which a line was woken would still do."""
+        """Return whether one of the nodes for which a line was woken may still take one of its pods."""
         return line.nodes is None or would_do(line.group, line.nodes, self._row)
 
     def cause_of(self, queued: QueuedPod) -> Cause:
-        """Return what a pod waits for: the cause that was found last for any pod of its line."""
+        """Return what a pod waits for: the latest cause of any pod of its line."""
         if queued.place is Place.GATED:
             return Cause.GATED
         line = self._line_of.get(queued)
         return queued.cause if line is None else line.cause
 
     def refused_by_plugin(self) -> Counter[tuple[str, str]]:
-        """How many pods of a scheduler name each plugin refused."""
+        """Return how many pods each plugin refused, by (plugin, scheduler name)."""
         counts: Counter[tuple[str, str]] = Counter()
         for line in self._lines.values():
             for plugin in line.group.plugins:
@@ -183,11 +183,11 @@ class UnschedulablePods:
         return counts
 
     def refused_before(self, time: float) -> Iterator[QueuedPod]:
-        """Yield the pods that are not to be tried now and were tried last at this time or earlier."""
+        """Yield the pods that are not ahead and whose last attempt ended at this time or earlier."""
         for line in self._lines.values():
             for queued in line.pods:
                 if queued.since > time:
-                    break  # they stand in the order of their refusals
+                    break  # they are in the order of their refusals
                 if queued is not line.ahead:
                     yield queued
 
