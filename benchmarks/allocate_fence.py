@@ -2,12 +2,12 @@
 What the allocate fence costs, and what it prevents, in virtual time.
 
 Run as `python -m benchmarks.allocate_fence [--latencies 1 5 15] [--workloads burst-60 ...]`. The real scheduling loop,
-binding cycle and cluster, with trn1.32xlarge nodes whose kubelets and device plugins are imagined
-(`tests.support.device_plugin`). A kubelet admits a pod half to one and a half times the latency after its Binding, so
-that pods are admitted in another order than they were bound in; a Binding takes 40 ms. Prints, with and without the
+binding cycle and cluster, with trn1.32xlarge nodes whose kubelets and device plugins are simulated
+(`tests.support.device_plugin`). A kubelet admits a pod 0.5 to 1.5 times the latency after its Binding, so pods are
+admitted in another order than they were bound; a Binding takes 40 ms. Prints, with and without the
 fence: the time until all pods run, the wait of a pod from its creation until it runs, the most pods that waited at the
-fence, how many pods were given the ids of another pod, and how many devices were given to a second pod while a first
-one still used them.
+fence, how many pods got the ids of another pod, and how many devices went to a second pod while a first one still used
+them.
 """
 
 import argparse
@@ -43,12 +43,12 @@ DEVICES: Final = 16
 MIX: Final = (1, 4, 1, 8, 1, 4, 1, 16)
 PODS_OF_A_JOB: Final = 8
 NAME: Final = "my-scheduler"
-GRANULE: Final = 1e-6  # seconds; time goes on by at least so much
+GRANULE: Final = 1e-6  # seconds; the smallest step of the time
 
 
 @attrs.frozen
 class Arrival:
-    """A pod: when it is created, what it asks for, how long it runs."""
+    """A pod: when it is created, its request, how long it runs."""
 
     at: float
     devices: int
@@ -57,7 +57,7 @@ class Arrival:
 
 @attrs.frozen
 class Workload:
-    """Pods for so many nodes."""
+    """Pods for a number of nodes."""
 
     title: str
     nodes: int
@@ -70,7 +70,7 @@ def burst(pods: int, life: float = math.inf) -> Callable[[random.Random], Iterat
 
 
 def churn(nodes: int, jobs: int, *, load: float, life: float) -> Callable[[random.Random], Iterator[Arrival]]:
-    """Return jobs of eight equal pods, of the sizes of the mix, that ask for this share of the devices on average."""
+    """Return jobs of eight equal pods, of the sizes of the mix, that use this share of the devices on average."""
 
     def arrivals(dice: random.Random) -> Iterator[Arrival]:
         rate = load * nodes * DEVICES / (statistics.mean(MIX) * PODS_OF_A_JOB * life)
@@ -93,12 +93,12 @@ WORKLOADS: Final = {
 
 
 class _VirtualTime(selectors.DefaultSelector):
-    """Waits for nothing but lets the clock of its loop go on."""
+    """A selector that never waits: it advances the clock of its loop."""
 
     now = 0.0
 
     def select(self, timeout: float | None = None) -> Any:
-        """Return at once; the time is later by what the loop wanted to wait."""
+        """Return at once, and advance the time by the requested wait."""
         if timeout:
             self.now += max(timeout, GRANULE)
         return super().select(0)
@@ -111,9 +111,9 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-@attrs.define(eq=False, repr=False)  # asyncio writes out what its tasks are bound to
+@attrs.define(eq=False, repr=False)  # asyncio writes the repr of what its tasks are bound to
 class Site:
-    """The scheduler with everybody it talks to; the names of the methods are theirs."""
+    """The scheduler with simulated collaborators; the methods have their names."""
 
     workload: Workload
     latency: float
@@ -171,7 +171,7 @@ class Site:
             raise AssertionError("the fleet has too few nodes of the type")
 
     async def play(self) -> None:
-        """Let all pods come, run and, where they end, end."""
+        """Create all pods, and run until they run and end."""
         arrivals = list(self.workload.arrivals(self.dice))
         self._wanted = len(arrivals)
         async with anyio.create_task_group() as self._tasks:
@@ -186,7 +186,7 @@ class Site:
             self._tasks.cancel_scope.cancel()
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
-        """Bind the pod and let the watch tell of it."""
+        """Bind the pod and show it in the watch."""
         await anyio.sleep(BINDING)
         bound = placed(pod, node_name, annotations)
         self.agents[node_name].bind(bound)
@@ -196,11 +196,11 @@ class Site:
         return Bound()
 
     async def again(self, binding: Binding) -> BindOutcome | InDoubt:
-        """Repeat no Binding: none is in doubt."""
+        """Repeat no Binding: no outcome is unknown."""
         raise AssertionError(binding)
 
     async def _live(self, pod: Pod) -> None:
-        """Play the kubelet of one pod."""
+        """Act as the kubelet of one pod."""
         await anyio.sleep(self.latency * self.dice.uniform(0.5, 1.5))
         agent = self.agents[pod.node_name]
         running = agent.admit(pod.uid)
@@ -215,20 +215,20 @@ class Site:
             self.handler.deleted(running)
 
     async def run(self, *, task_status: Any) -> None:
-        """Preempt nobody."""
+        """Preempt no pod."""
         task_status.started()
 
     async def post_filter(self, *_: Any) -> PostFilter:
-        """Find nobody to preempt."""
+        """Find no pod to preempt."""
         return PostFilter()
 
     def __getattr__(self, _name: str) -> Callable[..., None]:
-        """Take no notice of what else they are told."""
+        """Ignore other reports."""
         return _ignore
 
 
 def _ignore(*_: Any, **__: Any) -> None:
-    """Take no notice."""
+    """Ignore it."""
 
 
 def pending(name: str, devices: int) -> Pod:
@@ -247,7 +247,7 @@ def pending(name: str, devices: int) -> Pod:
 
 
 def measure(workload: Workload, latency: float, *, fenced: bool) -> Site:
-    """Play one workload."""
+    """Run one workload."""
 
     async def play() -> Site:
         site = Site(workload, latency, fenced, random.Random(1))

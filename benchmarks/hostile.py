@@ -1,11 +1,11 @@
 """
-The longest single step that one hostile pod causes: what nobody else gets a turn in.
+The longest single step that one hostile pod causes: the time in which nothing else runs.
 
 Run as `python -m benchmarks.hostile [--nodes 1000 5000] [--shapes ...] [--size 1400000] [--allowed]`. Each shape is a
 pod that one tenant can create, as large as the API server's request limit allows; with `--allowed` it has as many parts
-as are not refused. It is decoded, prepared for, decided, explained, preempted for, woken, and put on a node as if
-another scheduler had bound it; then a plain pod is scheduled beside it. Where a step pauses (a generator), its longest
-stretch counts. Prints milliseconds, which belong to the machine.
+as are not refused. It is decoded, warmed up, decided, explained, preempted for, woken, and put on a node as if
+another scheduler had bound it; then a plain pod is scheduled beside it. If a step pauses (a generator), its longest
+stretch counts. Prints milliseconds, which depend on the machine.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def _selectors(count: int) -> list[Json]:
 
 
 def _matching(count: int) -> list[Json]:
-    """Return terms that all mean the plain pod, and differ."""
+    """Return different terms that all match the plain pod."""
     return [
         {
             "topologyKey": ZONE_LABEL,
@@ -81,14 +81,14 @@ def _by_namespace(count: int) -> list[Json]:
     ]
 
 
-def _spread(count: int, key: Callable[[int], str], *, when: str = "DoNotSchedule", **rest: Any) -> Json:
+def _spread(count: int, key: Callable[[int], str], *, when: str = "DoNotSchedule", **fields: Any) -> Json:
     spreads = [
         {
             "topologyKey": key(i),
             "maxSkew": 1,
             "whenUnsatisfiable": when,
             "labelSelector": {"matchLabels": {"app": "web", "x": f"{i}"}},
-            **rest,
+            **fields,
         }
         for i in range(count)
     ]
@@ -105,8 +105,8 @@ def _expression(key: str, operator: str, values: list[str] | None = None) -> Jso
     return {"key": key, "operator": operator} | ({"values": values} if values else {})
 
 
-def _containers(count: int, **rest: Any) -> list[Json]:
-    return [{"name": f"c{i}", "image": f"r/i{i}", **rest} for i in range(count)]
+def _containers(count: int, **fields: Any) -> list[Json]:
+    return [{"name": f"c{i}", "image": f"r/i{i}", **fields} for i in range(count)]
 
 
 def _asking(name: str, amount: int) -> Json:
@@ -229,18 +229,18 @@ def object_of(shape: Shape, count: int, *, node_name: str = "") -> Json:
 
 
 def largest(shape: Shape, size: int) -> int:
-    """Return how many of the shape's parts make a pod of about so many bytes."""
-    each = (len(json.dumps(object_of(shape, 2000))) - len(json.dumps(object_of(shape, 1000)))) / 1000
-    return min(200_000, int(size / each)) if each >= 1 else 100_000
+    """Return how many parts of the shape make a pod of about so many bytes."""
+    part_bytes = (len(json.dumps(object_of(shape, 2000))) - len(json.dumps(object_of(shape, 1000)))) / 1000
+    return min(200_000, int(size / part_bytes)) if part_bytes >= 1 else 100_000
 
 
 def allowed(shape: Shape, most: int) -> int:
-    """Return how many of the shape's parts a pod may have that is not refused."""
+    """Return how many parts of the shape a pod can have without being refused."""
     least = 1
     while least < most:
         middle = (least + most + 1) // 2
-        found = PODS.decode(json.dumps(object_of(shape, middle)).encode()).value
-        least, most = (middle, most) if isinstance(found, Pod) and not found.refusal else (least, middle - 1)
+        pod = PODS.decode(json.dumps(object_of(shape, middle)).encode()).value
+        least, most = (middle, most) if isinstance(pod, Pod) and not pod.refusal else (least, middle - 1)
     return least
 
 
@@ -266,7 +266,7 @@ class Steps:
 
 
 def cluster_of(nodes: int) -> Cluster:
-    """Return a cluster with a plain pod on every node, prepared for plain pods."""
+    """Return a cluster with a plain pod on every node, with indexes for plain pods."""
     cluster = Cluster()
     for i, node in enumerate(fleet(nodes)):
         cluster.put_node(node)
@@ -278,12 +278,12 @@ def cluster_of(nodes: int) -> Cluster:
 
 
 def plain(number: int) -> Pod:
-    """Return a pod that asks for nothing special."""
+    """Return a plain pod."""
     return pod(number, {CPU: 100, MEMORY: 1 << 20}, labels={"app": "web"})
 
 
 def measure(shape: Shape, count: int, nodes: int) -> Steps:
-    """Let one hostile pod go through everything that happens to a pod."""
+    """Pass one hostile pod through all stages of a pod."""
     steps, cluster = Steps(), cluster_of(nodes)
     gc.collect()
     gc.disable()
@@ -311,7 +311,7 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
 
 
 def _wake(cluster: Cluster, hostile: Pod, plugins: frozenset[str]) -> None:
-    """Let a refused pod wait, be asked about a node and about a pod, and be popped."""
+    """Queue a refused pod, evaluate its hints for a node and for a pod, and pop it."""
     queue = SchedulingQueue()
     queue.add(hostile, 0.0)
     queued = queue.pop(0.0)

@@ -1,12 +1,12 @@
 """
-How much of the silicon is in use, and how long pods wait for a place, while pods come and go.
+How many devices are in use, and how long pods wait for a place, while pods come and go.
 
     python -m benchmarks.placement [--scenarios mixed] [--loads 0.95] [--contenders ours fgd] [--seeds 1 2]
 
 The real cluster, decision and queue on 60 nodes in virtual time (`benchmarks.churn.simulation`), beside other
-preferences in the same profile, and beside a pool without topology. `--cpu 0.875` and `--memory 0.875` let the pods ask
-for cpu and memory too, as much of it as of the silicon times that share. Prints a table for each scenario and load;
-`--record` adds a line of JSON for each run to a file and draws `.svg` beside it.
+preferences in the same profile, and beside a pool without topology. With `--cpu 0.875` and `--memory 0.875` the pods
+ask for cpu and memory too: that share of the amount that belongs to their devices. Prints a table for each scenario and
+load; `--record` adds a line of JSON for each run to a file and draws `.svg` beside it.
 """
 
 import argparse
@@ -29,10 +29,10 @@ LOADS: Final = (0.85, 0.9, 0.95, 1.0)
 def run(
     scenario: str, *, load: float, contender: str, seed: int, pods: int, demand: Demand, lifetimes: Lifetimes
 ) -> Outcome:
-    """Return what a contender made of a workload."""
-    found = workload(SCENARIOS[scenario], load=load, seed=seed, pods=pods, demand=demand, lifetimes=lifetimes)
-    setting = CONTENDERS[contender].setting(found)
-    simulation = Simulation(setting, CONTENDERS[contender].profile(found))
+    """Return the outcome of a contender on a workload."""
+    made = workload(SCENARIOS[scenario], load=load, seed=seed, pods=pods, demand=demand, lifetimes=lifetimes)
+    setting = CONTENDERS[contender].setting(made)
+    simulation = Simulation(setting, CONTENDERS[contender].profile(made))
     simulation.run()
     return Outcome(
         scenario=scenario,
@@ -49,27 +49,27 @@ def run(
 
 def table(summaries: Sequence[Summary]) -> Iterator[str]:
     """Yield the lines of a table of contenders at one load."""
-    sizes = sorted({size for each in summaries for size in each.waits if size})
+    sizes = sorted({size for cell in summaries for size in cell.waits if size})
     yield f"  {'':<10}{'in use':>14}{'attempts':>10}   mean wait in seconds (share without a place), all and by size"
-    yield f"  {'':<10}{'':>14}{'per pod':>10}" + "".join(f"{each:>15}" for each in ("all", *sizes))
-    for each in summaries:
-        spread = f"{each.utilisation:.1%} ±{each.deviation * 100:.1f}"
-        cells = "".join(f"{_wait(each.waits.get(size)):>15}" for size in (0, *sizes))
-        yield f"  {each.contender:<10}{spread:>14}{each.attempts:>10.1f}{cells}"
+    yield f"  {'':<10}{'':>14}{'per pod':>10}" + "".join(f"{size:>15}" for size in ("all", *sizes))
+    for cell in summaries:
+        spread = f"{cell.utilisation:.1%} ±{cell.deviation * 100:.1f}"
+        cells = "".join(f"{_wait(cell.waits.get(size)):>15}" for size in (0, *sizes))
+        yield f"  {cell.contender:<10}{spread:>14}{cell.attempts:>10.1f}{cells}"
 
 
 def _wait(waits: Waits | None) -> str:
     return "-" if waits is None else f"{waits.mean:,.0f} ({waits.unplaced:.1%})"
 
 
-def picture(found: Sequence[Outcome]) -> str:
-    """Return a chart of the silicon in use, by scenario and load."""
-    named = {name: contender for name, contender in CONTENDERS.items() if any(o.contender == name for o in found)}
+def picture(outcomes: Sequence[Outcome]) -> str:
+    """Return a chart of the devices in use, by scenario and load."""
+    named = {name: contender for name, contender in CONTENDERS.items() if any(o.contender == name for o in outcomes)}
     series = {contender.title: contender.color for contender in named.values()}
     groups: dict[str, dict[str, float | None]] = {}
-    for outcome in found:
+    for outcome in outcomes:
         cell = groups.setdefault(f"{outcome.scenario}, load {outcome.load:g}", {})
-        same = [o for o in found if (o.scenario, o.load) == (outcome.scenario, outcome.load)]
+        same = [o for o in outcomes if (o.scenario, o.load) == (outcome.scenario, outcome.load)]
         for name, contender in named.items():
             runs = [o for o in same if o.contender == name]
             cell[contender.title] = summary(runs).utilisation * 100 if runs else None
@@ -82,8 +82,8 @@ def _arguments() -> Any:
     parser.add_argument("--loads", nargs="+", type=float, default=LOADS, help="silicon asked for by silicon there is")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--pods", type=int, default=6_000, help="that come while it runs")
-    parser.add_argument("--cpu", type=float, default=0.0, help="share of a node's cpu that goes with all its silicon")
+    parser.add_argument("--pods", type=int, default=6_000, help="arrivals in a run")
+    parser.add_argument("--cpu", type=float, default=0.0, help="share of a node's cpu that belongs to all its devices")
     parser.add_argument("--memory", type=float, default=0.0, help="the same of memory")
     parser.add_argument("--trace", type=Path, help="a CSV file of the form of openb's, for other lifetimes")
     parser.add_argument("--record", type=Path, help="file to add a line of JSON to for each run; .svg beside it")
@@ -91,7 +91,7 @@ def _arguments() -> Any:
 
 
 def main() -> None:
-    """Run, print, write down."""
+    """Run, print and record."""
     arguments = _arguments()
     lifetimes = Lifetimes.read(arguments.trace) if arguments.trace else OPENB
     demand = Demand(arguments.cpu, arguments.memory)

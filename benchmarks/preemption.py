@@ -1,11 +1,11 @@
 """
-How long a preemption takes, alone: the search for whom to ask to leave, on nodes full of pods of lower priority.
+How long the search for victims takes, alone, on nodes full of pods of lower priority.
 
 Run as `python -m benchmarks.preemption [--nodes 1000 5000] [--pods 60]`. The fleet is full of pods of mixed sizes and
-priorities, a third of them under budgets that allow no disruption or few. Each search is carried out: the victims
-leave, the pod takes their place, so that the next search finds indexes to catch up. Prints milliseconds of CPU, which
-other processes of the machine do not disturb: of the first search, of the others, and the longest step in which nobody
-else can run (the preemptor lets others run between steps).
+priorities, a third of them under budgets that allow no disruption or few. Each search is carried out: the victims leave
+and the pod takes their place, so the next search has indexes that must catch up. Prints milliseconds of CPU, which
+other processes do not disturb: of the first search, of the others, and the longest step in which nothing else runs (the
+executor pauses between steps).
 """
 
 import argparse
@@ -40,22 +40,22 @@ ASKED = (1, 4, 8, 16)
 
 @attrs.frozen
 class Search:
-    """Milliseconds of one search, of its longest step, and how many have to leave."""
+    """Milliseconds of one search, of its longest step, and the number of victims."""
 
     total: float
     longest: float
     victims: int
 
 
-def pod(name: str, devices: int, **rest: object) -> Pod:
+def pod(name: str, devices: int, **fields: object) -> Pod:
     """Return a pod that asks for devices, and 4 cpus and 8 GiB for each."""
     requests: Resources = {CPU: 2_000 * devices, MEMORY: devices << 33, NEURON_DEVICE: devices}
     neuron = neuron_request([Container("main", requests)])
-    return Pod(uid=name, namespace="default", name=name, requests=requests, neuron=neuron, **rest)  # type: ignore[arg-type]  # passed on
+    return Pod(uid=name, namespace="default", name=name, requests=requests, neuron=neuron, **fields)  # type: ignore[arg-type]  # passed on
 
 
 def full(nodes: int, dice: random.Random) -> Cluster:
-    """Return a cluster whose devices are all held by pods of lower priority."""
+    """Return a cluster whose devices are all used by pods of lower priority."""
     cluster = Cluster()
     for node in fleet(nodes):
         cluster.put_node(node)
@@ -70,9 +70,9 @@ def full(nodes: int, dice: random.Random) -> Cluster:
                 labels={"app": f"app-{dice.randrange(APPS)}"},
                 started=float(dice.randrange(1_000)),
             )
-            found = _room(cluster, pod_info)
-            if found is not None:  # else a smaller one is drawn next
-                cluster.assume(pod_info, found.cores)
+            placement = _room(cluster, pod_info)
+            if placement is not None:  # else a smaller one is drawn next
+                cluster.assume(pod_info, placement.cores)
                 left -= devices
     return cluster
 
@@ -80,7 +80,7 @@ def full(nodes: int, dice: random.Random) -> Cluster:
 def _room(cluster: Cluster, pod_info: Pod) -> Placement | None:
     node_info = cluster.node(pod_info.node_name)
     if node_info is None or node_info.machine is None or pod_info.neuron is None:
-        raise AssertionError("the fleet has silicon, and the pods ask for it")
+        raise AssertionError("the fleet has devices, and the pods ask for them")
     return place(node_info.machine, node_info.free_cores, pod_info.neuron)
 
 
@@ -101,23 +101,23 @@ def budgets() -> list[DisruptionBudget]:
 def searched(cluster: Cluster, pending: Pod, profile: Profile, refused: FitError) -> tuple[Search, Preemption]:
     """Search to the end and measure the steps."""
     steps = []
-    found: Preemption | NoPreemption | None = None
+    result: Preemption | NoPreemption | None = None
     asking = search(cluster, pending, profile, refused=refused, budgets=budgets())
     going = True
     while going:
         started = time.process_time()
         try:
-            found = next(asking)
+            result = next(asking)
         except StopIteration:
             going = False
         steps.append((time.process_time() - started) * 1e3)
-    if not isinstance(found, Preemption):
-        raise SystemExit(f"nobody can be asked to leave: {found}")
-    return Search(sum(steps), max(steps), len(found.victims.pods)), found
+    if not isinstance(result, Preemption):
+        raise SystemExit(f"there are no victims: {result}")
+    return Search(sum(steps), max(steps), len(result.victims.pods)), result
 
 
 def measure(nodes: int, pods: int) -> list[Search]:
-    """Return the searches of so many pods, each carried out before the next."""
+    """Return the searches for so many pods, each carried out before the next."""
     dice = random.Random(1)
     cluster, profile, searches = full(nodes, dice), default_profile("my-scheduler"), []
     gc.collect()
@@ -126,9 +126,9 @@ def measure(nodes: int, pods: int) -> list[Search]:
         pending = pod(f"pending-{number}", ASKED[::-1][number % len(ASKED)], priority=PREEMPTOR)
         refused = schedule_pod(cluster, pending, profile)
         if isinstance(refused, FitError):
-            measured, found = searched(cluster, pending, profile, refused)
+            measured, preemption = searched(cluster, pending, profile, refused)
             searches.append(measured)
-            _carry_out(cluster, pending, profile, found)
+            _carry_out(cluster, pending, profile, preemption)
         decision = schedule_pod(cluster, pending, profile)
         if not isinstance(decision, Decision) or decision.placement is None:
             raise AssertionError("the victims have made room")
@@ -138,13 +138,13 @@ def measure(nodes: int, pods: int) -> list[Search]:
     return searches
 
 
-def _carry_out(cluster: Cluster, pending: Pod, profile: Profile, found: Preemption) -> None:
-    """Promise the room, and let the victims be gone."""
-    promise = confirmed(cluster, pending, profile, found)
-    if promise is None:
+def _carry_out(cluster: Cluster, pending: Pod, profile: Profile, preemption: Preemption) -> None:
+    """Nominate the space, and remove the victims."""
+    nomination = confirmed(cluster, pending, profile, preemption)
+    if nomination is None:
         raise AssertionError("nothing has changed since the search")
-    cluster.nominate(found.node_name, promise)
-    for victim in found.victims.pods:
+    cluster.nominate(preemption.node_name, nomination)
+    for victim in preemption.victims.pods:
         cluster.remove_pod(victim.uid)
 
 
@@ -156,11 +156,11 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{'nodes':>7} {'first':>8} {'its step':>9} {'p50':>7} {'p99':>7} {'longest step':>13}   (ms of CPU)")
     for nodes in arguments.nodes:
-        first, *others = measure(nodes, arguments.pods)
-        totals = sorted(search.total for search in others)
+        first, *following = measure(nodes, arguments.pods)
+        totals = sorted(search.total for search in following)
         print(
             f"{nodes:>7} {first.total:>8.0f} {first.longest:>9.1f} {statistics.median(totals):>7.1f} "
-            f"{totals[len(totals) * 99 // 100]:>7.1f} {max(search.longest for search in others):>13.1f}"
+            f"{totals[len(totals) * 99 // 100]:>7.1f} {max(search.longest for search in following):>13.1f}"
         )
 
 

@@ -1,5 +1,5 @@
 """
-What the runs of `benchmarks.throughput` showed: medians, ratios, and whether the promises are kept.
+The results of `benchmarks.throughput`: medians, ratios, and whether the targets are met.
 
     python -m benchmarks.report [--label L] [--file F]
 
@@ -26,7 +26,7 @@ CONTENDERS: Final = {
     KUBE_SCHEDULER: "#e08a3c",
     EXTENDER: "#b5482f",
 }
-"""Each with its color in the plots."""
+"""Each contender's color in the plots."""
 COLUMNS: Final = (
     "",
     "pods/s",
@@ -40,42 +40,46 @@ COLUMNS: Final = (
 )
 
 
-def show(found: Sequence[Record], folder: Path) -> None:
+def show(measured: Sequence[Record], folder: Path) -> None:
     """Print the page and write it with its plots into the folder."""
-    page = "\n".join(_page(found))
+    page = "\n".join(_page(measured))
     print(page)
     (folder / "throughput.md").write_text(page + "\n")
-    for name, picture in _plots(Figures(tuple(found))):
+    for name, picture in _plots(Figures(tuple(measured))):
         (folder / f"throughput-{name}.svg").write_text(picture)
 
 
-def _page(found: Sequence[Record]) -> Iterator[str]:
-    if not found:
+def _page(measured: Sequence[Record]) -> Iterator[str]:
+    if not measured:
         yield "There are no records."
         return
-    figures, last = Figures(tuple(found)), found[-1]
+    figures, last = Figures(tuple(measured)), measured[-1]
     yield f"# Throughput of {last.label}\n"
     machine = last.machine
     yield (
-        f"{machine['cpu']}, {machine['cores']} cores shared by etcd, kube-apiserver, the contender and the measuring; "
+        f"{machine['cpu']}, {machine['cores']} cores shared by etcd, kube-apiserver, the contender and the benchmark; "
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}, Python {machine['python']}, "
         f"Kubernetes {machine['kubernetes']}, {last.when[:10]}. "
         "Medians; `!` marks a run that did not bind all pods. Pods per second are from the first to the last bind; "
         "`first bind` is seconds from the start of the process; CPU is the contender's own, Events included."
     )
-    yield "\n## Promises\n"
-    yield from _table(("", "measured", "wanted", ""), map(_bar_row, bars(found)))
+    yield "\n## Targets\n"
+    yield from _table(("", "measured", "target", ""), map(_bar_row, bars(measured)))
     for nodes, workload in figures.cells():
         runs = figures.runs(nodes, workload, OURS) or figures.records
         yield f"\n## {nodes:,} nodes, {runs[0].pods:,} pods: {WORKLOADS[workload].title}\n"
-        rows = [_row(figures, nodes, workload, each) for each in CONTENDERS if figures.runs(nodes, workload, each)]
+        rows = [
+            _row(figures, nodes, workload, contender)
+            for contender in CONTENDERS
+            if figures.runs(nodes, workload, contender)
+        ]
         yield from _table(COLUMNS if workload != "paced" else ("", "p50 ms", "p99 ms", "CPU ms/pod"), rows)
 
 
 def _bar_row(bar: Bar) -> tuple[str, ...]:
     measured = "-" if bar.value is None else f"{bar.value:.2f}{bar.unit}"
     verdict = {None: "not measured", True: "met", False: "**not met**"}[bar.met]
-    return bar.promise, measured, f"{'<=' if bar.at_most else '>='} {bar.wanted:g}{bar.unit}", verdict
+    return bar.title, measured, f"{'<=' if bar.at_most else '>='} {bar.wanted:g}{bar.unit}", verdict
 
 
 def _row(figures: Figures, nodes: int, workload: str, contender: str) -> tuple[str, ...]:
@@ -84,7 +88,7 @@ def _row(figures: Figures, nodes: int, workload: str, contender: str) -> tuple[s
     if workload == "paced":
         return contender, _latency(runs, 0.50), _latency(runs, 0.99), f"{cpu:.2f}"
     times = ratio(figures.rate(nodes, workload), figures.rate(nodes, workload, contender))
-    told = figures.median(nodes, workload, contender, lambda record: record.told_rate)
+    event_rate = figures.median(nodes, workload, contender, lambda record: record.event_rate)
     started = figures.median(nodes, workload, contender, lambda record: record.start_seconds or 0.0)
     servers = figures.median(
         nodes, workload, contender, lambda record: record.server_cpu_seconds * 1e3 / max(record.bound, 1)
@@ -94,7 +98,7 @@ def _row(figures: Figures, nodes: int, workload: str, contender: str) -> tuple[s
         contender,
         f"{figures.rate(nodes, workload, contender):.0f}",
         f"{times:.2f}x" if times else "-",
-        f"{told:.0f}" if told else "-",
+        f"{event_rate:.0f}" if event_rate else "-",
         f"{started:.1f}" if started else "-",
         f"{cpu:.2f}",
         f"{servers:.2f}",
@@ -110,7 +114,7 @@ def _latency(runs: Iterable[Record], share: float) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest of the sorted values that so large a share of them does not exceed."""
+    """Return the smallest of the sorted values that this share of them does not exceed."""
     return values[max(0, -(-len(values) * round(share * 1_000) // 1_000) - 1)]
 
 
@@ -134,18 +138,23 @@ def _plots(figures: Figures) -> Iterator[tuple[str, str]]:
     cells = [cell for cell in figures.cells() if cell[1] != "paced"]
     most = max((nodes for nodes, _ in cells), default=0)
     at = ALL_WORKLOADS_AT if any(nodes == ALL_WORKLOADS_AT for nodes, _ in cells) else most
-    two = {each: CONTENDERS[each] for each in (OURS, KUBE_SCHEDULER)}
+    two = {contender: CONTENDERS[contender] for contender in (OURS, KUBE_SCHEDULER)}
     rates = {
-        WORKLOADS[workload].title: {each: figures.rate(at, workload, each) for each in two}
+        WORKLOADS[workload].title: {contender: figures.rate(at, workload, contender) for contender in two}
         for nodes, workload in cells
         if nodes == at
     }
     yield "workloads", bar_chart("The pods that are slow elsewhere", f"pods per second, {at:,} nodes", two, rates)
     sizes = [nodes for nodes, workload in cells if workload == "mix"]
-    by_size = {f"{nodes:,} nodes": {each: figures.rate(nodes, "mix", each) for each in CONTENDERS} for nodes in sizes}
+    by_size = {
+        f"{nodes:,} nodes": {contender: figures.rate(nodes, "mix", contender) for contender in CONTENDERS}
+        for nodes in sizes
+    }
     yield "nodes", bar_chart("What more nodes cost", "pods per second, 1/4/8/16 devices", CONTENDERS, by_size)
     cpu = {
-        f"{nodes:,} nodes": {each: figures.median(nodes, "mix", each, _cpu_per_pod) for each in CONTENDERS}
+        f"{nodes:,} nodes": {
+            contender: figures.median(nodes, "mix", contender, _cpu_per_pod) for contender in CONTENDERS
+        }
         for nodes in sizes
     }
     yield "cpu", bar_chart("What a pod costs", "ms of the contender's own CPU, 1/4/8/16 devices", CONTENDERS, cpu)

@@ -1,12 +1,12 @@
 """
-How a start goes in a large cluster: how long the event loop is held in one piece, and how much memory it takes.
+A start in a large cluster: how long the event loop is blocked at most, and how much memory it takes.
 
     python -m benchmarks.startup [--nodes 15000] [--bound 30000] [--pending 300]
 
 The whole scheduler runs in this process, against the embedded API server in another: it lists, takes the Lease and
-binds the pods that wait, which are of several sorts. A sampler that wants a turn every millisecond tells how long it
-did not get one, by the clock and by the CPU time of this thread, which other processes do not disturb. Appends a line
-of JSON to `benchmarks/results/startup.jsonl`.
+binds the pending pods, which are of several kinds. A sampler that asks for a turn every millisecond measures how long
+it did not get one, by the clock and by the CPU time of this thread, which other processes do not disturb. Appends a
+line of JSON to `benchmarks/results/startup.jsonl`.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from neuron_scheduler.wiring import Parts, wire
 from tests.control_plane.objects import pod_manifest
 
 RESULTS: Final = Path(__file__).parent / "results" / "startup.jsonl"
-IMAGES: Final = 50  # a node, as many as a kubelet tells of
+IMAGES: Final = 50  # for each node, as many as a kubelet reports
 SORTS: Final = ("one-shape", "spread-zone", "anti-affinity", "affinity", "unlike")
 MOST_STALL: Final = 50.0  # milliseconds
 MOST_MEMORY: Final = 300  # MiB
@@ -62,10 +62,10 @@ class Stalls:
 
 
 async def serve(nodes: int, bound: int, pending: int) -> None:
-    """Be the API server, until killed; says its port once the objects are there."""
+    """Be the API server until killed; print the port once the objects are stored."""
     server = ApiServer(kubelet=False)
-    for found in (*_nodes(nodes), *_bound(bound, nodes), *_pending(pending)):
-        server.create(found)
+    for obj in (*_nodes(nodes), *_bound(bound, nodes), *_pending(pending)):
+        server.create(obj)
     async with server.serving():
         print(server.port, flush=True)
         await anyio.sleep_forever()
@@ -73,13 +73,13 @@ async def serve(nodes: int, bound: int, pending: int) -> None:
 
 def _nodes(count: int) -> Iterator[dict[str, Any]]:
     for i in range(count):
-        found = fleet.node(f"node-{i:05d}", "trn1.32xlarge", zone=f"zone-{i % 3}")
+        node = fleet.node(f"node-{i:05d}", "trn1.32xlarge", zone=f"zone-{i % 3}")
         images = ((i + k) % 200 for k in range(IMAGES))
-        found["status"]["images"] = [
+        node["status"]["images"] = [
             {"names": [f"registry.example/app-{k}:v1", f"registry.example/app@sha256:{k:064x}"], "sizeBytes": k << 20}
             for k in images
         ]
-        yield found
+        yield node
 
 
 def _bound(count: int, nodes: int) -> Iterator[dict[str, Any]]:
@@ -96,13 +96,13 @@ def _bound(count: int, nodes: int) -> Iterator[dict[str, Any]]:
 
 def _pending(count: int) -> Iterator[dict[str, Any]]:
     for i in range(count):
-        found = WORKLOADS[SORTS[i % len(SORTS)]].pod(i)
-        found["metadata"]["labels"] = {"app": "run"}
-        yield found
+        pod = WORKLOADS[SORTS[i % len(SORTS)]].pod(i)
+        pod["metadata"]["labels"] = {"app": "run"}
+        yield pod
 
 
 async def measure(port: int, bound: int, pending: int) -> dict[str, Any]:
-    """Start, bind, and return what was seen."""
+    """Start, bind, and return the figures."""
     stalls, began = Stalls(), time.perf_counter()
     connection = await auth.load(None, f"http://127.0.0.1:{port}")
     metrics = Metrics(["my-scheduler"], "my-scheduler", connection.server)
@@ -113,8 +113,8 @@ async def measure(port: int, bound: int, pending: int) -> dict[str, Any]:
         tasks.start_soon(app.App(config=config, client=client, metrics=metrics, parts=parts).run)
         with anyio.fail_after(LONGEST):
             await parts.pods.synced.wait()
-            stalls.stage, synced = "rehearsing and leading", time.perf_counter()
-            while parts.cluster.pod_count <= bound:  # noqa: ASYNC110 - nobody else asks for an event
+            stalls.stage, synced = "warming up and leading", time.perf_counter()
+            while parts.cluster.pod_count <= bound:  # noqa: ASYNC110 - there is no event to wait for
                 await anyio.sleep(0.001)
             stalls.stage = "binding"
             while not _all_bound(parts, bound + pending):  # noqa: ASYNC110 - as above
@@ -134,12 +134,12 @@ def _all_bound(parts: Parts, count: int) -> bool:
 
 
 def _peak_mib() -> int:
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) >> 10 if found else 0
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(match[1]) >> 10 if match else 0
 
 
 def main() -> None:
-    """Measure one start and print it against the promises."""
+    """Measure one start and print it with the targets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=15_000)
     parser.add_argument("--bound", type=int, default=30_000)
@@ -155,16 +155,16 @@ def main() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             port = int(server.stdout.readline()) if server.stdout is not None else 0
-            found = anyio.run(measure, port, asked.bound, asked.pending, backend_options={"use_uvloop": True})
+            figures = anyio.run(measure, port, asked.bound, asked.pending, backend_options={"use_uvloop": True})
         finally:
             server.kill()
-    record = {"when": now(), "machine": machine(), "nodes": asked.nodes, "bound": asked.bound, **found}
+    record = {"when": now(), "machine": machine(), "nodes": asked.nodes, "bound": asked.bound, **figures}
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a") as results:
         results.write(json.dumps(record) + "\n")
-    print(json.dumps(found, indent=1))
-    print(f"longest stall {max(found['stall_cpu_ms'].values())} ms of CPU (at most {MOST_STALL:.0f})")
-    print(f"peak memory {found['peak_mib']} MiB (at most {MOST_MEMORY})")
+    print(json.dumps(figures, indent=1))
+    print(f"longest stall {max(figures['stall_cpu_ms'].values())} ms of CPU (at most {MOST_STALL:.0f})")
+    print(f"peak memory {figures['peak_mib']} MiB (at most {MOST_MEMORY})")
 
 
 if __name__ == "__main__":

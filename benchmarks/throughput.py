@@ -1,18 +1,18 @@
 """
-How many pods per second, end to end, on a real kube-apiserver with imagined nodes: ours beside its peers.
+How many pods per second, end to end, on a real kube-apiserver with simulated nodes: ours beside its peers.
 
-    python -m benchmarks.throughput                          the whole matrix, one round
-    python -m benchmarks.throughput --rounds 3               three; what is there already is not run again
-    python -m benchmarks.throughput --nodes 5000 --workloads mix unlike --contenders ours kube-scheduler
-    python -m benchmarks.throughput --plan [...]             only say what would be run, and about how long it takes
-    python -m benchmarks.throughput --quick                  a sanity check in a minute; its figures mean nothing
-    python -m benchmarks.report                              the table, the bars, the plots
+    python -m benchmarks.throughput                          the whole matrix, one round python -m benchmarks.throughput
+    --rounds 3               three; recorded runs are not repeated python -m benchmarks.throughput --nodes 5000
+    --workloads mix unlike --contenders ours kube-scheduler python -m benchmarks.throughput --plan [...]
+    only print the runs and about how long they take python -m benchmarks.throughput --quick                  a check of
+    the benchmark in a minute; its figures mean nothing python -m benchmarks.report                              the
+    table, the targets, the plots
 
 The contenders take turns on one control plane: ours as its Deployment runs, with Lease, Events, log, rights and
-admission policies; the bare Binding loop, which no scheduler can beat, under the same identity and policies, and on a
-control plane of its own without policies; the real kube-scheduler without topology and with its client limits lifted;
-and kube-scheduler with an extender that is as good as an extender can be. Absolute rates belong to the machine, which
-API server, etcd and this program share; compare within one label.
+admission policies; the bare Binding loop, the upper limit for any scheduler, under the same identity and policies, and
+on a control plane of its own without policies; the real kube-scheduler without topology and with its client limits
+lifted; and kube-scheduler with an extender that is as good as an extender can be. Absolute rates depend on the machine,
+which API server, etcd and this program share; compare within one label.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from benchmarks.contest.run import measure
 from benchmarks.contest.workloads import WORKLOADS
 
 TRIES: Final = 3
-QUICK_NODES: Final = 320  # no fewer than pods, or those that avoid each other find no place
+QUICK_NODES: Final = 320  # at least as many as pods, or those with anti-affinity find no place
 QUICK_PODS: Final = 300
 QUICK_WORKLOADS: Final = ("mix", "spread-hostname")
 
@@ -51,7 +51,7 @@ class Plan:
 
 
 async def main(plan: Plan) -> None:
-    """Run what is missing, one control plane (or two) for each number of nodes."""
+    """Run the missing cells, one control plane (or two) for each number of nodes."""
     for nodes, group in groupby(plan.cells, key=lambda cell: cell.nodes):
         await _with_nodes(nodes, list(group), plan)
     report.show(records.of_label(records.read(plan.file), plan.label), plan.file.parent)
@@ -71,7 +71,7 @@ async def _with_nodes(nodes: int, wanted: list[Cell], plan: Plan) -> None:
 
 
 async def _run(arena: Arena, cell: Cell, plan: Plan) -> None:
-    """Make one run, again if it was disturbed, and keep what it showed."""
+    """Make one run, again if it was disturbed, and record it."""
     for _ in range(TRIES):
         try:
             record = await measure(arena, cell, pods=plan.pods, label=plan.label)

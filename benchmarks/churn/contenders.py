@@ -1,8 +1,8 @@
 """
-Who decides: the scheduler's own preferences, others in their place, and a fleet without topology.
+The contenders: the scheduler's own preferences, other ones in their place, and a fleet without topology.
 
-All run in the same profile with the same filters; a preference only says which of the nodes that would do is taken.
-Which of the node's devices a pod gets is the same for all (`neuron.topology.place`).
+All run in the same profile with the same filters; a preference only chooses among the feasible nodes. All use the same
+rule for a pod's devices on its node (`neuron.topology.place`).
 """
 
 from collections.abc import Callable, Mapping
@@ -29,12 +29,12 @@ POOLED = "example.com/pooled"
 @attrs.frozen
 class Contender:
     """
-    A way to decide.
+    A policy.
 
     Attributes:
         color: in pictures.
-        profile: what decides, for the requests that come, with how many of all pods make each.
-        setting: what it is given of a workload.
+        profile: returns the profile for the requests and their shares.
+        setting: the workload as this contender gets it.
     """
 
     title: str
@@ -73,13 +73,13 @@ def prefer_emptiest(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 @attrs.frozen(eq=False)
 class FragmentationGradientDescent:
     """
-    The policy of Weng et al., "Beware of Fragmentation" (USENIX ATC '23), for silicon that is not shared.
+    The policy of Weng et al., "Beware of Fragmentation" (USENIX ATC '23), for devices that are not shared.
 
-    A node's fragmentation is the silicon free on it that the next pod could not use, expected over all pods: all of it
-    if the pod finds no place there, none otherwise. The node where placing the pod makes it grow the least is best.
+    A node's fragmentation is its free cores that the next pod cannot use, expected over all pods: all of them if the
+    pod does not fit there, none otherwise. The best node is the one whose fragmentation grows least with the pod.
 
     Attributes:
-        requests: the requests that come, with the share of each.
+        requests: the requests, with the share of each.
     """
 
     requests: Mapping[NeuronRequest, float]
@@ -90,11 +90,11 @@ class FragmentationGradientDescent:
         request = pod.neuron
         if request is None:
             return among
-        found: dict[float, NodeSet] = {}
+        by_growth: dict[float, NodeSet] = {}
         for slot in slots_of(among):
             growth = self.growth(view.row(slot), request)
-            found[growth] = found.get(growth, NO_NODES) | 1 << slot
-        return found[min(found)]
+            by_growth[growth] = by_growth.get(growth, NO_NODES) | 1 << slot
+        return by_growth[min(by_growth)]
 
     def growth(self, node_info: NodeInfo, request: NeuronRequest) -> float:
         """Return by how much a node's fragmentation grows with one more pod."""
@@ -105,16 +105,16 @@ class FragmentationGradientDescent:
         return round(after - self.fragmentation(node_info.machine, node_info.free_cores), 9)
 
     def fragmentation(self, machine: Machine, free: CoreMask) -> float:
-        """Return how many of the free cores the next pod can be expected not to be able to use."""
-        found = self._known.get((machine, free))
-        if found is None:
+        """Return the expected number of free cores that the next pod cannot use."""
+        known = self._known.get((machine, free))
+        if known is None:
             lost = sum(share for request, share in self.requests.items() if place(machine, free, request) is None)
-            found = self._known[machine, free] = lost * free.bit_count()
-        return found
+            known = self._known[machine, free] = lost * free.bit_count()
+        return known
 
 
 def pooled(workload: Workload) -> Workload:
-    """Return the workload on one node that has all there is: what no topology and no borders between nodes can beat."""
+    """Return the workload on one node with all devices: the upper limit without topology and without node borders."""
     first = workload.nodes[0]
     total = {resource: sum(node.allocatable[resource] for node in workload.nodes) for resource in (CPU, MEMORY, PODS)}
     pool = Node(uid="pool", name="pool", created=first.created, allocatable={**total, POOLED: workload.capacity})
@@ -123,8 +123,8 @@ def pooled(workload: Workload) -> Workload:
 
 
 def _from_pool(arrival: Arrival) -> Pod:
-    rest = {name: amount for name, amount in arrival.pod.requests.items() if name not in NEURON_NAMES}
-    requests = {**rest, POOLED: arrival.size}
+    requests = {name: amount for name, amount in arrival.pod.requests.items() if name not in NEURON_NAMES}
+    requests = {**requests, POOLED: arrival.size}
     return attrs.evolve(arrival.pod, requests=requests, neuron=None, neuron_containers=(), constraints=NO_CONSTRAINTS)
 
 

@@ -3,8 +3,8 @@ How long pods run: quantiles of a production trace of GPU pods.
 
 The table is from `openb_pod_list_default.csv` of the openb trace (Alibaba; published by HKUST with "Beware of
 Fragmentation", Weng et al., USENIX ATC '23; https://github.com/hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0):
-deletion_time less scheduled_time of the 6,203 pods that asked for a GPU and were scheduled, without the longest 1 %.
-Those last longer than any benchmark, and hold 89 % of all time. Another trace of the same form can be read instead.
+deletion_time less scheduled_time of the 6,203 pods that asked for a GPU and were scheduled, without the longest 1 %
+(these last longer than any benchmark, and have 89 % of all time). Another trace of the same form can be read instead.
 """
 
 import csv
@@ -40,18 +40,18 @@ class Lifetimes:
             ValueError: fewer than two pods in it asked for a GPU and were scheduled.
         """
         with path.open(newline="") as lines:
-            found = sorted(
+            seconds = sorted(
                 float(row["deletion_time"]) - float(row["scheduled_time"])
                 for row in csv.DictReader(lines)
                 if float(row["num_gpu"]) and row["scheduled_time"] and row["deletion_time"]
             )
-        kept = found[: len(found) - int(len(found) * LEFT_OUT)]
+        kept = seconds[: len(seconds) - int(len(seconds) * LEFT_OUT)]
         if len(kept) < 2:
             raise ValueError(f"{path} tells of no lifetimes")
         return cls(tuple(kept))
 
     def quantile(self, share: float) -> float:
-        """Return the seconds that this share of the pods (0 to 1) run at most."""
+        """Return the quantile: this share of the pods (0 to 1) runs at most so many seconds."""
         place = share * (len(self.knots) - 1)
         low = min(int(place), len(self.knots) - 2)
         return self.knots[low] + (self.knots[low + 1] - self.knots[low]) * (place - low)
@@ -62,16 +62,16 @@ class Lifetimes:
         return sum(low + high for low, high in pairwise(self.knots)) / (2 * (len(self.knots) - 1))
 
     def stratified(self, count: int, dice: random.Random) -> Sequence[float]:
-        """Return so many lifetimes in random order: each of as many equal shares of the distribution gives one."""
-        found = [self.quantile((i + 0.5) / count) for i in range(count)]
-        dice.shuffle(found)
-        return found
+        """Return so many lifetimes in random order, one from each of as many equal shares of the distribution."""
+        lifetimes = [self.quantile((i + 0.5) / count) for i in range(count)]
+        dice.shuffle(lifetimes)
+        return lifetimes
 
     def remaining(self, dice: random.Random) -> float:
         """
-        Return how long a pod that is found running will still run.
+        Return the remaining seconds of a pod that is running at a random moment.
 
-        One finds a pod with a chance in proportion to how long it runs, at any point of its life.
+        The chance to find a pod is proportional to its lifetime; every point of its life is equally likely.
         """
         while True:
             lifetime = self.quantile(dice.random())

@@ -1,4 +1,4 @@
-"""What a run showed, and what several runs of the same cell say together."""
+"""The figures of a run, and the means of several runs of the same cell."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from benchmarks.churn.simulation import Simulation
 @attrs.frozen
 class Waits:
     """
-    How long pods waited for a place, in seconds; one that has none yet has waited until the end, at least.
+    How long pods waited for a place, in seconds; a pod that never got one has waited until the end.
 
     Attributes:
         pods: how many.
@@ -32,7 +32,7 @@ class Outcome:
     One run.
 
     Attributes:
-        utilisation: share of the silicon that was in use after the warm-up.
+        utilisation: share of the devices that were in use after the warm-up.
         attempts: decisions for each pod.
         waits: of the pods that came after the warm-up, all together (0) and by size.
     """
@@ -48,7 +48,7 @@ class Outcome:
     waits: Mapping[int, Waits]
 
     def record(self) -> dict[str, Any]:
-        """Return it as JSON can have it."""
+        """Return it as values for JSON."""
         return attrs.asdict(self)
 
 
@@ -61,17 +61,17 @@ def waits_of(simulation: Simulation) -> Mapping[int, Waits]:
             waited = (simulation.now if placed_at is None else placed_at) - arrival.at
             for size in (0, arrival.size):
                 by_size.setdefault(size, []).append((waited, placed_at is None))
-    return {size: _waits(found) for size, found in sorted(by_size.items()) if found}
+    return {size: _waits(waits) for size, waits in sorted(by_size.items()) if waits}
 
 
-def _waits(found: Sequence[tuple[float, bool]]) -> Waits:
-    times = sorted(waited for waited, _ in found)
+def _waits(waits: Sequence[tuple[float, bool]]) -> Waits:
+    times = sorted(waited for waited, _ in waits)
     return Waits(
-        pods=len(found),
+        pods=len(waits),
         mean=statistics.fmean(times),
         p50=times[(len(times) - 1) // 2],
         p99=times[max(0, -(-len(times) * 99 // 100) - 1)],
-        unplaced=sum(unplaced for _, unplaced in found) / len(found),
+        unplaced=sum(unplaced for _, unplaced in waits) / len(waits),
     )
 
 
@@ -82,7 +82,7 @@ class Summary:
 
     Attributes:
         deviation: standard deviation of the utilisation; 0 for a single run.
-        waits: means of what each run says of a size (0: all).
+        waits: means over the runs for each size (0: all).
     """
 
     contender: str
@@ -94,22 +94,22 @@ class Summary:
 
 
 def summary(outcomes: Iterable[Outcome]) -> Summary:
-    """Return what the runs of one contender at one load say together; there must be one."""
-    found = list(outcomes)
-    utilisations = [outcome.utilisation for outcome in found]
-    sizes = sorted(set.intersection(*(set(outcome.waits) for outcome in found)))
+    """Return the means of the runs of one contender at one load; there must be at least one."""
+    runs = list(outcomes)
+    utilisations = [outcome.utilisation for outcome in runs]
+    sizes = sorted(set.intersection(*(set(outcome.waits) for outcome in runs)))
     return Summary(
-        contender=found[0].contender,
-        runs=len(found),
+        contender=runs[0].contender,
+        runs=len(runs),
         utilisation=statistics.fmean(utilisations),
-        deviation=statistics.stdev(utilisations) if len(found) > 1 else 0.0,
-        attempts=statistics.fmean(outcome.attempts for outcome in found),
-        waits={size: _mean([outcome.waits[size] for outcome in found]) for size in sizes},
+        deviation=statistics.stdev(utilisations) if len(runs) > 1 else 0.0,
+        attempts=statistics.fmean(outcome.attempts for outcome in runs),
+        waits={size: _mean([outcome.waits[size] for outcome in runs]) for size in sizes},
     )
 
 
-def _mean(found: Sequence[Waits]) -> Waits:
+def _mean(values: Sequence[Waits]) -> Waits:
     def of(name: str) -> float:
-        return statistics.fmean(getattr(waits, name) for waits in found)
+        return statistics.fmean(getattr(waits, name) for waits in values)
 
-    return Waits(sum(waits.pods for waits in found), of("mean"), of("p50"), of("p99"), of("unplaced"))
+    return Waits(sum(waits.pods for waits in values), of("mean"), of("p50"), of("p99"), of("unplaced"))

@@ -1,9 +1,9 @@
 """
 A run in virtual time: the real cluster, decision and queue, and a heap of pods that will end.
 
-What a process does at a moment is done at that second, and takes none: the API server answers at once, a pod runs from
-its decision on. Events are noted as `event_handlers` and `scheduler` note them, so hints, backoff and the periodic
-second look have their effect. No clock, no task, no chance: the same workload and profile always give the same run.
+Actions take no time: the API server answers at once, a pod runs from its decision on. Events are noted as the handlers
+and the scheduling loop do, so hints, backoff and the periodic retry have their effect. No clock, no task, no
+randomness: the same workload and profile always give the same run.
 """
 
 import heapq
@@ -33,7 +33,7 @@ class Simulation:
 
     Attributes:
         now: seconds.
-        used: units of silicon in use.
+        used: cores or devices in use.
         used_seconds: the same, summed over the time since the warm-up.
         placed_at: when each pod got its place, by uid.
         attempts: decisions so far.
@@ -60,22 +60,22 @@ class Simulation:
 
     @property
     def begins(self) -> float:
-        """When the warm-up is over."""
+        """The end of the warm-up."""
         return self.workload.end * WARM_UP
 
     @property
     def utilisation(self) -> float:
-        """The share of the silicon that was in use after the warm-up, by time."""
+        """The share of the devices that were in use after the warm-up, by time."""
         seconds = self.now - self.begins
         return self.used_seconds / (self.workload.capacity * seconds) if seconds > 0 else 0.0
 
     def run(self) -> None:
-        """Let all of it happen."""
+        """Run all of it."""
         for _ in self.steps():
             pass
 
     def steps(self) -> Iterator[None]:
-        """Let it happen, second by second in which anything does."""
+        """Run it, one second with events after the other."""
         while (upcoming := self._next_time()) < self.workload.end:
             self._pass_to(upcoming)
             self._end_pods()

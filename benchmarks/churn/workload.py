@@ -1,9 +1,9 @@
 """
-What comes and when: nodes, pods, lifetimes, all of it decided by a seed before any contender begins.
+The workload: nodes, pods and lifetimes, all fixed by a seed before any contender begins.
 
-A run begins in the middle of the fleet's life: as much as the load says is there at once at second 0, and leaves little
-by little, while others come. Sizes and lifetimes are dealt out evenly, and the arrivals take as long as makes their
-load exact, so that seeds differ in order only.
+A run begins in the middle of the fleet's life: at second 0 pods are there for the whole load; they leave one after the
+other while others come. Sizes and lifetimes are dealt out evenly, and the arrivals take exactly as long as the load
+requires, so seeds differ in order only.
 """
 
 import random
@@ -28,13 +28,13 @@ SPREAD = 0.7
 @attrs.frozen
 class Scenario:
     """
-    A fleet and what is asked of it.
+    A fleet and its requests.
 
     Attributes:
         fleet: number of nodes by instance type.
-        work: share of the silicon in use that each size makes up, in any unit; large pods are fewer.
-        resource: what sizes are counted in.
-        pinned: each pod names an instance type, out of those that serve its size, in proportion to their silicon.
+        work: each size's share of the devices in use, in any unit; so there are fewer large pods.
+        resource: the resource that sizes count.
+        pinned: each pod names an instance type that serves its size, in proportion to their devices.
     """
 
     title: str
@@ -63,11 +63,11 @@ SCENARIOS: Mapping[str, Scenario] = {
 @attrs.frozen
 class Demand:
     """
-    How much of cpu and memory is asked for beside the silicon.
+    How much cpu and memory pods ask for beside their devices.
 
     Attributes:
-        cpu, memory: the share of a node's that goes with all of its silicon, on average; 0 for none. Of the types that
-            serve a pod, the one with the least for a unit of silicon counts.
+        cpu, memory: the share of a node's amount for all of its devices, on average; 0 for none. Of the types that
+        serve a pod, the one with the least for each device counts.
     """
 
     cpu: float = 0.0
@@ -76,7 +76,7 @@ class Demand:
 
 @attrs.frozen
 class Arrival:
-    """A pod that comes, its size, and how many seconds it runs once it is placed."""
+    """A pod that arrives, its size, and how many seconds it runs once it is placed."""
 
     at: float
     pod: Pod
@@ -87,12 +87,12 @@ class Arrival:
 @attrs.frozen
 class Workload:
     """
-    All that happens to a fleet but for the decisions.
+    All events of a fleet, without the decisions.
 
     Attributes:
-        capacity: units of silicon in the fleet.
-        arrivals: by time; those at second 0 are what the run begins with.
-        requests: the different requests, with how many of all pods make each.
+        capacity: devices or cores of the fleet.
+        arrivals: by time; the run begins with those at second 0.
+        requests: the different requests, with the number of pods of each.
         end: seconds; the last arrival is just before.
     """
 
@@ -119,9 +119,10 @@ def workload(
     lifetimes: Lifetimes = OPENB,
 ) -> Workload:
     """
-    Return what happens at a load, while so many pods arrive after second 0.
+    Return the workload of a load, with so many pods that arrive after second 0.
 
-    The load is the silicon asked for, times how long, by the silicon there is and the seconds of the run.
+    The load is the sum of devices times seconds of all pods, divided by the fleet's devices times the seconds of the
+    run.
     """
     dice = random.Random(seed)
     nodes = nodes_of(scenario)
@@ -156,16 +157,16 @@ class _Maker:
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """How many of all pods have each size, as shares."""
+        """The share of the pods of each size."""
         by_size = {size: work / size for size, work in self.scenario.work.items()}
         return {size: weight / sum(by_size.values()) for size, weight in by_size.items()}
 
     def request(self, size: int) -> NeuronRequest:
         """Return the request for a size."""
-        found = neuron_request([Container("main", {self.scenario.resource: size})])
-        if found is None:
+        request = neuron_request([Container("main", {self.scenario.resource: size})])
+        if request is None:
             raise ValueError("a size is above 0")
-        return found
+        return request
 
     def pod(self, size: int) -> Pod:
         """Return the next pod."""
@@ -180,7 +181,7 @@ class _Maker:
             CPU: self._amount(CPU, self.demand.cpu, size, serving),
             MEMORY: self._amount(MEMORY, self.demand.memory, size, serving),
         }
-        requests = {resource: size, **{each: amount for each, amount in amounts.items() if amount}}
+        requests = {resource: size, **{other: amount for other, amount in amounts.items() if amount}}
         return Pod(
             uid=name,
             namespace="default",
@@ -194,22 +195,22 @@ class _Maker:
 
     def _serving(self, size: int) -> list[Node]:
         """Return a node of each type that serves a size."""
-        found = self._types.get(size)
-        if found is None:
+        serving = self._types.get(size)
+        if serving is None:
             types = {node.instance_type: node for node in self.nodes}
-            found = self._types[size] = [node for node in types.values() if serves(node, self.request(size))]
-        if not found:
+            serving = self._types[size] = [node for node in types.values() if serves(node, self.request(size))]
+        if not serving:
             raise ValueError(f"no node of the fleet serves {size}")
-        return found
+        return serving
 
     def _drawn(self, serving: Sequence[Node]) -> Node:
-        """Return one of the types, in proportion to the silicon of all nodes of it."""
+        """Return one of the types, in proportion to the devices of all its nodes."""
         fleet, resource = self.scenario.fleet, self.scenario.resource
         silicon = [fleet[node.instance_type] * node.allocatable[resource] for node in serving]
         return self.dice.choices(serving, silicon)[0]
 
     def _amount(self, resource: str, mean: float, size: int, serving: Sequence[Node]) -> int:
-        """Draw one of two amounts around the mean, of which neither is more than a node has."""
+        """Draw one of two amounts around the mean, neither of them more than a node has."""
         if not mean:
             return 0
         silicon = self.scenario.resource
@@ -220,7 +221,7 @@ class _Maker:
 
 
 def serves(node: Node, request: NeuronRequest) -> bool:
-    """Tell whether a node that is empty takes a request."""
+    """Return whether a request fits on an empty node."""
     machine = machine_of(node)
     return (
         machine is not None
@@ -243,14 +244,14 @@ def _node(kind: str, name: str, age: int) -> Node:
 
 
 def _dealt(weights: Mapping[int, float], count: int, dice: random.Random) -> list[int]:
-    """Return sizes in random order, as many of each as its weight says."""
-    found = list(_even(weights, count))
-    dice.shuffle(found)
-    return found
+    """Return sizes in random order, each in proportion to its weight."""
+    sizes = list(_even(weights, count))
+    dice.shuffle(sizes)
+    return sizes
 
 
 def _even(weights: Mapping[int, float], count: int) -> Iterator[int]:
-    """Yield sizes so that the number of each is, at any time, as close to its share as whole numbers can be."""
+    """Yield sizes so that the number of each is always as close to its share as whole numbers allow."""
     given = dict.fromkeys(weights, 0)
     for i in range(count):
         size = max(weights, key=lambda size: weights[size] * (i + 1) - given[size])

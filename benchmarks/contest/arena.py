@@ -1,9 +1,9 @@
 """
-The cluster that contenders take turns on: made once for a number of nodes, cleared between two runs.
+The cluster that contenders take turns on: created once for a number of nodes, cleared between two runs.
 
-A real etcd and kube-apiserver with imagined nodes, the rights of `manifests/rbac.yaml` and, unless it is to show what
-they cost, the admission policies of `manifests/`. Policies cannot come and go on one API server
-(kubernetes/kubernetes#130887), so with and without are two arenas.
+A real etcd and kube-apiserver with simulated nodes, the rights of `manifests/rbac.yaml` and, except to measure their
+cost, the admission policies of `manifests/`. Policies cannot be deleted and created again on one API server
+(kubernetes/kubernetes#130887), so there is one arena with them and one without.
 """
 
 import os
@@ -27,7 +27,7 @@ from tests.control_plane.server import ControlPlane, run_control_plane
 
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 ACCOUNT: Final = "my-scheduler"
-EXTENDER_ACCOUNT: Final = "k8s-neuron-scheduler"  # AWS's; the policies' manifest says how to let it in
+EXTENDER_ACCOUNT: Final = "k8s-neuron-scheduler"  # AWS's; the policies' manifest says how to allow it
 PODS: Final = "/api/v1/namespaces/default/pods"
 FILLERS: Final = f"/api/v1/namespaces/{workloads.BACKGROUND}/pods"
 EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -38,7 +38,7 @@ QUIET: Final = 0.15  # cores that etcd and kube-apiserver may use together befor
 LONGEST_NOISE: Final = 20.0  # seconds to wait for that
 API_SERVER_FLAGS: Final = (
     "--delete-collection-workers=16",
-    # Nodes are created ready in one request: there is nobody here who would take the taint away again.
+    # Nodes are created ready in one request: no controller would remove the taint.
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 )
 
@@ -97,7 +97,7 @@ class Arena:
         return str((await self.api.get(PODS, limit=1))["metadata"]["resourceVersion"])
 
     async def fill(self, nodes: int) -> None:
-        """Put on every node the pod of low priority that is missing there."""
+        """Create the missing pod of low priority on every node."""
         there = {pod["metadata"]["name"] for pod in (await self.api.get(FILLERS))["items"]}
         fillers = map(workloads.filler, range(nodes))
         await create_all(
@@ -105,11 +105,11 @@ class Arena:
         )
 
     async def empty(self) -> None:
-        """Take the pods of low priority away."""
+        """Delete the pods of low priority."""
         await self.api.delete(FILLERS)
 
     async def clear(self) -> None:
-        """Delete what a run leaves behind, in etcd's history too, and wait until the servers are quiet."""
+        """Delete the objects of a run, also in etcd's history, and wait until the servers are quiet."""
         await self.api.delete(PODS)
         await self.api.delete(EVENTS)
         await self.api.patch(LEASE, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
@@ -126,16 +126,16 @@ class Arena:
         return sum(cpu_seconds(self.plane.components[name].pid) for name in ("etcd", "kube-apiserver"))
 
     async def event_count(self) -> int:
-        """Return how many Events there are, without reading them."""
+        """Return the number of Events, without reading them."""
         listing = await self.api.get(EVENTS, limit=1)
         return len(listing["items"]) + int(listing["metadata"].get("remainingItemCount", 0))
 
     async def _compact(self) -> None:
         """
-        Let etcd forget what earlier runs deleted, so that the tenth run finds the same etcd as the first.
+        Compact etcd, so that the tenth run has the same etcd as the first.
 
-        Never what was written last: a watch of the API server that is a little behind would begin anew, and with it all
-        that hang on it.
+        Keep the last writes: a watch of the API server that is slightly behind would start again, and with it all its
+        clients.
         """
         url = self.plane.components["etcd"].health.removesuffix("/health")
         async with aiohttp.ClientSession(url, raise_for_status=True) as etcd:
@@ -171,13 +171,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 def peak_bytes(pid: int) -> int:
-    """Return the largest resident set that a process has had."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) << 10 if found else 0
+    """Return the peak of a process's resident set."""
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(match[1]) << 10 if match else 0
 
 
 def _manifests(policies: bool) -> list[Object]:
-    """Return what `kubectl apply -k manifests/` would bring, less the Deployment, and what the workloads need."""
+    """Return the objects of `kubectl apply -k manifests/` without the Deployment, and those that the workloads need."""
     priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
     extender = {"kind": "ServiceAccount", "name": EXTENDER_ACCOUNT, "namespace": "kube-system"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}
@@ -188,13 +188,13 @@ def _manifests(policies: bool) -> list[Object]:
         priority | {"metadata": {"name": workloads.HIGH_PRIORITY}},
         binding | {"metadata": {"name": EXTENDER_ACCOUNT}, "subjects": [extender]},
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": workloads.BACKGROUND}},
-        # `clear` takes it from whoever held it last.
+        # `clear` deletes it, whoever held it.
         {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": LEASE_METADATA},
     ]
 
 
 def _with_extender(text: str) -> str:
-    """Let the extender's account, too, bind with an allocation."""
+    """Allow the extender's account to bind with an allocation."""
     condition = f"request.userInfo.username != 'system:serviceaccount:kube-system:{EXTENDER_ACCOUNT}'"
     return text.replace(
         "  matchConditions:\n", f"  matchConditions:\n    - name: not-by-the-extender\n      expression: {condition}\n"

@@ -1,7 +1,7 @@
 """
-What the project has promised about its speed, held against records: every promise is a ratio within one label.
+The project's targets for its speed, compared with records: every target is a ratio within one label.
 
-Absolute rates belong to the machine and are no promise, but for the CPU of a pod.
+Absolute rates depend on the machine, so they are no targets, except for the CPU of a pod.
 """
 
 import statistics
@@ -27,14 +27,14 @@ MOST_CPU: Final = 0.8  # milliseconds per pod
 @attrs.frozen
 class Bar:
     """
-    One promise.
+    One target.
 
     Attributes:
-        value: what was measured; None where something of it was not.
-        wanted: the least, or with `at_most` the most.
+        value: the measured one; None if a part of it was not measured.
+        wanted: the minimum, or with `at_most` the maximum.
     """
 
-    promise: str
+    title: str
     value: float | None
     wanted: float
     unit: str = "x"
@@ -42,7 +42,7 @@ class Bar:
 
     @property
     def met(self) -> bool | None:
-        """Whether it is kept; None if it was not measured."""
+        """Whether it is met; None if it was not measured."""
         if self.value is None:
             return None
         return self.value <= self.wanted if self.at_most else self.value >= self.wanted
@@ -50,14 +50,18 @@ class Bar:
 
 @attrs.frozen
 class Figures:
-    """The records of one label, to be asked for medians."""
+    """The records of one label, and their medians."""
 
     records: tuple[Record, ...]
 
     def runs(self, nodes: int, workload: str, contender: str) -> list[Record]:
         """Return the runs in the order in which they were made."""
         wanted = (nodes, workload, contender)
-        return [each for each in self.records if (each.cell.nodes, each.cell.workload, each.cell.contender) == wanted]
+        return [
+            record
+            for record in self.records
+            if (record.cell.nodes, record.cell.workload, record.cell.contender) == wanted
+        ]
 
     def median(self, nodes: int, workload: str, contender: str, of: Callable[[Record], float]) -> float | None:
         """Return the median of a figure over the runs; None without runs."""
@@ -74,17 +78,17 @@ class Figures:
 
     def cells(self) -> list[tuple[int, str]]:
         """Return every (nodes, workload) with a record, in the order of the matrix."""
-        found = {(each.cell.nodes, each.cell.workload) for each in self.records}
-        return sorted(found, key=lambda cell: (cell[0], list(WORKLOADS).index(cell[1])))
+        cells = {(record.cell.nodes, record.cell.workload) for record in self.records}
+        return sorted(cells, key=lambda cell: (cell[0], list(WORKLOADS).index(cell[1])))
 
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:
-    """Return how many times theirs ours is; None where one is missing or theirs is nothing."""
+    """Return ours divided by theirs; None if one is missing or theirs is 0."""
     return ours / theirs if ours is not None and theirs else None
 
 
 def bars(records: Iterable[Record]) -> list[Bar]:
-    """Return all promises, in the order in which they were made."""
+    """Return all targets, in the order in which they were set."""
     figures = Figures(tuple(records))
     return [*_beside_peers(figures), *_beside_ourselves(figures), *_costs(figures)]
 

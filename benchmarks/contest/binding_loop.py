@@ -1,10 +1,9 @@
 """
-The ceiling: a program that does nothing but POST Bindings for the pods that wait, as fast as the API server takes
-them.
+The upper limit: a program that only POSTs Bindings for the pending pods, as fast as the API server accepts them.
 
 Run by `benchmarks.throughput` as a process of its own: `python -m benchmarks.contest.binding_loop KUBECONFIG PORT`. It
-holds the Lease, because the admission policy asks for that, and asks nobody whether a pod fits; the API server does not
-mind.
+holds the Lease, because the admission policy requires that, and never checks whether a pod fits; neither does the API
+server.
 """
 
 import itertools
@@ -26,25 +25,25 @@ from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.pod import Pod
 
 CONCURRENCY = 48
-POLICY_LEARNS = 0.5  # seconds until the admission policy surely knows the Lease; nothing is measured before
+POLICY_LEARNS = 0.5  # seconds until the admission policy has the Lease; nothing is measured before
 
 
 class _Collector:
-    """Keeps what a first list delivers."""
+    """Keeps the objects of a first list."""
 
     def __init__(self) -> None:
         self.pods: list[Pod] = []
 
     def added(self, pod: Pod, /) -> None:
-        """Take a pod."""
+        """Keep a pod."""
         if not pod.node_name:
             self.pods.append(pod)
 
     def updated(self, _old: Pod, _new: Pod, /) -> None:
-        """Ignore what became of it."""
+        """Ignore it."""
 
     def deleted(self, _pod: Pod, /) -> None:
-        """Ignore what became of it."""
+        """Ignore it."""
 
     def malformed(self, _found: object, /) -> None:
         """There is none."""

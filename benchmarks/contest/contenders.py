@@ -1,10 +1,10 @@
 """
-Who binds pods: how each contender is started, and what it has used when it is done.
+The contenders: how each is started, and the resources that it has used at the end.
 
-Each is a process (or two) of its own with the settings that suit it best: unlimited client rates, no leader election
-where nobody asks for it. Ours runs as its Deployment does: under its ServiceAccount, with Lease, Events and log. Only
-its allocate fence is off, since no kubelet of the imagined nodes would report that it has admitted a pod; what that
-costs is measured by `benchmarks.allocate_fence`.
+Each is a process (or two) of its own with its best settings: unlimited client rates, no leader election where it is not
+needed. Ours runs as its Deployment does: under its ServiceAccount, with Lease, Events and log. Only its allocate fence
+is off, because no kubelet of the simulated nodes reports that it has admitted a pod; `benchmarks.allocate_fence`
+measures the cost of the fence.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ class Contender:
     The processes of one contender for one run.
 
     Attributes:
-        metrics: URL that tells how many Events were dropped; empty if nothing does.
+        metrics: URL of the number of dropped Events; empty if there is none.
         events: whether it writes Events.
         started_at: the `time.perf_counter()` right before its processes were started.
     """
@@ -61,7 +61,7 @@ class Contender:
             yield
 
     def cpu_seconds(self) -> float:
-        """Return what all its processes have used so far."""
+        """Return the CPU seconds of all its processes so far."""
         return sum(cpu_seconds(component.pid) for component in self.components)
 
     def peak_bytes(self) -> int:
@@ -69,12 +69,12 @@ class Contender:
         return sum(peak_bytes(component.pid) for component in self.components)
 
     async def events_dropped(self) -> int | None:
-        """Return how many Events it gave up; None if it does not say."""
+        """Return how many Events it dropped; None if it does not report them."""
         if not self.metrics:
             return None
         async with aiohttp.request("GET", self.metrics) as answer:
-            found = DROPPED.search(await answer.text())
-        return int(float(found[1])) if found else None
+            match = DROPPED.search(await answer.text())
+        return int(float(match[1])) if match else None
 
 
 @attrs.frozen(kw_only=True)
@@ -84,8 +84,8 @@ class Kind:
 
     Attributes:
         make: returns it for one run.
-        policies: whether it meets the admission policies.
-        workloads: by name those it takes part in; None for all.
+        policies: whether the admission policies apply to it.
+        workloads: the names of those that it takes part in; None for all.
     """
 
     make: Callable[[Arena, Workload], Contender]
@@ -93,7 +93,7 @@ class Kind:
     workloads: tuple[str, ...] | None = None
 
     def takes(self, workload: str) -> bool:
-        """Tell whether it takes part in a workload."""
+        """Return whether it takes part in a workload."""
         return self.workloads is None or workload in self.workloads
 
 
@@ -124,14 +124,14 @@ def _with_extender(arena: Arena, workload: Workload) -> Contender:
     listen = f"127.0.0.1:{port}"
     argv = [str(extender_program()), listen, plane.server, str(plane.ca_file), str(arena.extender_token)]
     extender = Component("extender", argv, f"http://{listen}/healthz", plane.folder / "extender.log")
-    said = {
+    configuration = {
         "urlPrefix": f"http://{listen}",
         "filterVerb": "filter",
         "bindVerb": "bind",
         "nodeCacheCapable": True,
         "managedResources": [{"name": NEURON}],
     }
-    return Contender(components=(extender, _kube_scheduler_process(arena, workload, {"extenders": [said]})))
+    return Contender(components=(extender, _kube_scheduler_process(arena, workload, {"extenders": [configuration]})))
 
 
 def _kube_scheduler_process(arena: Arena, workload: Workload, fields: Mapping[str, Any]) -> Component:

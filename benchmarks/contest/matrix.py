@@ -1,7 +1,7 @@
 """
 Which runs a benchmark consists of, and in which order; and about how long they take.
 
-Within a workload the contenders alternate round by round, so that what drifts on the machine meets all of them.
+Within a workload the contenders alternate round by round, so that a drift of the machine affects all of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ def cells(
     Return the runs in their order.
 
     Args:
-        nodes: the numbers of nodes, each a control plane of its own.
+        nodes: the numbers of nodes, each with a control plane of its own.
         rounds: how often each contender has its turn.
         workloads: those to run with every number of nodes; without any, all of them with 5,000 nodes, and the first
             three with other numbers.

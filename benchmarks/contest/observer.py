@@ -1,7 +1,7 @@
 """
-See when each pod gets its node, at as little cost as the API server and this process can have it.
+Observes when each pod gets its node, at the least cost for the API server and this process.
 
-A watch of metadata only, in protobuf, of pods that have a node; frames are counted and names cut out, nothing is
+A watch of metadata only, in protobuf, of pods that have a node; frames are counted and names extracted, nothing is
 decoded. The contenders share the machine with us.
 """
 
@@ -26,16 +26,16 @@ PATH: Final = "/api/v1/namespaces/default/pods?watch=1&fieldSelector=spec.nodeNa
 
 
 class DisturbedError(RuntimeError):
-    """The run cannot be judged, because the API server no longer tells what the observer has missed."""
+    """The run is invalid: the API server no longer has the events that the observer missed."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Observer:
     """
-    Notes when pods are bound.
+    Records when pods are bound.
 
     Attributes:
-        plane: where.
+        plane: the control plane.
         on_first: called at the first bind.
         bound: by name, the `time.perf_counter()` of each bind.
         last: of the latest.
@@ -54,11 +54,11 @@ class Observer:
         """
         Watch from that resource version on until cancelled.
 
-        An API server that is short of CPU hangs up on whoever does not read at once; then the watch goes on where it
-        was, as every informer's does.
+        An API server that is short of CPU disconnects a client that does not read at once; then the watch continues
+        where it was, as that of every informer.
 
         Raises:
-            DisturbedError: it cannot go on.
+            DisturbedError: it cannot continue.
         """
         headers = {"Authorization": f"Bearer {ADMIN.token}", "Accept": ACCEPT}
         timeout = aiohttp.ClientTimeout(total=None)
@@ -72,7 +72,7 @@ class Observer:
                 version, self._rest = version_of(self._newest) or version, b""
 
     async def wait_for(self, count: int, *, start: float, pause: float) -> bool:
-        """Return True when so many are bound, False after `start` seconds without any or `pause` without a further."""
+        """Return True when so many are bound, False after `start` seconds without any or `pause` without another."""
         self._wanted = count
         while len(self.bound) < count:
             known, self._there = len(self.bound), anyio.Event()
@@ -83,12 +83,12 @@ class Observer:
         return True
 
     def _take(self, chunk: bytes, now: float) -> None:
-        """Count what has arrived."""
+        """Count the arrived events."""
         had = len(self.bound)
         for frame in self._frames(chunk):
             self._newest = frame
-            if frame.startswith(ADDED) and (found := NAME.search(frame)):
-                self.bound.setdefault(found[0].decode(), now)
+            if frame.startswith(ADDED) and (name := NAME.search(frame)):
+                self.bound.setdefault(name[0].decode(), now)
             elif frame.startswith(ERROR):
                 raise DisturbedError(f"the watch of bound pods failed: {frame!r}")
         if len(self.bound) > had:
@@ -100,7 +100,7 @@ class Observer:
             self._there.set()
 
     def _frames(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the whole frames; what is left waits for more."""
+        """Yield the complete frames; keep the remainder."""
         data, at = self._rest + chunk, 0
         while len(data) - at >= PREFIX:
             end = at + PREFIX + int.from_bytes(data[at : at + PREFIX])
@@ -113,5 +113,5 @@ class Observer:
 
 def version_of(frame: bytes) -> str:
     """Return the resource version of the object in an event, empty if there is none."""
-    found = VERSION.search(frame)
-    return frame[found.end() : found.end() + found[1][0]].decode() if found else ""
+    match = VERSION.search(frame)
+    return frame[match.end() : match.end() + match[1][0]].decode() if match else ""

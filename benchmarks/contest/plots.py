@@ -1,5 +1,5 @@
 """
-Bar charts as small SVG files, readable in a light and a dark page. No library: a chart is a few rectangles and words.
+Bar charts as small SVG files, readable in a light and a dark page. No library: a chart is some rectangles and texts.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ def bar_chart(title: str, subtitle: str, series: Mapping[str, str], groups: Grou
     """
     Return an SVG with a group of horizontal bars for each key of `groups`, and in it a bar for each series.
 
-    `series` gives each its color, so that a contender has the same in every chart. A missing value leaves no
-    bar; zero is a bar without length.
+    `series` has their colors, so that a contender has the same in every chart. A missing value has no bar; zero has a
+    bar without length.
     """
     most = max((value for bars in groups.values() for value in bars.values() if value), default=1.0)
     scale = (WIDTH - LABELS - VALUES) / most
@@ -35,11 +35,11 @@ def bar_chart(title: str, subtitle: str, series: Mapping[str, str], groups: Grou
     ]
     top = 76
     for name, bars in groups.items():
-        shown = [(each, bars[each]) for each in series if bars.get(each) is not None]
+        shown = [(contender, bars[contender]) for contender in series if bars.get(contender) is not None]
         middle = top + len(shown) * BAR / 2 + 4
         parts.append(f'<text x="{LABELS - 10}" y="{middle:.0f}" text-anchor="end">{escape(name)}</text>')
-        for each, value in shown:
-            parts.append(_bar(top, (value or 0.0) * scale, series[each], _number(value or 0.0)))
+        for contender, value in shown:
+            parts.append(_bar(top, (value or 0.0) * scale, series[contender], _number(value or 0.0)))
             top += BAR
         top += GAP
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" role="img">'

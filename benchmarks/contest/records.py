@@ -1,7 +1,7 @@
 """
-What one run of one contender showed, kept as one line of JSON, so that a benchmark can be broken off and gone on with.
+The figures of one run of one contender, as one line of JSON, so that a benchmark can be interrupted and continued.
 
-Pure values and a file; refuses to judge them (`bars`) or to draw them (`plots`).
+Pure values and a file; they are judged in `bars` and drawn in `plots`.
 """
 
 import datetime as dt
@@ -39,23 +39,23 @@ class Cell:
 @attrs.frozen(kw_only=True)
 class Record:
     """
-    One run and what it showed; times are seconds.
+    One run and its figures; times are seconds.
 
     Attributes:
         label: what was measured, by default the commit; only records of one label are compared.
-        pods: how many could be bound at all.
+        pods: how many can be bound.
         bound: how many were; fewer if the contender found no place for the rest.
-        bind_seconds: from the first bind to the last, as a watch sees them.
+        bind_seconds: from the first bind to the last, as a watch shows them.
         start_seconds: from the start of its processes to the first bind; None if not measured, or nothing was bound.
         event_seconds: from the first bind to the last Event of the contender; None if it writes none.
-        events: the Events there were in the end, by reason.
-        events_dropped: how many the contender says it gave up; None where it does not say.
+        events: the number of Events at the end, by reason.
+        events_dropped: how many the contender reports as dropped; None if it does not report them.
         cpu_seconds: the contender's own, from the first bind until its last Event was written.
         cpu_bind_seconds: the same until the last bind only.
         server_cpu_seconds: etcd's and kube-apiserver's between the first and the last bind.
         peak_bytes: the largest resident set of its processes, added up.
         latencies: from a pod's creation to its bind; only where pods arrive at a fixed pace.
-        machine: what all this ran on.
+        machine: the machine and the versions.
     """
 
     cell: Cell
@@ -81,7 +81,7 @@ class Record:
         return self.bound / self.bind_seconds if self.bind_seconds else 0.0
 
     @property
-    def told_rate(self) -> float:
+    def event_rate(self) -> float:
         """Pods per second from the first bind to the last Event."""
         return self.bound / self.event_seconds if self.event_seconds else 0.0
 
@@ -97,7 +97,7 @@ class Record:
 
     @property
     def events_lost(self) -> int:
-        """Binds of which no Event tells, or Events that the contender gave up; 0 for one that writes none."""
+        """Binds without an Event, or Events that the contender dropped; 0 for one that writes none."""
         if self.event_seconds is None:
             return 0
         return max(self.bound - self.events.get("Scheduled", 0), self.events_dropped or 0)
@@ -117,13 +117,13 @@ def append(record: Record, path: Path = RECORDS) -> None:
 
 
 def missing(cells: Iterable[Cell], records: Iterable[Record], label: str) -> Iterator[Cell]:
-    """Yield the cells of which the label has no record yet, in their order."""
+    """Yield the cells without a record of the label, in their order."""
     there = {record.cell for record in records if record.label == label}
     return (cell for cell in cells if cell not in there)
 
 
 def of_label(records: Iterable[Record], label: str | None) -> list[Record]:
-    """Return a label's records; None asks for the label that was measured last."""
+    """Return a label's records; None means the label that was measured last."""
     records = list(records)
     wanted = label or (records[-1].label if records else "")
     return [record for record in records if record.label == wanted]
@@ -131,9 +131,9 @@ def of_label(records: Iterable[Record], label: str | None) -> list[Record]:
 
 def commit() -> str:
     """
-    Return the commit of the working tree, marked where code is changed; `unknown` outside of git.
+    Return the commit of the working tree, marked if code is changed; `unknown` outside of git.
 
-    The results themselves are no change, or a benchmark could not be gone on with.
+    The results themselves are no change, or a benchmark could not be continued.
     """
     head = _git("rev-parse", "--short=10", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)benchmarks/results")
@@ -142,12 +142,12 @@ def commit() -> str:
 
 def _git(*arguments: str) -> str:
     command = ["git", *arguments]
-    said = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return said.stdout.strip()
+    run = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return run.stdout.strip()
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the machine and the versions on which the figures depend."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),

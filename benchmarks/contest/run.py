@@ -1,8 +1,8 @@
 """
-One run: the pods of a workload, one contender, and what could be seen of it.
+One run: the pods of a workload, one contender, and the observed figures.
 
-Pods wait before the contender starts, so that its own start is its warm-up; only paced pods come later. Refuses to
-interpret: a run that did not finish is recorded like any other.
+Pods wait before the contender starts, so its own start is its warm-up; only paced pods come later. It does not
+interpret: an incomplete run is recorded like any other.
 """
 
 import time
@@ -24,8 +24,8 @@ from benchmarks.contest.workloads import WORKLOADS, Workload, node, pod_name
 from tests.control_plane.objects import create_pod
 
 LONGEST_START: Final = 90.0  # seconds until the first bind
-LONGEST_PAUSE: Final = 15.0  # seconds without a bind after which a contender is taken to have no place for the rest
-EVENTS_SETTLED: Final = 1.0  # seconds without another Event after which all are taken to be written
+LONGEST_PAUSE: Final = 15.0  # seconds without a bind after which the contender has no place for the rest
+EVENTS_SETTLED: Final = 1.0  # seconds without another Event after which all are written
 LONGEST_EVENTS: Final = 60.0
 PACE: Final = 100.0  # pods per second where they arrive one by one
 CHURN: Final = 100.0  # bound pods deleted per second where there is churn
@@ -34,7 +34,7 @@ CHURN_NODE: Final = 99_999  # the number of the node that comes and goes, once a
 
 @attrs.define(eq=False)
 class _Gauge:
-    """The CPU that has been used when something happens: by the contender, and by the servers."""
+    """The CPU used by the contender and by the servers at certain moments."""
 
     arena: Arena
     contender: Contender
@@ -53,7 +53,7 @@ class _Gauge:
 
 
 async def measure(arena: Arena, cell: records.Cell, *, pods: int, label: str) -> records.Record:
-    """Let one contender bind one workload, and return what was seen; the arena is left clear."""
+    """Run one contender on one workload, and return the record; clear the arena."""
     workload = WORKLOADS[cell.workload]
     contender = CONTENDERS[cell.contender].make(arena, workload)
     if workload.filled:
@@ -89,7 +89,7 @@ async def measure(arena: Arena, cell: records.Cell, *, pods: int, label: str) ->
 
 
 async def _contest(arena: Arena, workload: Workload, observer: Observer, pods: int) -> tuple[float, ...]:
-    """Return when all is bound that will be; the latencies of paced pods, nothing for others."""
+    """Return when all pods that fit are bound; the latencies of paced pods, nothing for others."""
     if workload.paced:
         return await _paced(arena, workload, observer, pods)
     async with anyio.create_task_group() as tasks:
@@ -102,7 +102,7 @@ async def _contest(arena: Arena, workload: Workload, observer: Observer, pods: i
 
 
 async def _paced(arena: Arena, workload: Workload, observer: Observer, pods: int) -> tuple[float, ...]:
-    """Create pods at a fixed rate; the first, which shows that the contender is at work, does not count."""
+    """Create pods at a fixed rate; the first one, which shows that the contender is running, does not count."""
     created: dict[str, float] = {}
     manifests = workload.manifests(pods)
     await create_pod(arena.api, next(manifests))
@@ -133,7 +133,7 @@ async def _delete_bound(arena: Arena, observer: Observer) -> None:
 
 
 async def _toggle_node(arena: Arena) -> None:
-    """Let a node come and go until cancelled; in the end it is gone."""
+    """Create and delete a node until cancelled; at the end it is deleted."""
     manifest = node(CHURN_NODE)
     path = f"/api/v1/nodes/{manifest['metadata']['name']}"
     try:
@@ -154,9 +154,9 @@ async def _last_event(arena: Arena, observer: Observer) -> float:
     with anyio.move_on_after(LONGEST_EVENTS):
         while (now := time.perf_counter()) - at < EVENTS_SETTLED or count < len(observer.bound):
             await anyio.sleep(0.05)
-            found = await arena.event_count()
-            if found != count:
-                count, at = found, now
+            current = await arena.event_count()
+            if current != count:
+                count, at = current, now
     return at - first
 
 

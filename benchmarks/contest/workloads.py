@@ -1,8 +1,8 @@
 """
-The pods that the contenders get, each kind of pod that is said to be slow somewhere.
+The workloads: each kind of pod that some scheduler is said to be slow with.
 
-Every pod of the constrained workloads asks for what one of `one-shape` asks for, so that only the constraint differs.
-Values and manifests only; who creates them, and when, is for `run`.
+The pods of the constrained workloads have the request of `one-shape`, so that only the constraint differs. Values and
+manifests only; `run` creates them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +17,8 @@ ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"
 SIZES: Final = (1, 4, 1, 8, 1, 4, 1, 16)
 OWN_SELECTORS: Final = 2_500
-PREEMPTING: Final = 6  # of so many pods one preempts, since each such pod costs a decision, a deletion and a wait
-BACKGROUND: Final = "background"  # the namespace of pods that are there before
+PREEMPTING: Final = 6  # one pod of so many preempts, because each such pod costs a decision, a deletion and a wait
+BACKGROUND: Final = "background"  # the namespace of pods that exist before
 HIGH_PRIORITY: Final = "high"
 Manifests = Iterator[Object]
 
@@ -26,12 +26,12 @@ Manifests = Iterator[Object]
 @attrs.frozen(kw_only=True)
 class Workload:
     """
-    Pods in a cluster.
+    Pods for a run.
 
     Attributes:
         title: for people.
         pod: the manifest of the pod with that number.
-        share: of all pods so many are created: one in `share`.
+        share: only one in `share` of the pods is created.
         schedulable: whether the pod with that number can be bound.
         filled: whether every node is filled before with a pod of low priority.
         churn: whether bound pods are deleted, and nodes come and go, all the while.
@@ -49,7 +49,7 @@ class Workload:
     packed: bool = False
 
     def count(self, pods: int) -> int:
-        """Return how many pods are created where so many are asked for."""
+        """Return how many pods are created if so many are requested."""
         return max(pods // self.share, 1)
 
     def manifests(self, pods: int) -> Manifests:
@@ -72,7 +72,7 @@ def _pod(number: int, *, neuron: int = 1, cpu: str = "1", memory: str = "1Gi", a
         neuron=neuron,
         requests={"cpu": cpu, "memory": memory},
         labels={"app": app},
-        terminationGracePeriodSeconds=0,  # no kubelet: what is deleted is gone at once
+        terminationGracePeriodSeconds=0,  # no kubelet: a deleted pod is gone at once
         **spec,
     )
 
@@ -144,7 +144,7 @@ def node_name(number: int) -> str:
 
 
 def filler(number: int) -> Object:
-    """Return a pod of low priority that fills the node with that number, without touching its silicon."""
+    """Return a pod of low priority that fills the node with that number, without using its devices."""
     return pod_manifest(
         f"filler-{number:05d}",
         namespace=BACKGROUND,

@@ -1,4 +1,4 @@
-"""Records of runs that never took place."""
+"""Records of invented runs."""
 
 from typing import Any
 

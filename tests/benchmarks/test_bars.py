@@ -1,4 +1,4 @@
-"""The promises are ratios of medians, and what was not measured is neither kept nor broken."""
+"""The targets are ratios of medians; a target that was not measured is neither met nor missed."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from benchmarks.contest.records import Record
 from tests.benchmarks.runs import run
 
 
-def bar(promise: str, *records: Record) -> Bar:
-    """Return the promise of that text."""
-    return next(each for each in bars(records) if each.promise == promise)
+def bar(title: str, *records: Record) -> Bar:
+    """Return the target with that title."""
+    return next(target for target in bars(records) if target.title == title)
 
 
 def test_a_median_is_over_the_rounds_of_one_cell() -> None:
-    """Other workloads, contenders and numbers of nodes have no part in it."""
+    """Other workloads, contenders and numbers of nodes do not count."""
     rounds = [run(number=number, rate=rate) for number, rate in enumerate((900.0, 100.0, 1_000.0))]
     others = [run("kube-scheduler", rate=1.0), run(workload="mix", rate=2.0), run(nodes=1_000, rate=3.0)]
     figures = Figures((*rounds, *others))
@@ -26,12 +26,12 @@ def test_a_median_is_over_the_rounds_of_one_cell() -> None:
     ("ours", "theirs", "expected"), [(6.0, 2.0, 3.0), (None, 2.0, None), (6.0, None, None), (6.0, 0.0, None)]
 )
 def test_a_ratio_needs_both(ours: float | None, theirs: float | None, expected: float | None) -> None:
-    """A contender that bound nothing is no measure either."""
+    """A contender that bound nothing gives no ratio either."""
     assert ratio(ours, theirs) == expected
 
 
 @pytest.mark.parametrize(
-    ("promise", "peer", "value", "met"),
+    ("title", "peer", "value", "met"),
     [
         pytest.param("one-shape at 5,000 nodes, of the binding-loop", run(LOOP, rate=1_250), 0.8, True, id="loop"),
         pytest.param(
@@ -55,11 +55,11 @@ def test_a_ratio_needs_both(ours: float | None, theirs: float | None, expected: 
         ),
     ],
 )
-def test_a_promise_is_held_against_the_same_label(promise: str, peer: Record, value: float, met: bool) -> None:
+def test_a_target_is_compared_within_one_label(title: str, peer: Record, value: float, met: bool) -> None:
     """Ours binds 1,000 pods a second with 5,000 nodes."""
-    found = bar(promise, run(), peer)
-    assert found.value == pytest.approx(value)
-    assert found.met is met
+    target = bar(title, run(), peer)
+    assert target.value == pytest.approx(value)
+    assert target.met is met
 
 
 def test_the_extender_is_judged_by_its_best_and_by_its_median_run() -> None:
@@ -70,20 +70,20 @@ def test_the_extender_is_judged_by_its_best_and_by_its_median_run() -> None:
     assert bar("mix at 5,000 nodes, of the median run with an extender", *records).value == pytest.approx(10.0)
 
 
-def test_costs_may_be_at_most_what_was_promised() -> None:
-    """0.5 ms of CPU are within the promise, 1 ms is not."""
-    promise = "CPU per pod, one-shape at 5,000 nodes"
-    assert bar(promise, run()).met is True
-    assert bar(promise, run(cpu_seconds=3.0)).met is False
+def test_costs_may_be_at_most_the_target() -> None:
+    """0.5 ms of CPU are within the target, 1 ms is not."""
+    title = "CPU per pod, one-shape at 5,000 nodes"
+    assert bar(title, run()).met is True
+    assert bar(title, run(cpu_seconds=3.0)).met is False
 
 
-def test_one_lost_event_breaks_the_promise() -> None:
-    """Only ours counts, in whatever run."""
+def test_one_lost_event_misses_the_target() -> None:
+    """Only ours counts, in any run."""
     records = [run(), run(number=1, events={"Scheduled": 2_999}), run(KUBE_SCHEDULER, events={})]
-    found = bar("Events lost, all runs", *records)
-    assert (found.value, found.met) == (1.0, False)
+    target = bar("Events lost, all runs", *records)
+    assert (target.value, target.met) == (1.0, False)
 
 
-def test_what_was_not_measured_is_said_so() -> None:
-    """Without any record no promise is met or broken."""
-    assert {each.met for each in bars([])} == {None}
+def test_a_target_without_records_is_not_measured() -> None:
+    """Without any record no target is met or missed."""
+    assert {target.met for target in bars([])} == {None}

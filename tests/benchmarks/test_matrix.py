@@ -1,4 +1,4 @@
-"""The matrix is what the benchmark promises to measure, and subsets of it can be asked for."""
+"""The matrix has all runs of the benchmark; subsets of it can be requested."""
 
 from collections import Counter
 
@@ -8,20 +8,20 @@ from tests.benchmarks.runs import run
 
 
 def test_all_workloads_run_with_5000_nodes_and_three_with_other_numbers() -> None:
-    """Ours takes part in every one of them."""
+    """Ours takes part in each of them."""
     ours = Counter(cell.nodes for cell in cells(nodes=SIZES, rounds=1) if cell.contender == "ours")
     assert ours == {1_000: 3, 5_000: len(WORKLOADS), 15_000: 3}
 
 
 def test_the_extender_runs_on_1_4_8_16_devices_only() -> None:
-    """A workload that is asked for by name makes no exception."""
+    """A requested workload runs with every number of nodes."""
     with_extender = cells(nodes=SIZES, rounds=1, contenders=["kube-scheduler with extender"])
     assert {cell.workload for cell in with_extender} == {"mix"}
     assert cells(nodes=[10], rounds=1, workloads=["unlike"], contenders=["kube-scheduler with extender"]) == []
 
 
 def test_contenders_alternate_within_a_workload() -> None:
-    """What drifts on the machine meets all of them."""
+    """A drift of the machine affects all of them."""
     order = cells(nodes=[10], rounds=2, workloads=["churn"])
     assert [(cell.round, cell.contender) for cell in order] == [
         (0, "ours"),
@@ -37,7 +37,7 @@ def test_one_round_of_everything_takes_less_than_40_minutes() -> None:
 
 
 def test_no_two_pods_of_a_workload_share_a_name_and_some_can_be_bound() -> None:
-    """Whatever number of pods is asked for."""
+    """For any number of pods."""
     for name, workload in WORKLOADS.items():
         names = {pod["metadata"]["name"] for pod in workload.manifests(60)}
         assert len(names) == workload.count(60), name
@@ -52,5 +52,5 @@ def test_no_two_requests_of_unlike_pods_are_alike() -> None:
 
 
 def test_a_record_names_a_cell_of_the_matrix() -> None:
-    """So that a run that was made is found again."""
+    """So a recorded run is found again."""
     assert run(nodes=5_000).cell in cells(nodes=SIZES, rounds=1)

@@ -17,7 +17,7 @@ def frame(kind: bytes, name: bytes) -> bytes:
 
 @pytest.fixture
 def observer(tmp_path: object) -> Observer:
-    """Return an observer that has not seen anything."""
+    """Return an observer without any event."""
     return Observer(plane=ControlPlane(tmp_path), on_first=lambda: None)  # type: ignore[arg-type]
 
 
@@ -47,7 +47,7 @@ def test_the_end_of_a_watch_is_no_silence(observer: Observer) -> None:
 
 
 async def test_a_contender_without_places_for_the_rest_is_not_waited_for(observer: Observer) -> None:
-    """Silence after the first binds ends the waiting, and reaching the number does at once."""
+    """A pause after the first binds ends the wait, and so does reaching the number, at once."""
     observer._take(frame(b"ADDED", b"run-000001"), 1.0)
     assert not await observer.wait_for(2, start=1_000.0, pause=0.0)
     observer._take(frame(b"ADDED", b"run-000002"), 2.0)
@@ -55,7 +55,7 @@ async def test_a_contender_without_places_for_the_rest_is_not_waited_for(observe
 
 
 async def test_the_first_bind_ends_the_patience_with_the_start(observer: Observer) -> None:
-    """From then on only the pause between two binds counts."""
+    """After that only the pause between two binds counts."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(observer.wait_for, 2, start=1_000.0, pause=0.0))
         await anyio.wait_all_tasks_blocked()

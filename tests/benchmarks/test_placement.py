@@ -1,4 +1,4 @@
-"""The command runs, prints a table and writes down what it found."""
+"""The command runs, prints a table and records its figures."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -14,8 +14,8 @@ def test_the_command_prints_and_records(
 ) -> None:
     """A row for each contender with the mean over the seeds, a line of JSON for each run, a picture with that mean."""
     record = tmp_path / "placement.jsonl"
-    told = f"--scenarios torus --loads 0.9 --contenders ours pooled --seeds 1 2 --pods 100 --cpu 0.5 --record {record}"
-    monkeypatch.setattr("sys.argv", ["placement", *told.split()])
+    flags = f"--scenarios torus --loads 0.9 --contenders ours pooled --seeds 1 2 --pods 100 --cpu 0.5 --record {record}"
+    monkeypatch.setattr("sys.argv", ["placement", *flags.split()])
     placement.main()
     runs = [json.loads(line) for line in record.read_text().splitlines()]
     assert [(run["contender"], run["seed"]) for run in runs] == [("ours", 1), ("ours", 2), ("pooled", 1), ("pooled", 2)]
@@ -24,6 +24,6 @@ def test_the_command_prints_and_records(
     mean = sum(run["utilisation"] for run in runs[:2]) / 2
     assert f"ours  {mean:>14.1%}".replace(" ", "") in capsys.readouterr().out.replace(" ", "")
     drawn = ET.parse(record.with_suffix(".svg")).getroot()
-    texts = ["".join(each.itertext()) for each in drawn.iter() if each.tag.endswith("text")]
+    texts = ["".join(element.itertext()) for element in drawn.iter() if element.tag.endswith("text")]
     assert "torus, load 0.9" in texts
     assert f"{mean * 100:.0f}" in texts

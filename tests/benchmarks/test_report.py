@@ -1,4 +1,4 @@
-"""The page names what was measured, and its plots are well-formed."""
+"""The page has the figures, and its plots are well-formed."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -40,5 +40,7 @@ def test_a_page_and_plots_are_written(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_bar_is_as_long_as_its_value() -> None:
     """The largest fills the width, half of it is half as long, and a missing one has no bar."""
     svg = bar_chart("a < b", "", {"x": "red", "y": "#00f"}, {"one": {"x": 100.0, "y": 50.0}, "two": {"x": None}})
-    bars = [each for each in ET.fromstring(svg).iter() if each.get("x") == "210" and each.tag.endswith("rect")]
-    assert [float(each.attrib["width"]) for each in bars] == [460.0, 230.0]
+    bars = [
+        element for element in ET.fromstring(svg).iter() if element.get("x") == "210" and element.tag.endswith("rect")
+    ]
+    assert [float(element.attrib["width"]) for element in bars] == [460.0, 230.0]

@@ -11,19 +11,19 @@ from neuron_scheduler.scheduling.plugins.contract import Prefer
 from tests.support import builders
 
 
-def cluster(*held: int) -> Cluster:
-    """Return trn1.32xlarge nodes n0, n1, ... on which so many devices, from 0 on, are held."""
-    found = Cluster()
-    for i, count in enumerate(held):
-        found.put_node(builders.node(f"n{i}", "trn1.32xlarge", created=float(i)))
+def cluster(*used: int) -> Cluster:
+    """Return trn1.32xlarge nodes n0, n1, ... with so many devices in use, from 0 on."""
+    nodes = Cluster()
+    for i, count in enumerate(used):
+        nodes.put_node(builders.node(f"n{i}", "trn1.32xlarge", created=float(i)))
         for device in range(count):
-            found.assume(builders.pod(f"n{i}-{device}", devices=1, on=f"n{i}"), CoreMask(0b11 << 2 * device))
-    return found
+            nodes.assume(builders.pod(f"n{i}-{device}", devices=1, on=f"n{i}"), CoreMask(0b11 << 2 * device))
+    return nodes
 
 
 @pytest.mark.parametrize(("prefer", "expected"), [(prefer_fullest, "n2"), (prefer_emptiest, "n1")])
 def test_packing_and_spreading_go_by_the_free_devices(prefer: Prefer, expected: str) -> None:
-    """Of nodes that would do, the one with the fewest or the most devices free."""
+    """Of the feasible nodes, the one with the fewest or the most free devices."""
     decision = schedule_pod(cluster(4, 0, 9, 16), builders.pod("new", devices=1), preferring(prefer))
     assert isinstance(decision, Decision)
     assert decision.node_name == expected
@@ -42,12 +42,12 @@ def test_fragmentation_is_what_the_next_pod_cannot_use() -> None:
 
 
 def test_the_gradient_prefers_what_is_broken_already() -> None:
-    """On the whole node one device costs 15 cores of fragmentation; on the broken one it takes one away."""
-    policy, found = FragmentationGradientDescent(sizes(d1=0.5, d16=0.5)), cluster(0, 4)
-    one = builders.pod("new", devices=1)
-    rows = {state.node.name: state for state in found.view.rows()}
+    """On the empty node one device adds 15 cores of fragmentation; on the broken one it removes one."""
+    policy, nodes = FragmentationGradientDescent(sizes(d1=0.5, d16=0.5)), cluster(0, 4)
+    pod = builders.pod("new", devices=1)
+    rows = {state.node.name: state for state in nodes.view.rows()}
     assert policy.growth(rows["n0"], builders.request(1)) == 15
     assert policy.growth(rows["n1"], builders.request(1)) == -1
-    decision = schedule_pod(found, one, preferring(policy))
+    decision = schedule_pod(nodes, pod, preferring(policy))
     assert isinstance(decision, Decision)
     assert decision.node_name == "n1"

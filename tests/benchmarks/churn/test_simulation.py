@@ -1,4 +1,4 @@
-"""A run in virtual time: as computed by hand; no core has two holders, no pod sleeps for nothing."""
+"""A run in virtual time: as computed by hand; no core has two pods, no pod sleeps that would fit."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from tests.support import builders
 
 
 def simulated(workload: Workload, contender: str = "ours") -> Simulation:
-    """Return a run that has not begun."""
+    """Return a run before its start."""
     chosen = CONTENDERS[contender]
     return Simulation(chosen.setting(workload), chosen.profile(workload))
 
@@ -34,7 +34,7 @@ WAITING = by_hand((100, 16, 100), (110, 16, 50), (120, 8, 30), (390, 16, 100), (
 
 
 def test_a_run_is_what_it_is_by_hand() -> None:
-    """Times of places, silicon in use after the warm-up, waits, all exact."""
+    """Times of placements, devices in use after the warm-up, waits, all exact."""
     run = simulated(WAITING)
     run.run()
     assert run.placed_at == {"uid-p0": 100, "uid-p1": 200, "uid-p2": 250, "uid-p3": 390}
@@ -49,7 +49,7 @@ def test_a_run_is_what_it_is_by_hand() -> None:
 
 
 def test_what_happens_before_the_warm_up_is_over_does_not_count() -> None:
-    """The first quarter of the time is left out of the use of silicon and of the waits."""
+    """The first quarter of the time does not count for utilisation and waits."""
     run = simulated(by_hand((0, 16, 60), (0, 16, 60), (200, 8, 10)))
     run.run()
     assert run.utilisation == pytest.approx((20 * 16 + 10 * 8) / (300 * 16))
@@ -57,7 +57,7 @@ def test_what_happens_before_the_warm_up_is_over_does_not_count() -> None:
 
 
 def test_a_pod_is_woken_in_the_second_in_which_its_place_is_free() -> None:
-    """Though its backoff is not over, and long before the queue looks again by itself; nobody is tried for nothing."""
+    """Before its backoff ends, and long before the queue's own retry; no pod is tried in vain."""
     run = simulated(by_hand((0, 16, 5.5), (5, 16, 10), (6, 16, 5)))
     run.run()
     assert run.placed_at == {"uid-p0": 0, "uid-p1": 5.5, "uid-p2": 15.5}
@@ -65,7 +65,7 @@ def test_a_pod_is_woken_in_the_second_in_which_its_place_is_free() -> None:
 
 
 def test_the_queue_looks_again_by_itself_after_five_minutes() -> None:
-    """The virtual clock reaches what only time brings about: one more attempt, refused like the first."""
+    """The virtual clock reaches the periodic retry: one more attempt, refused like the first."""
     run = simulated(by_hand((0, 16, 390), (1, 16, 5)))
     run.run()
     assert run.placed_at == {"uid-p0": 0, "uid-p1": 390}
@@ -73,19 +73,19 @@ def test_the_queue_looks_again_by_itself_after_five_minutes() -> None:
 
 
 def short(scenario: str, seed: int = 1, load: float = 1.0, pods: int = 200) -> Workload:
-    """Return a workload at full load that takes a moment."""
+    """Return a short workload at full load."""
     return workload(SCENARIOS[scenario], load=load, seed=seed, pods=pods)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_core_has_two_holders_and_none_is_forgotten(scenario: str) -> None:
-    """At every moment the cores of a node's pods are disjoint, and together what counts as in use."""
+    """At every moment the cores of a node's pods are disjoint, and their sum is the number in use."""
     run = simulated(short(scenario))
     for _ in run.steps():
         used = 0
         for state in run.cluster.view.rows():
-            held = [int(pod_info.cores or NO_CORES) for pod_info in state.pod_infos.values()]
-            assert sum(core.bit_count() for core in held) == sum(held).bit_count()
+            masks = [int(pod_info.cores or NO_CORES) for pod_info in state.pod_infos.values()]
+            assert sum(core.bit_count() for core in masks) == sum(masks).bit_count()
             used += sum(t.pod.neuron.total for t in state.pod_infos.values() if t.pod.neuron is not None)
         assert run.used == used
     assert run.placed_at
@@ -106,28 +106,26 @@ def test_no_pod_waits_that_has_a_place(scenario: str, contender: str) -> None:
 
 @pytest.mark.parametrize("scenario", ["torus", "ring", "mixed", "cores"])
 def test_the_pool_is_a_bound(scenario: str) -> None:
-    """No contender has more silicon in use than the pool, which leaves none free that a waiting pod could take."""
-    found = short(scenario, pods=400)
-    runs = {name: simulated(found, name) for name in CONTENDERS}
+    """No contender uses more devices than the pool, which leaves no device free that a waiting pod could use."""
+    made = short(scenario, pods=400)
+    runs = {name: simulated(made, name) for name in CONTENDERS}
     for run in runs.values():
         run.run()
     assert max(runs, key=lambda name: runs[name].utilisation) == "pooled"
-    pool = simulated(found, "pooled")
+    pool = simulated(made, "pooled")
     for _ in pool.steps():
         sizes = {arrival.pod.uid: arrival.size for arrival in pool.workload.arrivals}
         waiting = [sizes[pod.uid] for pod in pool.queue.first(1_000)]
-        assert not waiting or min(waiting) > found.capacity - pool.used
+        assert not waiting or min(waiting) > made.capacity - pool.used
 
 
 def test_the_pool_asks_for_the_same_and_has_the_same() -> None:
-    """Arrivals, lifetimes, cpu and the whole fleet's capacity are what they are elsewhere."""
-    found = workload(SCENARIOS["torus"], load=0.9, seed=1, pods=50)
-    setting = pooled(found)
-    assert [(a.at, a.size, a.lifetime) for a in setting.arrivals] == [
-        (a.at, a.size, a.lifetime) for a in found.arrivals
-    ]
+    """Arrivals, lifetimes, cpu and the whole fleet's capacity are those of the other contenders."""
+    made = workload(SCENARIOS["torus"], load=0.9, seed=1, pods=50)
+    setting = pooled(made)
+    assert [(a.at, a.size, a.lifetime) for a in setting.arrivals] == [(a.at, a.size, a.lifetime) for a in made.arrivals]
     assert len(setting.nodes) == 1
-    assert setting.nodes[0].allocatable["cpu"] == sum(node.allocatable["cpu"] for node in found.nodes)
+    assert setting.nodes[0].allocatable["cpu"] == sum(node.allocatable["cpu"] for node in made.nodes)
     assert not any(arrival.pod.neuron for arrival in setting.arrivals)
 
 
@@ -136,16 +134,16 @@ def outcomes(*utilisations: float) -> Sequence[Outcome]:
     run = simulated(WAITING)
     run.run()
     return [
-        Outcome("mixed", 0.9, 0.0, 0.0, "ours", seed, each, 2.0 + seed, waits_of(run))
-        for seed, each in enumerate(utilisations)
+        Outcome("mixed", 0.9, 0.0, 0.0, "ours", seed, share, 2.0 + seed, waits_of(run))
+        for seed, share in enumerate(utilisations)
     ]
 
 
 def test_several_seeds_are_put_together() -> None:
-    """Means over the seeds, with the deviation of what is in use; a single run has none."""
-    found = summary(outcomes(0.8, 0.9))
-    assert (found.runs, found.attempts) == (2, 2.5)
-    assert found.utilisation == pytest.approx(0.85)
-    assert found.deviation == pytest.approx(0.0707, abs=1e-4)
-    assert found.waits[16] == attrs.evolve(outcomes(0.8)[0].waits[16], pods=8)
+    """Means over the seeds, with the deviation of the utilisation; a single run has none."""
+    means = summary(outcomes(0.8, 0.9))
+    assert (means.runs, means.attempts) == (2, 2.5)
+    assert means.utilisation == pytest.approx(0.85)
+    assert means.deviation == pytest.approx(0.0707, abs=1e-4)
+    assert means.waits[16] == attrs.evolve(outcomes(0.8)[0].waits[16], pods=8)
     assert summary(outcomes(0.8)).deviation == 0.0
