@@ -1,1 +1,1 @@
-"""What runs: one service a module. Each is given what it needs by `wiring`."""
+"""What runs: one module for each service. `wiring` gives each service what it needs."""
