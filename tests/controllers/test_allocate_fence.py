@@ -170,7 +170,7 @@ async def test_the_line_moves_in_the_order_of_the_decisions() -> None:
     async with at_work() as site:
         site.add("p0", "p1", "p2", "p3", devices=4)
         for number in range(4):
-            assert await site.settle() == [f"p{each}" for each in range(number + 1)]
+            assert await site.settle() == [f"p{earlier}" for earlier in range(number + 1)]
             site.tell(f"p{number}", admitted=True)
 
 
@@ -353,8 +353,8 @@ async def test_the_two_minutes_count_from_the_answer() -> None:
 async def test_pods_that_others_bound_are_waited_for(age: int, waits: float) -> None:
     """For two minutes from their NEURON_ALLOC_TIME at most; a new leader sees its predecessor's pods in this way."""
     async with at_work(wall=10_000 * SECOND) as site:
-        said = {NEURON_ALLOC_TIME: str(site.wall - age * SECOND), NEURON_ALLOCATED: "false"}
-        site.handler.added(pod("foreign", devices=4, ids=range(4), on="n", allocation=said))
+        annotations = {NEURON_ALLOC_TIME: str(site.wall - age * SECOND), NEURON_ALLOCATED: "false"}
+        site.handler.added(pod("foreign", devices=4, ids=range(4), on="n", allocation=annotations))
         site.add("a", devices=4)
         await site.settle()
         if waits:
@@ -445,7 +445,7 @@ async def test_a_node_that_goes_takes_nobody() -> None:
         site.cluster.remove_node("n")
         site.scheduler.fence.node_gone("n")
         await site.settle()
-        assert site.told[-1] == ("a", 'node "n" not found')
+        assert site.reports[-1] == ("a", 'node "n" not found')
         assert (site.waiting, site.queue.count(Place.BACKOFF), site.tried) == (0, 1, ["b"])
 
 

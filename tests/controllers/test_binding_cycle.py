@@ -55,7 +55,7 @@ class World:
     sent: list[Mapping[str, str]] = attrs.field(factory=list)
     fenced: bool = True
     wall: int = 1
-    told: list[tuple[str, str]] = attrs.field(factory=list)
+    reports: list[tuple[str, str]] = attrs.field(factory=list)
     surprises: Counter[str] = attrs.field(factory=Counter)
     released: int = 0
     cluster: Cluster = attrs.field(factory=lambda: cluster_of([node("n", "trn1.32xlarge", pods=1000)]))
@@ -115,7 +115,7 @@ class World:
         self.sent.append(binding.annotations)
         binding.tries += 1
         await anyio.lowlevel.checkpoint()
-        outcome = next((each for prefix, each in self.outcomes.items() if name.startswith(prefix)), Bound())
+        outcome = next((planned for prefix, planned in self.outcomes.items() if name.startswith(prefix)), Bound())
         if outcome == HANG:
             await anyio.sleep_forever()
         if outcome == IN_DOUBT:
@@ -177,22 +177,22 @@ class World:
         """Remember it."""
         assert placement is None or placement.ids
         self._break("scheduled", pod)
-        self.told.append((pod.name, node_name))
+        self.reports.append((pod.name, node_name))
 
     def unschedulable(self, pod: Pod, message: str, **_: Any) -> None:
         """Remember it."""
         self._break("unschedulable", pod)
-        self.told.append((pod.name, message))
+        self.reports.append((pod.name, message))
 
     def failed(self, pod: Pod, message: str) -> None:
         """Remember it."""
         self._break("failed", pod)
-        self.told.append((pod.name, message))
+        self.reports.append((pod.name, message))
 
     def in_doubt(self, pod: Pod, message: str) -> None:
         """Remember it."""
         self._break("in_doubt", pod)
-        self.told.append((pod.name, message))
+        self.reports.append((pod.name, message))
 
     def withdraw(self, uid: str) -> None:
         """Withdraw nothing."""
@@ -235,7 +235,7 @@ async def test_pods_in_doubt_hold_no_worker() -> None:
         world.add(*(f"bad{number}" for number in range(10)), devices=1)
         await until(lambda: len(world.tried) == 10)
         world.add("good", devices=1)
-        await until(lambda: ("good", "n") in world.told)
+        await until(lambda: ("good", "n") in world.reports)
         assert (world.cluster.pod_count, world.cluster.assumed_count) == (11, 11)
         node_info = world.cluster.node("n")
         assert node_info is not None
@@ -249,7 +249,7 @@ async def test_a_doubt_is_tried_until_it_is_definite() -> None:
         world.add("bad")
         await until(lambda: world.count("bad") > 20)
         world.outcomes["bad"] = Bound()
-        await until(lambda: ("bad", "n") in world.told)
+        await until(lambda: ("bad", "n") in world.reports)
         assert "uid-bad" not in world.queue
         assert world.cluster.is_assumed("uid-bad")
 
@@ -260,10 +260,10 @@ async def test_doubts_are_told_now_and_then() -> None:
     async with running(world):
         world.add("bad")
         await until(lambda: world.count("bad") > 20)
-    assert [message.split(";")[0] for _, message in world.told] == [
+    assert [message.split(";")[0] for _, message in world.reports] == [
         f"Binding to n has no definite outcome after {tries} tries" for tries in (4, 8, 16)
     ]
-    assert all(message.endswith(": 503") for _, message in world.told)
+    assert all(message.endswith(": 503") for _, message in world.reports)
 
 
 async def test_namespaces_take_turns_with_their_doubts() -> None:
@@ -289,7 +289,7 @@ async def test_a_namespace_whose_bindings_hang_is_served_by_those_who_retry() ->
         world.add(*(f"slow{number}" for number in range(20)))
         await until(lambda: len(world.tried) == 20)
         world.add("good", namespace="other")
-        await until(lambda: ("good", "n") in world.told)
+        await until(lambda: ("good", "n") in world.reports)
 
 
 @pytest.mark.parametrize("outcome", [Gone(), Fenced(), Refused(403, "no", retryable=False)], ids=str)
@@ -309,11 +309,11 @@ async def test_a_pod_that_must_change_first_waits_for_that() -> None:
     world = World(outcomes={"p": Refused(413, "too large", retryable=False, until_changed=True)})
     async with running(world):
         world.add("p")
-        await until(lambda: ("p", "too large") in world.told)
+        await until(lambda: ("p", "too large") in world.reports)
         assert world.queue.count(Place.UNSCHEDULABLE) == 1
         world.now += 200.0
         world.add("other")
-        await until(lambda: ("other", "n") in world.told)
+        await until(lambda: ("other", "n") in world.reports)
         assert world.count("p") == 1
         world.queue.update(pending("p", annotations_size=5), world.now)
         assert world.count("p") == 1
@@ -333,7 +333,7 @@ async def test_a_stop_waits_for_doubts() -> None:
             world.scheduler.stop()
             await until(lambda: world.count("bad") > 10)
             world.outcomes["bad"] = Bound()
-    assert ("bad", "n") in world.told
+    assert ("bad", "n") in world.reports
 
 
 async def test_without_the_lease_doubts_are_left() -> None:
@@ -357,16 +357,16 @@ async def test_an_exception_in_an_attempt_is_that_pods_error(part: str) -> None:
     world = World(breaks={part: name})
     async with running(world):
         world.add(name, devices=devices)
-        await until(lambda: bool(world.told))
-        assert world.told == [(name, world.told[0][1])]
-        assert world.told[0][1].startswith("unexpected error in ")
-        assert f"RuntimeError: {part}" in world.told[0][1]
+        await until(lambda: bool(world.reports))
+        assert world.reports == [(name, world.reports[0][1])]
+        assert world.reports[0][1].startswith("unexpected error in ")
+        assert f"RuntimeError: {part}" in world.reports[0][1]
         assert world.surprises.total() == 1
         assert (world.cluster.pod_count, world.cluster.assumed_count) == (0, 0)
         assert world.queue.count(Place.BACKOFF) == 1
         world.breaks.clear()
         world.add("next", devices=16)
-        await until(lambda: ("next", "n") in world.told)
+        await until(lambda: ("next", "n") in world.reports)
         assert world.released == (part == "prepare")
 
 
@@ -424,7 +424,7 @@ async def test_cancellation_passes() -> None:
         world.add("p")
         await until(lambda: world.count("p") == 1)
     assert not world.surprises
-    assert not world.told
+    assert not world.reports
 
 
 async def test_a_pod_that_crashes_after_it_was_put_back_harms_nobody() -> None:
@@ -448,4 +448,4 @@ async def test_where_all_nodes_are_set_aside_pods_are_bound_all_the_same() -> No
     world.cluster.set_aside("n", SetAside(1, CoreMask(0)))
     async with running(world):
         world.add("p", devices=4)
-        await until(lambda: ("p", "n") in world.told)
+        await until(lambda: ("p", "n") in world.reports)

@@ -183,7 +183,7 @@ async def test_a_binding_that_succeeds_is_told_in_the_order_of_the_extension(wri
     async with running(world):
         world.queue.add(pending("p", cores=9), 0.0)
         world.scheduler.wake()
-        await until(lambda: ("p", "n") in world.told)
+        await until(lambda: ("p", "n") in world.reports)
     of_devices = [f"Allocated devices list [{core // 4}] for other resource {DEVICE}" for core in range(9)]
     assert bind_lines(written)[7:] == [
         "Updating the DevUsageMap since the bind is successful!",
@@ -208,7 +208,7 @@ async def test_devices_are_told_with_their_cores(written: Callable[[], list[str]
     async with running(world):
         world.queue.add(pending("p", devices=2), 0.0)
         world.scheduler.wake()
-        await until(lambda: ("p", "n") in world.told)
+        await until(lambda: ("p", "n") in world.reports)
     lines = bind_lines(written)
     assert "neuronDevUsageMap for resource:aws.amazon.com/neuron in node: n is [false false false false]" in lines
     assert [line for line in lines if "other resource" in line] == [
@@ -225,5 +225,5 @@ async def test_pods_without_neuron_are_not_told(written: Callable[[], list[str]]
     async with running(world):
         world.queue.add(pending("p"), 0.0)
         world.scheduler.wake()
-        await until(lambda: ("p", "n") in world.told)
+        await until(lambda: ("p", "n") in world.reports)
     assert not written()

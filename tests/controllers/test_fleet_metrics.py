@@ -26,8 +26,8 @@ OTHERS = Taint("team", Effect.NO_SCHEDULE, "red")
 
 def withheld(cluster: Cluster, *, count_unknown_only: bool = False) -> dict[str, int]:
     """Return what is withheld of trn1.32xlarge, by reason."""
-    found = fleet_metrics.devices(cluster, count_unknown_only=count_unknown_only).withheld
-    return {reason: count for (name, reason), count in found.items() if count and name == TRN1}
+    counted = fleet_metrics.devices(cluster, count_unknown_only=count_unknown_only).withheld
+    return {reason: count for (name, reason), count in counted.items() if count and name == TRN1}
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_devices_of_a_closed_node_are_withheld(closed: dict[str, object], reason
     """4 of 16 devices are used and the other 12 are withheld; the open node beside it is counted as usual."""
     nodes = [node("a", TRN1, **closed), node("b", TRN1)]  # type: ignore[arg-type]  # passed on as they are
     cluster = cluster_of(nodes, [pod("p", devices=4, on="a", ids=range(4)), pod("q", devices=8, on="b", ids=range(8))])
-    found = fleet_metrics.devices(cluster)
-    assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (8, 12, 8)
+    counted = fleet_metrics.devices(cluster)
+    assert (counted.free[TRN1], counted.used[TRN1], counted.largest_block[TRN1]) == (8, 12, 8)
     assert withheld(cluster) == {reason: 12}
 
 
@@ -63,8 +63,8 @@ def test_usual_taints_close_nothing() -> None:
 def test_unknown_holders_withhold_what_they_may_hold() -> None:
     """All devices that no pod is known to hold are withheld; with count-only just as many as the pod asks for."""
     cluster = cluster_of([node("a", TRN1)], [pod("u", devices=2, on="a"), pod("p", devices=4, on="a", ids=range(4))])
-    found = fleet_metrics.devices(cluster)
-    assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (0, 4, 0)
+    counted = fleet_metrics.devices(cluster)
+    assert (counted.free[TRN1], counted.used[TRN1], counted.largest_block[TRN1]) == (0, 4, 0)
     assert withheld(cluster) == {"unknown_holder": 12}
     trusted = fleet_metrics.devices(cluster, count_unknown_only=True)
     assert (trusted.free[TRN1], trusted.largest_block[TRN1]) == (10, 8)
@@ -76,24 +76,24 @@ def test_nominated_devices_are_withheld() -> None:
     cluster = cluster_of([node("a", TRN1), node("b", TRN1)])
     coming = pod("n", devices=8, priority=5)
     cluster.nominate("a", Nomination(coming, cores=CoreMask((1 << 16) - 1)))
-    found = fleet_metrics.devices(cluster)
-    assert (found.free[TRN1], found.used[TRN1], found.largest_block[TRN1]) == (24, 0, 16)
+    counted = fleet_metrics.devices(cluster)
+    assert (counted.free[TRN1], counted.used[TRN1], counted.largest_block[TRN1]) == (24, 0, 16)
     assert withheld(cluster) == {"promised": 8}
 
 
 def test_types_are_sums_over_machines() -> None:
     """LNC 1 and LNC 2, and HyperPod's prefix, are one instance type."""
     nodes = [node("a", TRN2), node("b", TRN2, cores_per_device=8), node("c", f"ml.{TRN2}", unschedulable=True)]
-    found = fleet_metrics.devices(cluster_of(nodes, [pod("p", cores=32, on="b", ids=range(32))]))
-    assert (found.free[TRN2], found.used[TRN2], found.largest_block[TRN2]) == (28, 4, 16)
-    assert found.withheld[TRN2, fleet_metrics.Withheld.CORDONED] == 16
+    counted = fleet_metrics.devices(cluster_of(nodes, [pod("p", cores=32, on="b", ids=range(32))]))
+    assert (counted.free[TRN2], counted.used[TRN2], counted.largest_block[TRN2]) == (28, 4, 16)
+    assert counted.withheld[TRN2, fleet_metrics.Withheld.CORDONED] == 16
 
 
 def test_the_old_name_of_devices() -> None:
     """Nodes of an old plugin offer their devices only under the alias."""
     old = attrs.evolve(node("a", "inf1.6xlarge"), allocatable={"aws.amazon.com/neurondevice": 4, "pods": 9})
-    found = fleet_metrics.devices(cluster_of([old, node("b", "inf1.6xlarge")]))
-    assert (found.free["inf1.6xlarge"], found.largest_block["inf1.6xlarge"]) == (8, 4)
+    counted = fleet_metrics.devices(cluster_of([old, node("b", "inf1.6xlarge")]))
+    assert (counted.free["inf1.6xlarge"], counted.largest_block["inf1.6xlarge"]) == (8, 4)
 
 
 def _random_node(dice: random.Random, name: str) -> Node:
@@ -112,19 +112,19 @@ def _random_node(dice: random.Random, name: str) -> Node:
 def _random_cluster(dice: random.Random) -> Cluster:
     nodes = [_random_node(dice, f"n{i}") for i in range(dice.randint(1, 12))]
     cluster = cluster_of(nodes)
-    for each in nodes:
-        machine = machine_of(each)
+    for host in nodes:
+        machine = machine_of(host)
         if machine is None:
             continue
         for i in range(dice.randint(0, 5)):
             ids = dice.sample(range(machine.devices), dice.randint(1, 4))
             by_core = dice.random() < 0.3
             if dice.random() < 0.15:
-                cluster.put_pod(pod(f"u{i}-{each.name}", devices=1, on=each.name))
+                cluster.put_pod(pod(f"u{i}-{host.name}", devices=1, on=host.name))
             elif by_core:
-                cluster.put_pod(pod(f"c{i}-{each.name}", cores=len(ids), on=each.name, ids=ids))
+                cluster.put_pod(pod(f"c{i}-{host.name}", cores=len(ids), on=host.name, ids=ids))
             else:
-                cluster.put_pod(pod(f"d{i}-{each.name}", devices=len(ids), on=each.name, ids=ids))
+                cluster.put_pod(pod(f"d{i}-{host.name}", devices=len(ids), on=host.name, ids=ids))
     return cluster
 
 
@@ -145,7 +145,7 @@ def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
             node_info.node, labels={**node_info.node.labels, "kubernetes.io/hostname": node_info.node.name}
         )
         cluster.put_node(labelled)
-    found = fleet_metrics.devices(cluster)
+    counted = fleet_metrics.devices(cluster)
     there: Counter[str] = Counter()
     largest: Counter[str] = Counter()
     for node_info in cluster.view.rows():
@@ -158,9 +158,9 @@ def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
             assert counts in ([], [1])  # one unit is given by count
             counts = []
         largest[name] = max(largest[name], *counts, 0)
-    assert +largest == +found.largest_block
-    sums = found.free + found.used
-    for (name, _), count in found.withheld.items():
+    assert +largest == +counted.largest_block
+    sums = counted.free + counted.used
+    for (name, _), count in counted.withheld.items():
         assert count >= 0
         sums[name] += count
     assert +there == +sums
@@ -172,13 +172,13 @@ def test_the_metrics_and_the_sentence_agree() -> None:
     nodes += [node("d", TRN1), node("e", TRN1, unschedulable=True)]
     held = [pod("p", devices=5, on="a", ids=(0, 4, 8, 9, 10)), pod("q", devices=8, on="b", ids=range(8))]
     cluster = cluster_of(nodes, [*held, pod("u", devices=1, on="d")])
-    found, refused = fleet_metrics.devices(cluster), decide(cluster, pod(devices=8))
+    counted, refused = fleet_metrics.devices(cluster), decide(cluster, pod(devices=8))
     assert isinstance(refused, FitError)
     assert refused.hint == (
-        f"Fragmentation: {found.free[TRN1]} Neuron devices free on 2 nodes,"
-        f" largest free block {found.largest_block[TRN1]}, pod needs 8."
+        f"Fragmentation: {counted.free[TRN1]} Neuron devices free on 2 nodes,"
+        f" largest free block {counted.largest_block[TRN1]}, pod needs 8."
     )
-    assert (found.free[TRN1], found.largest_block[TRN1]) == (15, 4)
+    assert (counted.free[TRN1], counted.largest_block[TRN1]) == (15, 4)
 
 
 def test_indexes_are_prepared_in_steps() -> None:

@@ -117,7 +117,7 @@ def configured() -> io.StringIO:
     return stream
 
 
-def said(stream: io.StringIO) -> list[str]:
+def logged(stream: io.StringIO) -> list[str]:
     """Return what was logged, without headers."""
     return [line.partition("] ")[2] for line in stream.getvalue().splitlines()]
 
@@ -134,7 +134,7 @@ async def test_a_standby_says_whom_it_waits_for() -> None:
             memory.put(record)
 
     lease = 'lease="kube-system/my-scheduler"'
-    assert said(stream) == [
+    assert logged(stream) == [
         f'"Attempting to acquire leader lease..." {lease} identity="me"',
         f'"New leader elected" {lease} identity="a"',
         f'"New leader elected" {lease} identity="b"',
@@ -161,7 +161,7 @@ async def test_a_lease_that_cannot_be_read_is_told_once() -> None:
     assert all(" leader_elector.py:" in line for line in stream.getvalue().splitlines())
     lease = 'lease="kube-system/my-scheduler"'
     refused = f'"Could not take the lease, retrying" err="{forbidden}" {lease}'
-    assert said(stream)[1:] == [
+    assert logged(stream)[1:] == [
         refused,
         f'"Could not reach the lease, retrying" err="no route" {lease}',
         refused,
@@ -182,7 +182,7 @@ async def test_a_watch_that_is_refused_is_told_once() -> None:
     memory, stream = Memory(before=before), configured()
     memory.put(Record("other", 3600))
     await acquired(candidate(memory, retry_period=0.0001))
-    assert len([line for line in said(stream) if line.startswith('"Watch of the lease broke off"')]) == 1
+    assert len([line for line in logged(stream) if line.startswith('"Watch of the lease broke off"')]) == 1
 
 
 @pytest.mark.parametrize("change", [Record("", 1), None], ids=["released", "deleted"])

@@ -19,7 +19,7 @@ FULL = "0/{n} nodes are available: {n} Insufficient aws.amazon.com/neuron."
 
 
 @attrs.define(eq=False)
-class Told:
+class Reports:
     """Stands in for recorder and condition writer, and for the clock; remembers Events and conditions."""
 
     now: float = 0.0
@@ -51,15 +51,15 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
+def reports() -> Reports:
     """Return the stand-in."""
-    return Told()
+    return Reports()
 
 
 @pytest.fixture
-def reporter(told: Told) -> PodReporter:
+def reporter(reports: Reports) -> PodReporter:
     """Return the reporter of a leader."""
-    return PodReporter(recorder=told, conditions=told, clock=told, leads=lambda: True)
+    return PodReporter(recorder=reports, conditions=reports, clock=reports, leads=lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -100,16 +100,16 @@ def test_what_differs_in_more(one: str, other: str) -> None:
     assert shape(one) != shape(other)
 
 
-def test_numbers_alone_are_told_every_half_minute(told: Told, reporter: PodReporter) -> None:
+def test_numbers_alone_are_told_every_half_minute(reports: Reports, reporter: PodReporter) -> None:
     """The condition writer has its own limit, so it gets every message; an Event is written after the pause."""
     for at in (0, 10, 29.9, 30, 59, 61):
-        told.now = at
+        reports.now = at
         reporter.unschedulable(pod(), FULL.format(n=1 + int(at)), new_node_cannot_help=False)
-    assert [note for _, note in told.events] == [FULL.format(n=n) for n in (1, 31, 62)]
-    assert len(told.conditions) == 6
+    assert [note for _, note in reports.events] == [FULL.format(n=n) for n in (1, 31, 62)]
+    assert len(reports.conditions) == 6
 
 
-def test_a_changed_reason_is_told_at_once(told: Told, reporter: PodReporter) -> None:
+def test_a_changed_reason_is_told_at_once(reports: Reports, reporter: PodReporter) -> None:
     """Another text, another reason, another pod, or a pod that came back gets an Event at once."""
     reporter.unschedulable(pod("a"), "one", new_node_cannot_help=False)
     reporter.unschedulable(pod("a"), "two", new_node_cannot_help=False)
@@ -118,10 +118,10 @@ def test_a_changed_reason_is_told_at_once(told: Told, reporter: PodReporter) -> 
     reporter.forget("uid-b")
     reporter.unschedulable(pod("b"), "two", new_node_cannot_help=True)
     assert (
-        told.events
+        reports.events
         == [("a: FailedScheduling", text) for text in ("one", "two", "two")] + [("b: FailedScheduling", "two")] * 2
     )
-    assert [reason for reason, _ in told.conditions] == [
+    assert [reason for reason, _ in reports.conditions] == [
         "a: Unschedulable",
         "a: Unschedulable",
         "a: SchedulerError",
@@ -131,7 +131,7 @@ def test_a_changed_reason_is_told_at_once(told: Told, reporter: PodReporter) -> 
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_an_unknown_allocation_is_told_by_the_leader(told: Told, reporter: PodReporter, leads: bool) -> None:
+def test_an_unknown_allocation_is_told_by_the_leader(reports: Reports, reporter: PodReporter, leads: bool) -> None:
     """The Event says why, what it means for other pods, and what to do; a replica on standby writes none."""
     reporter.leads = lambda: leads
     reporter.allocation_unknown(pod("p", on="trn1"), "no annotation names its ids", "set schedulerName")
@@ -140,7 +140,7 @@ def test_an_unknown_allocation_is_told_by_the_leader(told: Told, reporter: PodRe
         " that asks for more than one device or core, but fewer than all (unless --unknown-allocations is count-only);"
         " set schedulerName"
     )
-    assert told.events == ([("p: NeuronAllocationUnknown", note)] if leads else [])
+    assert reports.events == ([("p: NeuronAllocationUnknown", note)] if leads else [])
 
 
 @pytest.mark.parametrize(
@@ -156,26 +156,26 @@ def test_an_unknown_allocation_is_told_by_the_leader(told: Told, reporter: PodRe
     ],
 )
 def test_a_bound_pod_is_told_its_ids(
-    told: Told, reporter: PodReporter, asking: dict[str, int], ids: tuple[int, ...] | None, given: str
+    reports: Reports, reporter: PodReporter, asking: dict[str, int], ids: tuple[int, ...] | None, given: str
 ) -> None:
     """Upstream's sentence to the letter, which tools match, followed by the ids as ranges."""
     placement = None if ids is None else Placement(ids, (ids,), NO_CORES, 1)
     reporter.scheduled(pod("p", **asking), "trn1-a", placement)  # type: ignore[arg-type]  # by name
-    assert told.events == [("p: Scheduled", f"Successfully assigned default/p to trn1-a{given}")]
+    assert reports.events == [("p: Scheduled", f"Successfully assigned default/p to trn1-a{given}")]
 
 
-def test_a_binding_in_doubt_is_told_by_an_event_alone(reporter: PodReporter, told: Told) -> None:
+def test_a_binding_in_doubt_is_told_by_an_event_alone(reporter: PodReporter, reports: Reports) -> None:
     """The condition is not written: the pod may be bound, and its condition True."""
     reporter.in_doubt(pod("p"), "no definite outcome")
-    assert told.events == [("p: FailedBinding", "no definite outcome")]
-    assert not told.conditions
+    assert reports.events == [("p: FailedBinding", "no definite outcome")]
+    assert not reports.conditions
 
 
-def test_a_takeover_does_not_flood_with_what_was_so_before(told: Told, reporter: PodReporter) -> None:
+def test_a_takeover_does_not_flood_with_what_was_so_before(reports: Reports, reporter: PodReporter) -> None:
     """A new leader may find thousands of pods with unknown ids; they do not delay the Events of its own pods."""
     for number in range(5_000):
         reporter.allocation_unknown(pod(f"p{number}", on="trn1"), "no annotation names its ids", "set schedulerName")
-    assert len(told.events) == OBSERVED_AT_ONCE
-    told.now = 60.0
+    assert len(reports.events) == OBSERVED_AT_ONCE
+    reports.now = 60.0
     reporter.allocation_unknown(pod("later", on="trn1"), "no annotation names its ids", "set schedulerName")
-    assert told.events[-1][0] == "later: NeuronAllocationUnknown"
+    assert reports.events[-1][0] == "later: NeuronAllocationUnknown"

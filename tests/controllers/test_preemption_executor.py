@@ -40,7 +40,7 @@ class World:
     refusing: set[str] = attrs.field(factory=set)
     asked: list[str] = attrs.field(factory=list)
     waiting: set[str] = attrs.field(factory=set)
-    told: list[tuple[str, str]] = attrs.field(factory=list)
+    reports: list[tuple[str, str]] = attrs.field(factory=list)
     may_answer: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def evict(self, victim: Pod, *, scheduler_name: str) -> bool:
@@ -52,11 +52,11 @@ class World:
 
     def preempted(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Remember the report to a victim."""
-        self.told.append((victim.name, f"{preemptor.name} on {node_name}"))
+        self.reports.append((victim.name, f"{preemptor.name} on {node_name}"))
 
     def nomination_lost(self, pod: Pod) -> None:
         """Remember which pod lost its nomination."""
-        self.told.append((pod.name, "nomination lost"))
+        self.reports.append((pod.name, "nomination lost"))
 
     def give_up(self, uid: str) -> bool:
         """Return whether the pod waits to be bound."""
@@ -116,7 +116,7 @@ async def test_the_pod_is_held_until_all_were_asked() -> None:
         world.may_answer.set()
         await anyio.wait_all_tasks_blocked()
         assert sorted(world.asked) == ["a", "b"]
-        assert sorted(world.told) == [("a", "big on n"), ("b", "big on n")]
+        assert sorted(world.reports) == [("a", "big on n"), ("b", "big on n")]
         assert popped(world.queue, 100.0).pod.name == "big"
 
 
@@ -127,7 +127,7 @@ async def test_a_victim_that_could_not_be_asked() -> None:
         await post_filter(world, preemption_executor, world.pending())
         world.may_answer.set()
         await anyio.wait_all_tasks_blocked()
-        assert world.told == [("a", "big on n")]
+        assert world.reports == [("a", "big on n")]
         again = popped(world.queue, 100.0)
         world.asked.clear()
         assert (await post_filter(world, preemption_executor, again)).nomination == Nominate("n")
@@ -153,7 +153,7 @@ async def test_a_nomination_of_lower_priority_is_dropped() -> None:
         await anyio.wait_all_tasks_blocked()
         assert counts(world.queue) == {"unschedulable": 1}
         await post_filter(world, preemption_executor, world.pending())
-        assert ("lesser", "nomination lost") in world.told
+        assert ("lesser", "nomination lost") in world.reports
         assert world.cluster.nomination("uid-lesser") is None
         assert popped(world.queue, 200.0).pod.name == "lesser"
 
@@ -190,7 +190,7 @@ async def test_a_pod_that_loses_the_space_is_tried_again() -> None:
         world.queue.on_change = lambda: woken.append(True)
         preemption_executor.recheck("n")
         assert world.cluster.nomination("uid-big") is None
-        assert world.told[-1] == ("big", "nomination lost")
+        assert world.reports[-1] == ("big", "nomination lost")
         assert woken
         assert popped(world.queue, 100.0).pod.name == "big"
 
@@ -282,4 +282,4 @@ async def test_a_victim_that_waits_to_be_bound_is_not_deleted() -> None:
         await post_filter(world, preemption_executor, world.pending())
         await anyio.wait_all_tasks_blocked()
         assert world.asked == ["b"]
-        assert sorted(world.told) == [("a", "big on n"), ("b", "big on n")]
+        assert sorted(world.reports) == [("a", "big on n"), ("b", "big on n")]

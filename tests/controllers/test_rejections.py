@@ -70,10 +70,10 @@ class World:
         """Return how a pod ended."""
         self.asked.append((pod.name, version))
         await anyio.lowlevel.checkpoint()
-        found = self.answers.get(pod.name, NO_DEVICE)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        answer = self.answers.get(pod.name, NO_DEVICE)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def leave(self, *pod_infos: PodInfo) -> None:
         """Let pods leave, and wait until the API server was asked about them."""

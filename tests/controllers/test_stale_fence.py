@@ -50,9 +50,9 @@ class World:
     async def refused(self, *, after: float = 0.0) -> bool:
         """Let a Binding be refused, seconds later; return whether it was explained."""
         self.now += after
-        said = await self.fence.explained(REFUSAL)
-        assert said == REFUSAL or "Restart kube-apiserver" in said
-        return said != REFUSAL
+        explanation = await self.fence.explained(REFUSAL)
+        assert explanation == REFUSAL or "Restart kube-apiserver" in explanation
+        return explanation != REFUSAL
 
 
 async def test_a_server_that_stays_behind_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

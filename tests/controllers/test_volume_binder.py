@@ -78,11 +78,11 @@ class Waiting:
     plan: VolumePlan
     outcome: BindOutcome | str | None = "still waiting"
 
-    async def hear(self, *found: Storage) -> None:
+    async def hear(self, *objects: Storage) -> None:
         """Store objects as the informer would, and let the waiting pod check them."""
-        for each in found:
-            self.cluster.put_storage(each)
-            self.binder.noticed(each.key if isinstance(each, PersistentVolumeClaim) else each.name)  # type: ignore[union-attr]  # a claim or a volume
+        for changed in objects:
+            self.cluster.put_storage(changed)
+            self.binder.noticed(changed.key if isinstance(changed, PersistentVolumeClaim) else changed.name)  # type: ignore[union-attr]  # a claim or a volume
         await anyio.wait_all_tasks_blocked()
 
     def become(self, outcome: BindOutcome | None) -> None:
@@ -101,15 +101,15 @@ async def waiting(
     cluster.assume(attrs.evolve(of, node_name=on))
     plan = binder.reserve(of, on)
     assert plan is not None
-    found = Waiting(cluster, binder, writer, plan)
+    waiter = Waiting(cluster, binder, writer, plan)
 
     async def prepare() -> None:
-        found.become(await binder.prepare(of, plan))
+        waiter.become(await binder.prepare(of, plan))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(prepare)
         await anyio.wait_all_tasks_blocked()
-        yield found
+        yield waiter
         tasks.cancel_scope.cancel()
     assert binder.waiting == 0
 
@@ -129,43 +129,43 @@ def selected(version: str = "10", node: str | None = "a", **rest: Any) -> Persis
 
 async def test_a_volume_that_is_there() -> None:
     """It is kept for the claim, and the pod waits until the controller has bound both."""
-    async with waiting(claim(), volume(on=host("a"))) as found:
-        assert found.writer.written == [("pv", "default/data")]
-        assert found.outcome == "still waiting"
-        await found.hear(kept())
-        assert found.outcome == "still waiting"
-        await found.hear(claim(bound_to="pv", resource_version="11"))
-        assert found.outcome is None
+    async with waiting(claim(), volume(on=host("a"))) as waiter:
+        assert waiter.writer.written == [("pv", "default/data")]
+        assert waiter.outcome == "still waiting"
+        await waiter.hear(kept())
+        assert waiter.outcome == "still waiting"
+        await waiter.hear(claim(bound_to="pv", resource_version="11"))
+        assert waiter.outcome is None
 
 
 async def test_a_volume_that_is_made() -> None:
     """The node is selected, and the pod waits for the provisioner's volume."""
-    async with waiting(claim(class_name="gp3")) as found:
-        assert found.writer.written == [("default/data", "a")]
-        await found.hear(selected())
-        await found.hear(selected("11", bound_to="made", bind_completed=False))
-        await found.hear(selected("12", bound_to="made"))
-        assert found.outcome == "still waiting"  # the volume is not known yet: does it fit the node?
-        await found.hear(MADE)
-        assert found.outcome is None
+    async with waiting(claim(class_name="gp3")) as waiter:
+        assert waiter.writer.written == [("default/data", "a")]
+        await waiter.hear(selected())
+        await waiter.hear(selected("11", bound_to="made", bind_completed=False))
+        await waiter.hear(selected("12", bound_to="made"))
+        assert waiter.outcome == "still waiting"  # the volume is not known yet: does it fit the node?
+        await waiter.hear(MADE)
+        assert waiter.outcome is None
 
 
 async def test_two_volumes_that_are_made() -> None:
     """The watch may show them one after the other; the pod waits for both."""
     both = attrs.evolve(P, constraints=attrs.evolve(P.constraints, volume_claims=("data", "logs")))
-    async with waiting(claim(class_name="gp3"), claim("logs", class_name="gp3"), of=both) as found:
-        await found.hear(selected(), selected(name="logs"))
-        await found.hear(selected("12", bound_to="made"), MADE)
-        assert found.outcome == "still waiting"
-        await found.hear(selected("12", name="logs", bound_to="more"), attrs.evolve(MADE, name="more"))
-        assert found.outcome is None
+    async with waiting(claim(class_name="gp3"), claim("logs", class_name="gp3"), of=both) as waiter:
+        await waiter.hear(selected(), selected(name="logs"))
+        await waiter.hear(selected("12", bound_to="made"), MADE)
+        assert waiter.outcome == "still waiting"
+        await waiter.hear(selected("12", name="logs", bound_to="more"), attrs.evolve(MADE, name="more"))
+        assert waiter.outcome is None
 
 
 async def test_what_is_older_than_the_write_is_not_judged() -> None:
     """The watch may still show an earlier state."""
-    async with waiting(claim(class_name="gp3")) as found:
-        await found.hear(claim(class_name="gp3", resource_version="9", attributes_class="told before"))
-        assert found.outcome == "still waiting"
+    async with waiting(claim(class_name="gp3")) as waiter:
+        await waiter.hear(claim(class_name="gp3", resource_version="9", attributes_class="from before"))
+        assert waiter.outcome == "still waiting"
 
 
 FAILURES: dict[str, tuple[Callable[[], tuple[Storage, ...]], str]] = {
@@ -191,10 +191,10 @@ FAILURES: dict[str, tuple[Callable[[], tuple[Storage, ...]], str]] = {
 @pytest.mark.parametrize("sentence", FAILURES)
 async def test_provisioning_gives_up(sentence: str) -> None:
     """The pod is scheduled again."""
-    told, want = FAILURES[sentence]
-    async with waiting(claim(class_name="gp3")) as found:
-        await found.hear(*told())
-        assert found.outcome == Refused(0, PREFIX + want, retryable=True)
+    changes, want = FAILURES[sentence]
+    async with waiting(claim(class_name="gp3")) as waiter:
+        await waiter.hear(*changes())
+        assert waiter.outcome == Refused(0, PREFIX + want, retryable=True)
 
 
 KEEPING_FAILURES: dict[str, tuple[tuple[Storage, ...], str]] = {
@@ -220,10 +220,10 @@ KEEPING_FAILURES: dict[str, tuple[tuple[Storage, ...], str]] = {
 @pytest.mark.parametrize("sentence", KEEPING_FAILURES)
 async def test_keeping_gives_up(sentence: str) -> None:
     """The pod is scheduled again."""
-    told, want = KEEPING_FAILURES[sentence]
-    async with waiting(claim(), volume(on=host("a"))) as found:
-        await found.hear(*told)
-        assert found.outcome == Refused(0, f"{PREFIX}binding volumes: {want}", retryable=True)
+    changes, want = KEEPING_FAILURES[sentence]
+    async with waiting(claim(), volume(on=host("a"))) as waiter:
+        await waiter.hear(*changes)
+        assert waiter.outcome == Refused(0, f"{PREFIX}binding volumes: {want}", retryable=True)
 
 
 @pytest.mark.parametrize(
@@ -235,29 +235,29 @@ async def test_keeping_gives_up(sentence: str) -> None:
 )
 async def test_what_was_kept_is_deleted(lost: PersistentVolume | PersistentVolumeClaim, want: str) -> None:
     """The pod is scheduled again, and the message names what is gone."""
-    async with waiting(claim(), volume(on=host("a"))) as found:
-        found.cluster.remove_storage(lost)
-        found.binder.noticed(lost.key if isinstance(lost, PersistentVolumeClaim) else lost.name)
+    async with waiting(claim(), volume(on=host("a"))) as waiter:
+        waiter.cluster.remove_storage(lost)
+        waiter.binder.noticed(lost.key if isinstance(lost, PersistentVolumeClaim) else lost.name)
         await anyio.wait_all_tasks_blocked()
-        assert found.outcome == Refused(0, f"{PREFIX}binding volumes: {want}", retryable=True)
+        assert waiter.outcome == Refused(0, f"{PREFIX}binding volumes: {want}", retryable=True)
 
 
 async def test_the_pod_is_deleted() -> None:
     """Nothing is waited for then."""
-    async with waiting(claim(class_name="gp3")) as found:
-        found.cluster.remove_pod(P.uid)
-        found.binder.noticed(P.uid)
+    async with waiting(claim(class_name="gp3")) as waiter:
+        waiter.cluster.remove_pod(P.uid)
+        waiter.binder.noticed(P.uid)
         await anyio.wait_all_tasks_blocked()
-        assert found.outcome == Gone()
+        assert waiter.outcome == Gone()
 
 
 async def test_the_node_is_deleted() -> None:
     """The pod needs another one."""
-    async with waiting(claim(class_name="gp3")) as found:
-        found.cluster.remove_node("a")
-        found.binder.noticed("a")
+    async with waiting(claim(class_name="gp3")) as waiter:
+        waiter.cluster.remove_node("a")
+        waiter.binder.noticed("a")
         await anyio.wait_all_tasks_blocked()
-        assert found.outcome == Refused(0, f'{PREFIX}binding volumes: node "a" not found', retryable=True)
+        assert waiter.outcome == Refused(0, f'{PREFIX}binding volumes: node "a" not found', retryable=True)
 
 
 async def test_nobody_binds_the_volume() -> None:
@@ -282,34 +282,34 @@ async def test_nobody_binds_the_volume() -> None:
 )
 async def test_a_write_that_fails(outcome: WriteOutcome, want: BindOutcome) -> None:
     """There is nothing to wait for."""
-    async with waiting(claim(class_name="gp3"), outcome=outcome) as found:
-        assert found.outcome == want
+    async with waiting(claim(class_name="gp3"), outcome=outcome) as waiter:
+        assert waiter.outcome == want
 
 
 async def test_a_write_after_one_that_failed() -> None:
     """No claim is tied to a node that the pod will perhaps not get."""
     both = attrs.evolve(P, constraints=attrs.evolve(P.constraints, volume_claims=("data", "logs")))
     local, logs = volume(on=host("a")), claim("logs", class_name="gp3")
-    async with waiting(claim(), local, logs, of=both, outcome=Failed("was modified")) as found:
-        assert found.writer.written == [("pv", "default/data")]
+    async with waiting(claim(), local, logs, of=both, outcome=Failed("was modified")) as waiter:
+        assert waiter.writer.written == [("pv", "default/data")]
 
 
 async def test_what_is_released_is_free_again() -> None:
     """Another pod may be given the volume."""
-    async with waiting(claim(), claim("other"), volume(on=host("a"))) as found:
-        assert not list(found.cluster.volumes.free.racks(claim()))
-        found.binder.release(found.plan)
-        (rack,) = found.cluster.volumes.free.racks(claim())
+    async with waiting(claim(), claim("other"), volume(on=host("a"))) as waiter:
+        assert not list(waiter.cluster.volumes.free.racks(claim()))
+        waiter.binder.release(waiter.plan)
+        (rack,) = waiter.cluster.volumes.free.racks(claim())
         assert [name for _, name in rack.fitting(claim())] == ["pv"]
 
 
 async def test_a_volume_kept_by_another_pod_of_the_claim() -> None:
     """The second pod waits for the same volume, and assumes nothing."""
     kept_already = volume(on=host("a"), claim=ClaimRef("default/data", "uid-data"), resource_version="10")
-    async with waiting(claim(), kept_already) as found:
-        assert found.outcome == "still waiting"
-        await found.hear(claim(bound_to="pv", resource_version="11"))
-        assert found.outcome is None
+    async with waiting(claim(), kept_already) as waiter:
+        assert waiter.outcome == "still waiting"
+        await waiter.hear(claim(bound_to="pv", resource_version="11"))
+        assert waiter.outcome is None
 
 
 def test_nothing_to_do() -> None:

@@ -18,7 +18,7 @@ def listed(*pods: Any, kind: str = "PodList") -> Answer:
     return answer({"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": "41"}, "items": list(pods)})
 
 
-def found(uid: str = "u1", **status: Any) -> dict[str, Any]:
+def stored_pod(uid: str = "u1", **status: Any) -> dict[str, Any]:
     """Return a pod as the API server has it, with more fields than are used."""
     return {"metadata": {"uid": uid, "name": "p", "labels": {"a": "b"}}, "spec": {"x": [1]}, "status": status}
 
@@ -26,11 +26,11 @@ def found(uid: str = "u1", **status: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("script", "want"),
     [
-        pytest.param(listed(found(**REJECTED)), Failure(REJECTED["reason"], REJECTED["message"]), id="rejected"),
-        pytest.param(listed(found(phase="Failed")), Failure("", ""), id="failed, and nobody says why"),
-        pytest.param(listed(found(phase="Succeeded")), None, id="done"),
-        pytest.param(listed(found(phase="Pending")), None, id="well"),
-        pytest.param(listed(found("u2", **REJECTED)), None, id="another pod of that name"),
+        pytest.param(listed(stored_pod(**REJECTED)), Failure(REJECTED["reason"], REJECTED["message"]), id="rejected"),
+        pytest.param(listed(stored_pod(phase="Failed")), Failure("", ""), id="failed, without a reason"),
+        pytest.param(listed(stored_pod(phase="Succeeded")), None, id="done"),
+        pytest.param(listed(stored_pod(phase="Pending")), None, id="well"),
+        pytest.param(listed(stored_pod("u2", **REJECTED)), None, id="another pod of that name"),
         pytest.param(listed(), None, id="deleted"),
     ],
 )

@@ -313,7 +313,7 @@ async def test_a_pod_that_is_too_large_now_may_be_bound_by_an_earlier_try() -> N
 
 async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_sent() -> None:
     """Before that it is an error of the pod; in both cases it is reported, and never raised."""
-    told: list[str] = []
+    reported: list[str] = []
 
     @attrs.define
     class Breaking:
@@ -331,7 +331,7 @@ async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_
             client=Breaking(sends),  # type: ignore[arg-type]  # asked for a Binding only
             may_send=lambda: True,
             timeout=4.0,
-            errors=UnexpectedErrors(told.append),
+            errors=UnexpectedErrors(reported.append),
         )
         outcome = await binder.bind(POD, "n1", SENT)
         assert binder.resolved is not sends
@@ -339,4 +339,4 @@ async def test_an_exception_that_nobody_expected_is_in_doubt_once_something_was_
             assert isinstance(outcome, InDoubt)
         else:
             assert outcome == Refused(0, "unexpected error in binding: RuntimeError: no idea", retryable=True)
-    assert told == ["binding", "binding"]
+    assert reported == ["binding", "binding"]

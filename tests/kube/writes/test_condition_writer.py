@@ -101,9 +101,9 @@ async def test_the_patch() -> None:
 
 async def test_nothing_changed_nothing_written() -> None:
     """What is in the pod's status, or was just written, is not written again."""
-    told = attrs.evolve(POD, scheduled=PodCondition("False", UNSCHEDULABLE, "same"))
+    waiting = attrs.evolve(POD, scheduled=PodCondition("False", UNSCHEDULABLE, "same"))
     async with writing(PATCHED) as (server, writer):
-        writer.set(told, reason=UNSCHEDULABLE, message="same")
+        writer.set(waiting, reason=UNSCHEDULABLE, message="same")
         writer.set(attrs.evolve(POD, uid="u2"), reason=UNSCHEDULABLE, message="x")
         await settled(server, 1, writer)
         writer.set(attrs.evolve(POD, uid="u2"), reason=UNSCHEDULABLE, message="x")
@@ -114,9 +114,9 @@ async def test_nothing_changed_nothing_written() -> None:
 
 async def test_the_time_of_transition_stays_when_only_the_reason_changes() -> None:
     """The status was False before, so the patch leaves its time out."""
-    told = attrs.evolve(POD, scheduled=PodCondition("False", UNSCHEDULABLE, "old"))
+    waiting = attrs.evolve(POD, scheduled=PodCondition("False", UNSCHEDULABLE, "old"))
     async with writing(PATCHED) as (server, writer):
-        writer.set(told, reason=SCHEDULER_ERROR, message="new")
+        writer.set(waiting, reason=SCHEDULER_ERROR, message="new")
         await settled(server, 1, writer)
 
     assert "lastTransitionTime" not in server.seen[0].json["status"]["conditions"][0]
@@ -137,8 +137,8 @@ async def test_numbers_change_at_most_every_half_minute() -> None:
         writer.set(attrs.evolve(POD, uid="u2"), reason=UNSCHEDULABLE, message="wakes the writers")
         await settled(server, 3, writer)
 
-    told = {seen.json["status"]["conditions"][0]["message"] for seen in server.seen}
-    assert {"0/1 nodes: 1 Insufficient cpu", "0/3 nodes: 3 Insufficient cpu", "wakes the writers"} == told
+    messages = {seen.json["status"]["conditions"][0]["message"] for seen in server.seen}
+    assert {"0/1 nodes: 1 Insufficient cpu", "0/3 nodes: 3 Insufficient cpu", "wakes the writers"} == messages
 
 
 async def test_the_newest_message_wins() -> None:
@@ -195,13 +195,13 @@ async def test_a_pod_that_has_changed_is_read_and_patched_at_its_version() -> No
 
 
 @pytest.mark.parametrize(
-    "found",
+    "reread",
     [stands(node="n1"), stands(uid="u2"), refuse(404, "NotFound", kind="pods", name="p")],
     ids=["bound", "another", "gone"],
 )
-async def test_a_pod_that_waits_no_more_is_left_alone(found: Answer) -> None:
+async def test_a_pod_that_waits_no_more_is_left_alone(reread: Answer) -> None:
     """A bound pod's condition is the API server's and the kubelet's."""
-    async with writing(MODIFIED, found) as (server, writer):
+    async with writing(MODIFIED, reread) as (server, writer):
         writer.set(POD, reason=UNSCHEDULABLE, message="one")
         await settled(server, 2)
         await quiet()
@@ -291,9 +291,9 @@ async def test_a_nomination_stays_until_it_is_taken_back() -> None:
         await settled(server, 1, writer)
         writer.clear_nomination(POD)
         await settled(server, 2, writer)
-    told = [seen.json["status"] for seen in server.seen]
-    assert [status["nominatedNodeName"] for status in told] == ["n1", None]
-    assert [status["conditions"][0]["message"] for status in told] == ["another", "another"]
+    statuses = [seen.json["status"] for seen in server.seen]
+    assert [status["nominatedNodeName"] for status in statuses] == ["n1", None]
+    assert [status["conditions"][0]["message"] for status in statuses] == ["another", "another"]
 
 
 async def test_a_nomination_from_before_a_restart_is_taken_back() -> None:

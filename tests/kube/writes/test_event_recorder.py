@@ -83,8 +83,8 @@ async def test_the_pods_own_scheduler_reports() -> None:
             recorder.record(attrs.evolve(POD, uid=name, scheduler_name=name), note="0/1", **FAILED)
         await recorder.drain(5)
 
-    told = [(seen.json["reportingController"], seen.json["reportingInstance"]) for seen in server.seen]
-    assert told == [("two", "two-host"), ("one", "one-host"), ("one", "one-host")]
+    reporters = [(seen.json["reportingController"], seen.json["reportingInstance"]) for seen in server.seen]
+    assert reporters == [("two", "two-host"), ("one", "one-host"), ("one", "one-host")]
 
 
 async def test_a_series() -> None:

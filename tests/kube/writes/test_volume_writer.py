@@ -127,11 +127,11 @@ async def test_what_no_longer_stands(sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "found", [stored_claim(uid="new"), stored_claim(node="other"), stored_claim(volume_name="pv"), {"metadata": 1}]
+    "claim", [stored_claim(uid="new"), stored_claim(node="other"), stored_claim(volume_name="pv"), {"metadata": 1}]
 )
-async def test_a_claim_that_has_changed(found: Any) -> None:
+async def test_a_claim_that_has_changed(claim: Any) -> None:
     """It was bound by another, has another node, or was recreated."""
-    assert (await select(answer(found)))[0] == Failed(CHANGED)
+    assert (await select(answer(claim)))[0] == Failed(CHANGED)
 
 
 @pytest.mark.parametrize(
