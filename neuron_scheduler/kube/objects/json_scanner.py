@@ -46,7 +46,7 @@ class Member:
     Attributes:
         name: as it is in the text, with its quotes; empty in an array.
         start, end: where the value is.
-        members: of the value, if they were asked for.
+        members: of the value, if they were requested.
     """
 
     name: bytes

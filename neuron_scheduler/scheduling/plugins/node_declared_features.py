@@ -1,7 +1,7 @@
 """
 NodeDeclaredFeatures: a pod that needs a feature of the kubelet stands only where `status.declaredFeatures` names it.
 
-Upstream: `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`. Which features a pod needs is read by the codec. What
+Upstream: `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`. Which features a pod needs is read by `pod_constraints`. What
 a node does not declare it does not have: API servers without such features refuse the pods that need them.
 """
 
