@@ -89,7 +89,7 @@ class Decoder(Generic[T]):
         self._change = msgspec.json.Decoder(wire.Change[self.shape])  # type: ignore[name-defined]  # a type at run time
 
     def decode_change(self, line: bytes) -> tuple[str, Decoded[T]] | None:
-        """Return the type and object of a watch line; None if it must be read in steps (`watch_line`)."""
+        """Return the type and object of a watch line; None if it must be read in steps (`decode_line_in_steps`)."""
         try:
             change = self._change.decode(line)
             return change.type, self._decoded(change.object)

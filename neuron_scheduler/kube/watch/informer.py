@@ -25,7 +25,13 @@ from neuron_scheduler.kube.http.stream import Stream
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
 from neuron_scheduler.kube.watch.pager import Api, Pager
-from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, is_dead_end, look_at_beginning, look_closely
+from neuron_scheduler.kube.watch.watch_line import (
+    BOOKMARK,
+    DeadEndError,
+    decode_beginning,
+    decode_line_in_steps,
+    is_dead_end,
+)
 from neuron_scheduler.telemetry import logs
 
 BATCH: Final = 25  # objects handled before other tasks may run
@@ -263,9 +269,9 @@ class Informer(Generic[T]):
                 if not line:
                     return
                 if not self._take(line):
-                    change = await look_closely(self.resource, line)
+                    change = await decode_line_in_steps(self.resource, line)
             except OversizedLineError as error:
-                line, change = error.beginning, await look_at_beginning(self.resource, error)
+                line, change = error.beginning, await decode_beginning(self.resource, error)
             if change is not None:
                 self._handle(*change)
             self._received = True
@@ -298,13 +304,13 @@ class Informer(Generic[T]):
         self._handle(*change)
         return True
 
-    def _handle(self, kind: str, decoded: Decoded[T]) -> None:
+    def _handle(self, event_type: str, decoded: Decoded[T]) -> None:
         """Hand over an event."""
         self.version = decoded.resource_version or self._resource_version
-        if kind == "DELETED":
+        if event_type == "DELETED":
             self.events += 1
             self._store.remove(decoded.key)
-        elif kind != BOOKMARK:
+        elif event_type != BOOKMARK:
             self.events += 1
             self._store.put(decoded)
         self._resource_version = self.version

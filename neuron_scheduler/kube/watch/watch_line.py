@@ -42,7 +42,7 @@ def is_dead_end(error: ApiError | UnreachableError) -> bool:
     return 400 <= error.status < 500 and error.status not in (401, 403, 429)
 
 
-async def look_closely(decoder: Decoder[T], line: bytes) -> tuple[str, Decoded[T]] | None:
+async def decode_line_in_steps(decoder: Decoder[T], line: bytes) -> tuple[str, Decoded[T]] | None:
     """
     Return the type of an event with its object, or a BOOKMARK with only a version; None for a blank line.
 
@@ -55,21 +55,21 @@ async def look_closely(decoder: Decoder[T], line: bytes) -> tuple[str, Decoded[T
         raise UnreachableError("the last line of the watch was cut off")
     if not line.strip():
         return None  # some proxies send it to keep a connection alive
-    kind, obj = await _split(line)
-    if kind in _ABOUT_OBJECTS:
-        return kind, _named(await finish_with_pauses(decoder.decode_in_steps(obj)))
+    event_type, obj = await _split(line)
+    if event_type in _ABOUT_OBJECTS:
+        return event_type, _named(await finish_with_pauses(decoder.decode_in_steps(obj)))
     try:
-        if kind == BOOKMARK:
-            return kind, Decoded("", "", _BOOKMARK.decode(obj).metadata.resource_version, None)
+        if event_type == BOOKMARK:
+            return event_type, Decoded("", "", _BOOKMARK.decode(obj).metadata.resource_version, None)
         error = status_error(_STATUS.decode(obj))
     except Exception as cause:
-        raise DeadEndError(f"{kind[:20]} event cannot be read: {cause}") from cause
+        raise DeadEndError(f"{event_type[:20]} event cannot be read: {cause}") from cause
     if error.status == 429:
         raise error
-    raise DeadEndError(f"{kind[:20]} event: {error}")
+    raise DeadEndError(f"{event_type[:20]} event: {error}")
 
 
-async def look_at_beginning(decoder: Decoder[T], error: OversizedLineError) -> tuple[str, Decoded[T]]:
+async def decode_beginning(decoder: Decoder[T], error: OversizedLineError) -> tuple[str, Decoded[T]]:
     """Return the type of an event, and a malformed object, for a line of which only the beginning was kept."""
     envelope, _, obj = error.beginning.partition(b'"object"')
     decoded = _named(await finish_with_pauses(decoder.malformed(obj, error)))

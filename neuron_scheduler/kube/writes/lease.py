@@ -17,7 +17,7 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Decoder
-from neuron_scheduler.kube.watch.watch_line import BOOKMARK, look_closely
+from neuron_scheduler.kube.watch.watch_line import BOOKMARK, decode_line_in_steps
 
 MOST_SECONDS: Final = (1 << 31) - 1
 
@@ -104,7 +104,7 @@ class LeaseClient:
         stream = self.client.stream(self._collection, params=params, read_timeout=seconds + 5.0, pool=Pool.LEASE)
         async with stream as lines:
             while line := await lines.next():
-                change = _DECODER.decode_change(line) or await look_closely(_DECODER, line)
+                change = _DECODER.decode_change(line) or await decode_line_in_steps(_DECODER, line)
                 if change is not None and change[0] != BOOKMARK:
                     kind, decoded = change
                     if seen(None if kind == "DELETED" else _record(decoded)):

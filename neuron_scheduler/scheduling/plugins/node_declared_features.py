@@ -1,8 +1,8 @@
 """
 NodeDeclaredFeatures: a pod that needs a feature of the kubelet stands only where `status.declaredFeatures` names it.
 
-Upstream: `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`. Which features a pod needs is read by `pod_constraints`. What
-a node does not declare it does not have: API servers without such features refuse the pods that need them.
+Upstream: `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`. `kube.objects.pod_constraints` reads which features a
+pod needs. A node has only the features that it declares: API servers without them refuse the pods that need them.
 """
 
 from collections.abc import Sequence

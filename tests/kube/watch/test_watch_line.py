@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, look_at_beginning, look_closely
+from neuron_scheduler.kube.watch.watch_line import BOOKMARK, DeadEndError, decode_beginning, decode_line_in_steps
 from tests.support.scripted_server import bookmark, error_event, event
 from tests.support.wire_objects import pod
 
@@ -20,7 +20,7 @@ from tests.support.wire_objects import pod
 async def test_any_line(line: bytes, rest: bytes) -> None:
     """Only our own errors are raised."""
     try:
-        change = await look_closely(PODS, line + rest + b"\n")
+        change = await decode_line_in_steps(PODS, line + rest + b"\n")
     except (ApiError, UnreachableError):
         return
     assert change is None or isinstance(change[1], Decoded)
@@ -31,30 +31,30 @@ async def test_a_deep_object() -> None:
     deep = '{"f:a": ' * 5000 + "{}" + "}" * 5000
     text = json.dumps(pod("p", metadata={"managedFields": "HERE"})).replace('"HERE"', deep)
     for line in (f'{{"type": "ADDED", "object": {text}}}\n', f'{{"object": {text}, "type": "ADDED"}}\n'):
-        assert await look_closely(PODS, line.encode()) == ("ADDED", PODS.decode(text.encode()))
+        assert await decode_line_in_steps(PODS, line.encode()) == ("ADDED", PODS.decode(text.encode()))
 
 
 async def test_a_bookmark() -> None:
     """It has a version and nothing else."""
-    assert await look_closely(PODS, bookmark("20")) == (BOOKMARK, Decoded("", "", "20", None))
+    assert await decode_line_in_steps(PODS, bookmark("20")) == (BOOKMARK, Decoded("", "", "20", None))
 
 
 async def test_errors() -> None:
     """The server asks us to wait, or the watch is over."""
     with pytest.raises(ApiError, match="429"):
-        await look_closely(PODS, error_event(429))
+        await decode_line_in_steps(PODS, error_event(429))
     with pytest.raises(DeadEndError, match="500"):
-        await look_closely(PODS, error_event(500))
+        await decode_line_in_steps(PODS, error_event(500))
     with pytest.raises(UnreachableError, match="cut off"):
-        await look_closely(PODS, event("ADDED", pod())[:-20])
+        await decode_line_in_steps(PODS, event("ADDED", pod())[:-20])
 
 
 async def test_an_object_of_which_only_the_beginning_is_known() -> None:
     """Its name is enough to report it as malformed, or to know which object is gone."""
     error = OversizedLineError("too long", event("MODIFIED", pod("p"))[:150])
-    kind, decoded = await look_at_beginning(PODS, error)
+    kind, decoded = await decode_beginning(PODS, error)
 
     assert (kind, decoded.value) == ("MODIFIED", Malformed("Pod", "default/p", "OversizedLineError: too long", "uid-p"))
-    assert (await look_at_beginning(PODS, OversizedLineError("", event("DELETED", pod("p"))[:150])))[0] == "DELETED"
+    assert (await decode_beginning(PODS, OversizedLineError("", event("DELETED", pod("p"))[:150])))[0] == "DELETED"
     with pytest.raises(DeadEndError):
-        await look_at_beginning(PODS, OversizedLineError("", b'{"type": "DELETED", "object": {"kind": "Pod"'))
+        await decode_beginning(PODS, OversizedLineError("", b'{"type": "DELETED", "object": {"kind": "Pod"'))
