@@ -6,8 +6,8 @@ pods on its node that ask for this amount and have not been served, the plugin t
 NEURON_ALLOC_TIME. Two such pods may swap their ids, and our account of who holds what is then wrong (decision 11).
 
 So a decided pod is assumed at once, but its Binding waits until the kubelet has admitted every earlier pod that the
-plugin could take for it (`node_bindings`). Nothing is stored, and a new leader needs nothing from the old one. Does not
-send Bindings, and does not change the cluster.
+plugin could take for it (`node_bindings`). Nothing is stored, and a new leader needs nothing from the old one. Refuses
+to send Bindings, and to change the cluster.
 """
 
 import heapq

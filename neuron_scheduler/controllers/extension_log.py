@@ -3,7 +3,8 @@ The log lines of AWS's Neuron scheduler extension, in its own words, so that its
 
 Source: AWS Neuron documentation, "Neuron Scheduler Extension Flow" (verification of filter and bind), with its spelling
 mistakes. The filter's lines are written for every attempt of a pod with Neuron, whether it gets a node or not. They are
-written at `-v=4` and above, usage maps at `-v=6`. A line is one message, without key/value pairs.
+written at `-v=4` and above, usage maps at `-v=6`. A line is one message, without key/value pairs. Refuses to
+log anything else.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

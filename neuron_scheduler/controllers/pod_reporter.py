@@ -109,7 +109,7 @@ class PodReporter:
             )
 
     def allocation_unknown(self, pod: Pod, problem: str, advice: str) -> None:
-        """Warn that the devices of a bound pod are unknown, and what that costs others."""
+        """Warn that the devices of a bound pod are unknown, and what that means for other pods."""
         if self.leads() and self._observed.take_now():
             note = (
                 f"The Neuron devices of this pod are unknown: {problem}. Until it ends, node {pod.node_name} gets no"
