@@ -1,7 +1,7 @@
 # The scheduler as an image: docker build --tag neuron-scheduler:0.1.0 .
 #
 # The first stage makes a virtual environment from the hash-locked requirements and the wheel of this source; the second
-# carries nothing else. It runs as nobody in particular, and with a read-only root.
+# has only this environment. It runs as an unprivileged user and needs no writable root.
 FROM python:3.13-slim-trixie AS build
 WORKDIR /source
 COPY requirements/run.txt requirements/run.txt
