@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 
 from neuron_scheduler import __version__
 from neuron_scheduler.controllers import fleet_metrics
+from neuron_scheduler.controllers.leader_watch import LeaderWatch
 from neuron_scheduler.endpoints.access import Access
 from neuron_scheduler.endpoints.server import Endpoints, lease_watchdog, serving
 from neuron_scheduler.errors import StalledError
@@ -42,15 +43,7 @@ log = logs.logger(__name__)
 
 EVENTS_GRACE = 5.0
 """Seconds after the last Binding in which queued Events may still be written."""
-LONGEST_STEP = 60.0
-"""Seconds within which a leader's loop must look at its queue again; it does so when idle, and no pod takes longer."""
-LONGEST_TAKEOVER = 120.0
-"""Seconds from taking the Lease to the first look at the queue; a list of 30,000 pods takes about ten."""
-BEAT = 1.0
-"""Seconds between two beats; fewer if the Lease is short."""
 _WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
-BEATS_TO_RECOVER = 10
-"""How many beats in a row a leader may be stalled before it ends."""
 _WHILE_LISTING = (*gc.get_threshold()[:2], 1 << 30)
 """
 Thresholds of the garbage collector while the informers list. Their objects stay, and are frozen after the last list: a
@@ -103,9 +96,17 @@ class App:
     metrics: Metrics
     parts: Parts
     requests: StopRequests = attrs.field(factory=StopRequests)
-    _leads_since: float | None = attrs.field(default=None, init=False)
     _stopping: bool = attrs.field(default=False, init=False)
+    _watch: LeaderWatch = attrs.field(init=False)
     _draining: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._watch = LeaderWatch(
+            election=self.parts.election,
+            loop=self.parts.scheduling_loop,
+            renew_deadline=self.config.leader_elect_renew_deadline,
+            stopping=lambda: self._stopping,
+        )
 
     async def run(self) -> None:
         """Run until asked to stop; a failure of any part ends all."""
@@ -122,7 +123,7 @@ class App:
     async def _run(self, requests: AsyncIterator[signal.Signals]) -> None:
         async with self._serving(), anyio.create_task_group() as services:
             services.start_soon(self.parts.recorder.run)  # from the start: `_wind_down` waits for its end
-            services.start_soon(self._watch_over)
+            services.start_soon(self._watch.run)
             with anyio.CancelScope() as work:
                 services.start_soon(self._stop_on_request, requests, work)
                 await self._schedule(services)
@@ -135,22 +136,8 @@ class App:
         parts = self.parts
         gc.set_threshold(*_WHILE_LISTING)
         await access_review.require(self.client, self._rights())
-        services.start_soon(parts.nodes.run)
-        for other in parts.others:
-            services.start_soon(other.run)
-        await parts.nodes.synced.wait()
-        for other in parts.others:
-            await other.synced.wait()
-        _ = (
-            parts.cluster.view.live
-        )  # numbers the nodes in the order of their names: it takes longer once they have pods
-        at_once = True
-        if parts.election is None:
-            self._leads_since = anyio.current_time()
-        else:
-            at_once = await parts.election.start()
-            services.start_soon(parts.election.hold)
-            self._beat()
+        await self._sync_all_but_pods(services)
+        leads_at_once = await self._stand(services)
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
         gc.freeze()
@@ -159,12 +146,10 @@ class App:
         services.start_soon(parts.conditions.run)
         services.start_soon(parts.rejections.run)
         await parts.scheduling_loop.warm_up()
-        if parts.election is not None and not at_once:
+        if parts.election is not None and not leads_at_once:
             await parts.election.acquire()
-            self._beat()
-            await (
-                parts.pods.resync()
-            )  # the last Bindings of the previous leader must be known before the first decision
+            self._watch.beat()
+            await parts.pods.resync()  # the first decision needs the last Bindings of the previous leader
             parts.pod_handler.report_doubts()
         log.info(
             "Starting to schedule pods",
@@ -174,38 +159,25 @@ class App:
         )
         await parts.scheduling_loop.run()
 
-    def _beat(self) -> None:
-        """Allow the next renewal of the Lease, and record when it became ours: maybe before the pods are listed."""
+    async def _sync_all_but_pods(self, services: TaskGroup) -> None:
+        """Wait until all that pods refer to is listed."""
+        informers = (self.parts.nodes, *self.parts.others)
+        for informer in informers:
+            services.start_soon(informer.run)
+        for informer in informers:
+            await informer.synced.wait()
+        _ = self.parts.cluster.view.live  # numbers the nodes, which takes longer once they have pods
+
+    async def _stand(self, services: TaskGroup) -> bool:
+        """Become a candidate for the Lease, and return whether this replica leads already."""
         election = self.parts.election
-        if election is not None:
-            election.beat()
-            if self._leads_since is None and election.leading:
-                self._leads_since = anyio.current_time()
-
-    async def _watch_over(self) -> None:
-        """
-        Beat, so that the Lease is renewed; end a leader that does not schedule.
-
-        Raises:
-            StalledError: it has not scheduled for too long, and did not recover.
-        """
-        period, missed = min(BEAT, self.config.leader_elect_renew_deadline / 4), 0
-        while missed < BEATS_TO_RECOVER:  # counted, not timed: a process that was frozen can recover
-            self._beat()
-            await anyio.sleep(period)
-            missed = missed + 1 if self._stalled() else 0
-        raise StalledError(self._stalled() or "the scheduling loop was stuck")
-
-    def _stalled(self) -> str | None:
-        """Return what is wrong with a leader that does not schedule, None if it does."""
-        if self._leads_since is None or self._stopping:
-            return None  # it does not lead yet, or it stops within the grace period
-        looked_at = self.parts.scheduling_loop.looked_at
-        if looked_at is None:
-            late = anyio.current_time() - self._leads_since
-            return f"pods were not listed within {late:.0f} s of taking the Lease" if late > LONGEST_TAKEOVER else None
-        late = self.parts.scheduling_loop.clock() - looked_at
-        return f"the scheduling loop has been in one step for {late:.0f} s" if late > LONGEST_STEP else None
+        if election is None:
+            self._watch.lead()
+            return True
+        leads = await election.start()
+        services.start_soon(election.hold)
+        self._watch.beat()
+        return leads
 
     async def _stop_on_request(self, requests: AsyncIterator[signal.Signals], work: anyio.CancelScope) -> None:
         """On the first signal wait for Bindings; on the second, or after the grace period, stop waiting."""
@@ -244,7 +216,7 @@ class App:
             cert_file=config.tls_cert_file,
             key_file=config.tls_private_key_file,
         )
-        live = {"scheduling": self._stalled}
+        live = {"scheduling": self._watch.stalled}
         if election is not None:
             live["leaderElection"] = lease_watchdog(
                 renewed_at=lambda: election.renewed_at, clock=election.clock, lease_duration=election.lease_duration
@@ -280,10 +252,8 @@ class App:
 
     def _state(self) -> State:
         cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election
-        devices, waits = (
-            fleet_metrics.devices(cluster, count_unknown_only=self._count_unknown_only),
-            queue.count_by_cause(),
-        )
+        devices = fleet_metrics.devices(cluster, count_unknown_only=self._count_unknown_only)
+        waits = queue.count_by_cause()
         return State(
             leader=election.leading if election is not None else True,
             pending_pods={place: queue.count(place) for place in _WAITING},

@@ -14,6 +14,7 @@ import pytest
 
 from neuron_scheduler import app
 from neuron_scheduler.app import App
+from neuron_scheduler.controllers import leader_watch
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record
@@ -200,7 +201,7 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
     settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
     async with process(**settings) as running, anyio.create_task_group() as tasks:
         running.suffer(refuse, "/api/v1/pods$", watch=False)
-        with mock.patch.object(app, "LONGEST_TAKEOVER", 0.1):
+        with mock.patch.object(leader_watch, "LONGEST_TAKEOVER", 0.1):
             tasks.start_soon(running.run)
             assert (await running.end()).startswith("StalledError: pods were not listed within")
 
@@ -214,7 +215,7 @@ async def test_a_follower_that_leads_before_its_pods_are_listed_is_held_to_the_s
         running.server.create(lease_of("other"))
         listing = Hold()
         running.suffer(listing, "/api/v1/pods$", watch=False)
-        with mock.patch.object(app, "LONGEST_TAKEOVER", 0.1):
+        with mock.patch.object(leader_watch, "LONGEST_TAKEOVER", 0.1):
             tasks.start_soon(running.run)
             with anyio.fail_after(PATIENCE):
                 await listing.arrived.wait()
@@ -300,7 +301,7 @@ async def test_a_follower_is_live() -> None:
         tasks.start_soon(running.run)
         with anyio.fail_after(PATIENCE):
             await running.app.parts.pods.synced.wait()
-        assert running.app._stalled() is None
+        assert running.app._watch.stalled() is None
         running.signal()
         assert await running.end() == ""
 
