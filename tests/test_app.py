@@ -205,7 +205,7 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
             tasks.start_soon(running.run)
             assert (await running.end()).startswith("StalledError: pods were not listed within")
 
-        assert (await running.lease()).holder  # it expires: who ends in disorder gives nothing back
+        assert (await running.lease()).holder  # it will expire: only a clean stop releases it
 
 
 async def test_a_follower_that_leads_before_its_pods_are_listed_is_held_to_the_same() -> None:

@@ -150,7 +150,7 @@ async def test_a_second_signal_leaves_a_binding_behind(plane: ControlPlane, acco
         await scheduler.line("Stopping", "bindings=1")
         scheduler.send_signal(signal.SIGINT)
         assert await scheduler.ended() == 0
-    assert scheduler.lines_with("Lease is not released, it expires")
+    assert scheduler.lines_with("Lease is not released and will expire")
     assert (await empty.get(LEASE))["spec"]["holderIdentity"]
 
 

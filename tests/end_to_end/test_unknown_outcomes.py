@@ -64,5 +64,5 @@ async def test_what_may_be_held_is_held(account: Path, empty: RestClient, proxy:
         slow.release()
         slow_pod, five = await placed(empty, "slow"), await empty.get(f"{PODS}/five")
     assert not set(ids_of(slow_pod)) & set(ids_of(five))
-    assert scheduler.lines_with("Lease is not released, it expires")
+    assert scheduler.lines_with("Lease is not released and will expire")
     assert not scheduler.lines_with(BOUND, 'pod="default/slow"')
