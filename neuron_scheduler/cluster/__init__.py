@@ -1,6 +1,6 @@
 """
-What the scheduler remembers: the cluster as a small database of bitmap indexes.
+The state of the cluster: a small database with bitmap indexes.
 
-Nodes are rows in numbered slots, a set of nodes is one integer, an index answers a question about all nodes at
-once. Only this package and `scheduling` know slots and node sets; everywhere else a node is its name.
+Nodes are rows in numbered slots, a set of nodes is one integer, and an index answers a question about all nodes at
+once. Slots and node sets are used only here and in `scheduling`; everywhere else a node is its name.
 """

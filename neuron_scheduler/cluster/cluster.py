@@ -1,5 +1,5 @@
 """
-The cluster in memory: whose pods are on which node, and what is promised to whom.
+The cluster in memory: the pods on each node, and the nodes nominated for pending pods.
 
 A pod's life here:
 
@@ -7,8 +7,8 @@ A pod's life here:
                              |                                        ^
                              +--forget--> (pending)   (bound by others)--put_pod
 
-There is no lock: nothing here awaits, so no event comes between a decision and its assumption. Refuses to know
-where rows and pods come from, and to forget an assumption by itself. What is asked of all nodes at once is for `view`.
+There is no lock: nothing here awaits, so no event comes between a decision and its assumption. Refuses to know where
+nodes and pods come from, and to forget an assumption by itself. Questions about all nodes at once are for `view`.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from typing import Self
 import attrs
 
 from neuron_scheduler.cluster.index.nodeset import Slot
-from neuron_scheduler.cluster.refresh import claims_on, holding, holding_anew, on_new_node
+from neuron_scheduler.cluster.refresh import claims_on, pod_with_current_volumes, with_current_volumes, with_node
 from neuron_scheduler.cluster.rows.node_info import (
     NodeInfo,
     Nomination,
@@ -30,7 +30,7 @@ from neuron_scheduler.cluster.rows.node_info import (
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
 from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.cluster.tables.nodes import NodeTable
-from neuron_scheduler.cluster.tables.volumes import Touched, Volumes
+from neuron_scheduler.cluster.tables.volumes import Affected, Volumes
 from neuron_scheduler.cluster.tables.workloads import Workloads
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
@@ -50,7 +50,7 @@ class Cluster:
         workloads: the Services and controllers that pods belong to.
         namespaces: the labels of namespaces.
         volumes: the storage objects.
-        view: the same, to be read.
+        view: what can be read of all nodes at once.
     """
 
     workloads: Workloads = attrs.field(factory=Workloads)
@@ -67,7 +67,7 @@ class Cluster:
     _assumed: set[str] = attrs.field(factory=set)
     _nominated: dict[str, str] = attrs.field(factory=dict)
 
-    # What there is
+    # Reading
 
     @property
     def pod_count(self) -> int:
@@ -85,68 +85,68 @@ class Cluster:
         return None if slot is None else self._table.row(slot)
 
     def pod_info(self, uid: str) -> PodInfo | None:
-        """Return a bound or assumed pod with what it holds."""
+        """Return a bound or assumed pod with what it holds; None if there is none."""
         name = self._where.get(uid)
         return None if name is None else self._table.node_info_of(name).pod_infos[uid]
 
     def node_of(self, uid: str) -> str | None:
-        """Return the name of the node a pod is bound to or assumed on."""
+        """Return the name of the node that a pod is bound to or assumed on; None if there is none."""
         return self._where.get(uid)
 
     def conflicts(self, uid: str) -> tuple[Pod, ...]:
-        """Return the other pods on the same node that claim a core this pod claims."""
+        """Return the other pods on the same node that claim a core that this pod claims."""
         name = self._where.get(uid)
         return () if name is None else self._table.node_info_of(name).conflicts(uid)
 
     def nomination(self, uid: str) -> tuple[str, Nomination] | None:
-        """Return the node that is promised to a pending pod, and the promise; None if there is none."""
+        """Return the nominated node of a pending pod, and the nomination; None if there is none."""
         name = self._nominated.get(uid)
         node_info = None if name is None else self.node(name)
         if name is None or node_info is None:
             return None
-        return next(((name, each) for each in node_info.nominated if each.pod.uid == uid), None)
+        return next(((name, nomination) for nomination in node_info.nominated if nomination.pod.uid == uid), None)
 
     @property
     def has_nominations(self) -> bool:
-        """Whether space is promised to any pending pod."""
+        """Whether any node is nominated for a pending pod."""
         return bool(self._nominated)
 
     def is_assumed(self, uid: str) -> bool:
-        """Tell whether a pod is assumed and not yet confirmed."""
+        """Return whether a pod is assumed and not yet confirmed by the watch."""
         return uid in self._assumed
 
-    # What changes
+    # Changing
 
     def put_node(self, node: Node) -> NodeInfo:
-        """Add a node or take its new state, and return its row."""
+        """Add or replace a node, and return its row."""
         before = self._table.node_info_of(node.name)
-        if self.node(node.name) is None:  # in no index so far: nobody told when a claim of its pods changed
-            before = holding_anew(before, self.volumes)
-        new = on_new_node(before, node, self.volumes.storage_of(node.name))
+        if self.node(node.name) is None:  # no index had its pods, so changes of their claims were not applied
+            before = with_current_volumes(before, self.volumes)
+        new = with_node(before, node, self.volumes.storage_of(node.name))
         self._table.put(new)
         return new
 
     def remove_node(self, name: str) -> tuple[Nomination, ...]:
-        """Take a node out and return what was promised on it, which is void; its pods stay until they are gone."""
+        """Remove a node and return its nominations, which are lost; its pods stay until they are removed."""
         node_info = self.node(name)
         self._table.remove(name)
         return () if node_info is None else node_info.nominated
 
-    def set_aside(self, name: str, what: SetAside | None) -> None:
-        """Let a part of a node be used only where there is no choice, None to end that; no node, nothing happens."""
+    def set_aside(self, name: str, aside: SetAside | None) -> None:
+        """Set a node, or some of its cores, aside; None ends that. An unknown node is ignored."""
         node_info = self.node(name)
-        if node_info is not None and node_info.set_aside != what:
-            self._table.put(attrs.evolve(node_info, set_aside=what))
+        if node_info is not None and node_info.set_aside != aside:
+            self._table.put(attrs.evolve(node_info, set_aside=aside))
 
     def put_pod(self, pod: Pod) -> PodInfo:
         """
-        Take a bound pod, or its new state, and return it with what it holds.
+        Add or replace a bound pod, and return it with what it holds.
 
-        The first allocation that could be read for a uid is kept: the silicon it names is what the kubelet was told.
-        An assumption was never read anywhere, so it gives way to what the watch says.
+        The first allocation that could be read for a uid is kept: the kubelet has handed out those devices. An
+        assumption is replaced by what the watch reports.
         """
         known = self.pod_info(pod.uid)
-        if known is not None and known.holds_as_before(pod):
+        if known is not None and known.holds_the_same(pod):
             self._assumed.discard(pod.uid)
             pod_info = PodInfo(pod, cores=known.cores, problem=known.problem, volumes=known.volumes)
             self._table.put_pod(with_changed_pod(self._table.node_info_of(pod.node_name), pod_info), pod.uid)
@@ -162,12 +162,12 @@ class Cluster:
         return pod_info
 
     def put_unreadable_pod(self, pod: Pod) -> None:
-        """Take a bound pod of which only identity and node could be read: an unknown holder of an unknown amount."""
+        """Add a bound pod of which only identity and node could be read: what it holds is unknown."""
         if pod.uid not in self._where:
             self._settle(PodInfo(pod, cores=None, problem="the pod object cannot be read", unreadable=True))
 
     def remove_pod(self, uid: str) -> str | None:
-        """Take a pod off its node and return the node's name; None if it was on no node."""
+        """Remove a pod from its node and return the node's name; None if it was on no node."""
         self._assumed.discard(uid)
         name = self._where.pop(uid, None)
         if name is not None:
@@ -176,7 +176,7 @@ class Cluster:
 
     def assume(self, pod: Pod, cores: CoreMask = NO_CORES) -> None:
         """
-        Take a pod as bound to `pod.node_name` from now on, before the API server says so.
+        Treat a pod as bound to `pod.node_name`, before the API server confirms it.
 
         Raises:
             ValueError: the pod is on a node already, or one of the cores is not free there.
@@ -186,41 +186,41 @@ class Cluster:
             raise ValueError(f"cannot assume {pod.key} on {pod.node_name!r}: already placed, or no such node")
         if cores & ~node_info.free_cores:
             raise ValueError(f"cannot assume {pod.key} on {pod.node_name!r}: a core it was given is held already")
-        self._assumed.add(pod.uid)  # first, so that `forget` takes back what an exception left half done
+        self._assumed.add(pod.uid)  # first, so that `forget` removes a pod that an exception left half added
         self._settle(PodInfo(pod, cores=cores))
 
     def forget(self, uid: str) -> None:
-        """Take back an assumption; a pod that the watch has confirmed since stays."""
+        """Remove an assumed pod; one that the watch has confirmed since stays."""
         if uid in self._assumed:
             self.remove_pod(uid)
 
     def nominate(self, name: str, nomination: Nomination) -> None:
-        """Promise space on a node to a pending pod, in place of what it was promised before; no node, no promise."""
+        """Nominate a node for a pending pod in place of any other; an unknown node is not nominated."""
         self.clear_nomination(nomination.pod.uid)
         node_info = self.node(name)
         if node_info is not None:
             self._nominated[nomination.pod.uid] = name
-            held = self.volumes.held_by(nomination.pod)
-            nomination = attrs.evolve(nomination, volumes=held) if held else nomination
+            volumes = self.volumes.held_by(nomination.pod)
+            nomination = attrs.evolve(nomination, volumes=volumes) if volumes else nomination
             self._table.put(attrs.evolve(node_info, nominated=(*node_info.nominated, nomination)))
 
     def clear_nomination(self, uid: str) -> str | None:
-        """Take a promise back and return its node's name; None if there was none."""
+        """Remove the nomination of a pod and return its node's name; None if there was none."""
         name = self._nominated.pop(uid, None)
         node_info = None if name is None else self.node(name)
         if node_info is not None:
             self._table.put(_without_nomination(node_info, uid))
         return name
 
-    def put_storage(self, found: Storage) -> None:
-        """Take a storage object's state; the nodes that refer to it are put anew."""
-        self._look_again(self.volumes.put(found))
+    def put_storage(self, storage: Storage) -> None:
+        """Add or replace a storage object, and update the rows that depend on it."""
+        self._refresh(self.volumes.put(storage))
 
-    def remove_storage(self, gone: Storage) -> None:
-        """Take that a storage object is gone."""
-        self._look_again(self.volumes.remove(gone))
+    def remove_storage(self, storage: Storage) -> None:
+        """Remove a storage object, and update the rows that depend on it."""
+        self._refresh(self.volumes.remove(storage))
 
-    # What is asked
+    # Copies, and the cluster under an assumption
 
     def fork(self) -> Self:
         """Return an independent copy."""
@@ -236,18 +236,18 @@ class Cluster:
 
     @contextmanager
     def without_nomination(self, uid: str) -> Iterator[None]:
-        """Let what a pod was promised count as free inside the `with` block: it is what the pod itself may take."""
+        """Count the space nominated for a pod as free inside the `with` block, as it is for the pod itself."""
         name = self._nominated.get(uid)
         slot = None if name is None else self.view.slot(name)
         if slot is None:
             yield
             return
-        with self.what_if(slot, _without_nomination(self._table.row(slot), uid)):
+        with self.row_replaced(slot, _without_nomination(self._table.row(slot), uid)):
             yield
 
     @contextmanager
-    def what_if(self, slot: Slot, node_info: NodeInfo) -> Iterator[None]:
-        """Let the whole cluster, indexes included, have one row replaced inside the `with` block."""
+    def row_replaced(self, slot: Slot, node_info: NodeInfo) -> Iterator[None]:
+        """Replace one row, in the indexes too, inside the `with` block."""
         before = self._table.row(slot)
         self._table.replace(slot, node_info)
         try:
@@ -256,9 +256,9 @@ class Cluster:
             self._table.replace(slot, before)
 
     def _settle(self, pod_info: PodInfo) -> None:
-        """Put a pod on the node it names, off any other, in one change where it stays on the same node."""
+        """Put a pod on the node that it names and remove it from any other; on the same node that is one change."""
         uid, name = pod_info.pod.uid, pod_info.pod.node_name
-        pod_info = holding(pod_info, self.volumes)
+        pod_info = pod_with_current_volumes(pod_info, self.volumes)
         self.clear_nomination(uid)
         if self._where.get(uid) not in (None, name):
             self.remove_pod(uid)
@@ -269,18 +269,20 @@ class Cluster:
         self._where[uid] = name
         self._table.put_pod(node_info, uid)
 
-    def _look_again(self, touched: Touched) -> None:
-        """Put the rows anew that a storage object means something to."""
-        for name in touched.nodes:
+    def _refresh(self, affected: Affected) -> None:
+        """Update the rows that a storage object affects."""
+        for name in affected.nodes:
             node_info = self.node(name)
             if node_info is not None:
                 self._table.put(attrs.evolve(node_info, storage=self.volumes.storage_of(name)))
-        if not (touched.claims and self._where):
+        if not (affected.claims and self._where):
             return
         holders = self.view.postings(claims_on)
-        for slot in {slot for key in touched.claims for slot in holders.slots(key)}:
-            self._table.replace(slot, holding_anew(self._table.row(slot), self.volumes))
+        for slot in {slot for key in affected.claims for slot in holders.slots(key)}:
+            self._table.replace(slot, with_current_volumes(self._table.row(slot), self.volumes))
 
 
 def _without_nomination(node_info: NodeInfo, uid: str) -> NodeInfo:
-    return attrs.evolve(node_info, nominated=tuple(each for each in node_info.nominated if each.pod.uid != uid))
+    return attrs.evolve(
+        node_info, nominated=tuple(nomination for nomination in node_info.nominated if nomination.pod.uid != uid)
+    )

@@ -1,8 +1,8 @@
 """
-Lenses: what every row would be under an assumption, for a question to all nodes at once.
+Overlays: the rows under an assumption, such as "pods of lower priority are gone", for questions about all nodes.
 
-A lens is a hashable value, since it becomes part of the definition of the indexes that answer the question. It tells by
-marks which rows it changes: where these are few, only they are looked at. Refuses to change any row.
+An overlay is a hashable value, because it is part of the definition of the indexes that answer the question. Its marks
+show which rows it changes: if they are few, only these are computed. Refuses to change a row in the cluster.
 """
 
 from collections.abc import Callable, Hashable
@@ -20,18 +20,18 @@ class Overlay(Hashable, Protocol):
 
     @property
     def marks(self) -> Callable[[NodeInfo], Values]:
-        """Index definition: the marks by which lenses of this sort tell the rows that they change."""
+        """Index definition: a row's marks, which decide whether overlays of this type change it."""
 
     def changes(self, mark: Hashable) -> bool:
-        """Tell whether rows with this mark are changed; a row without such a mark is not."""
+        """Return whether rows with this mark are changed; a row with no such mark is not."""
 
     def __call__(self, node_info: NodeInfo, /) -> NodeInfo:
-        """Return the row as it would be."""
+        """Return the row under the assumption."""
 
 
 @attrs.frozen(eq=False)
 class _Overlaid:
-    """Index definition: another one, of rows seen through a lens."""
+    """Index definition: another one, applied to rows under an overlay."""
 
     overlay: Overlay
     definition: Callable[[NodeInfo], Any]
@@ -41,4 +41,4 @@ class _Overlaid:
 
 
 overlaid = memoised(maxsize=4096)(_Overlaid)
-"""The one definition for a lens and a definition: an index is then looked up by identity."""
+"""The only definition for an overlay and a definition, since indexes are looked up by identity."""

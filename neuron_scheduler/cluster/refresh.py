@@ -1,8 +1,8 @@
 """
-A row read anew, because something outside it says otherwise: its node's object, or the storage that its pods refer to.
+A row after a change outside of it: of its node's object, or of the storage that its pods refer to.
 
-Pods stay as they are; what they hold of silicon depends on the machine, and what they hold of volumes on claims,
-volumes and classes. Refuses to look for the rows that are meant: `cluster` finds them.
+The devices and cores that a pod holds depend on the machine; the volumes that it holds depend on claims, volumes and
+classes. Refuses to look for the rows that are affected: `cluster` finds them.
 """
 
 import attrs
@@ -17,26 +17,26 @@ from neuron_scheduler.model.volumes import NodeStorage
 
 def claims_on(node_info: NodeInfo) -> Values:
     """Index definition: nodes by the keys of the claims that their pods use."""
-    return tuple(held for held in node_info.volumes if isinstance(held, str)) if node_info.volumes else ()
+    return tuple(key for key in node_info.volumes if isinstance(key, str)) if node_info.volumes else ()
 
 
-def holding(pod_info: PodInfo, volumes: Volumes) -> PodInfo:
-    """Return the tenant with what it holds of volumes by now."""
-    held = volumes.held_by(pod_info.pod)
-    return pod_info if held == pod_info.volumes else attrs.evolve(pod_info, volumes=held)
+def pod_with_current_volumes(pod_info: PodInfo, volumes: Volumes) -> PodInfo:
+    """Return the pod with the volumes that it holds now."""
+    current = volumes.held_by(pod_info.pod)
+    return pod_info if current == pod_info.volumes else attrs.evolve(pod_info, volumes=current)
 
 
-def holding_anew(node_info: NodeInfo, volumes: Volumes) -> NodeInfo:
-    """Return the row with what all its tenants hold of volumes by now."""
+def with_current_volumes(node_info: NodeInfo, volumes: Volumes) -> NodeInfo:
+    """Return the row with the volumes that its pods hold now."""
     for uid, pod_info in node_info.pod_infos.items():
-        again = holding(pod_info, volumes)
-        if again is not pod_info:
-            node_info = with_pod(without_pod(node_info, uid), again)
+        current = pod_with_current_volumes(pod_info, volumes)
+        if current is not pod_info:
+            node_info = with_pod(without_pod(node_info, uid), current)
     return node_info
 
 
-def on_new_node(before: NodeInfo, node: Node, storage: NodeStorage) -> NodeInfo:
-    """Return the row of a node's new object; on another machine silicon is read anew, and no promise stands."""
+def with_node(before: NodeInfo, node: Node, storage: NodeStorage) -> NodeInfo:
+    """Return the row with a new node object; another machine changes what its pods hold and ends its nominations."""
     machine = on_node(node).machine
     if machine == before.machine:
         return attrs.evolve(before, node=node, storage=storage)

@@ -1,8 +1,8 @@
 """
-What can be asked of the cluster: sets of nodes, columns, rows, as they are or through a lens.
+What can be read of the cluster: node sets, columns and rows, as they are or under an overlay.
 
-Plugins see no more than this. Refuses to change anything: that is for `cluster`, whose tables these are. Slots and node
-sets are valid until the next `await` (`table` says why).
+Plugins read the cluster only through this. Refuses to change anything: that is for `cluster`, which owns the tables.
+Slots and node sets are valid until the next `await` (`tables.nodes` says why).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -33,7 +33,7 @@ _Data = TypeVar("_Data", Postings, Column)
 
 @attrs.frozen(eq=False)
 class Needs:
-    """The indexes of nodes and of rows that a question asks for, those through a lens left out, by definition."""
+    """Definitions of the indexes of nodes and of rows that a question uses, without those under an overlay."""
 
     of_nodes: tuple[Callable[[Node], Any], ...]
     of_rows: tuple[Callable[[NodeInfo], Any], ...]
@@ -42,11 +42,11 @@ class Needs:
 @attrs.define(eq=False)
 class IndexRequests:
     """
-    What a question has asked for.
+    The indexes that a question has asked for.
 
     Attributes:
-        of_nodes, of_rows: indexes, by definition.
-        lacking: what is not ready, by definition, with the function that prepares it in steps.
+        of_nodes, of_rows: by definition.
+        lacking: those that are not ready, by definition, with the function that prepares each in steps.
     """
 
     of_nodes: dict[Callable[[Node], Any], None] = attrs.field(factory=dict)
@@ -55,11 +55,11 @@ class IndexRequests:
 
     @property
     def needs(self) -> Needs:
-        """The indexes alone, to be remembered."""
+        """The definitions, to be kept."""
         return Needs(tuple(self.of_nodes), tuple(self.of_rows))
 
     def prepared(self) -> Iterator[None]:
-        """Prepare what is lacking; yields whenever others may run."""
+        """Prepare what is lacking; yields when other tasks may run."""
         for prepare in self.lacking.values():
             yield from prepare()
 
@@ -67,7 +67,7 @@ class IndexRequests:
 @attrs.define(eq=False)
 class View:
     """
-    The cluster's tables, to be read.
+    Read access to the cluster's tables.
 
     Attributes:
         workloads: the Services and controllers that pods belong to.
@@ -95,12 +95,12 @@ class View:
 
     @property
     def set_aside(self) -> NodeSet:
-        """The nodes that are to be used only where there is no choice."""
+        """The nodes to be used only if no other takes the pod."""
         return (self._table.current if self._table.stale else self._table).set_aside
 
     @property
     def epoch(self) -> int:
-        """Changes whenever what was prepared may not suffice: an index is gone, or nodes have labels that none had."""
+        """Changes when prepared indexes may not suffice: one was dropped, or a node has a new label or resource."""
         table = self._table.current if self._table.stale else self._table
         return table.of_rows.dropped + table.of_nodes.dropped + table.offered.novelties
 
@@ -111,7 +111,7 @@ class View:
 
     @property
     def demand(self) -> Demand:
-        """The sizes of the pods with Neuron, as the cluster is."""
+        """The sizes of the pods with Neuron, without any overlay."""
         return self._table.demand
 
     def row(self, slot: Slot) -> NodeInfo:
@@ -120,50 +120,50 @@ class View:
         return node_info if self._overlay is None else self._overlay(node_info)
 
     def rows(self) -> Iterator[NodeInfo]:
-        """Yield every node's row by age. For tests, start-up and explanations: no decision calls it."""
+        """Yield every node's row, the oldest node first; not for decisions, because it loops over all nodes."""
         table = self._table.current
         return map(table.row, table.by_age(slot for slot, node_info in by_slot(table.slots) if node_info is not None))
 
     def slot(self, name: str) -> Slot | None:
-        """Return the slot of a node; valid until the next `await`."""
+        """Return the slot of a node, None if it does not exist; valid until the next `await`."""
         return self._table.current.slot_of.get(name)
 
     def oldest(self, nodes: NodeSet) -> Slot:
-        """Return the slot of the oldest of the nodes, of which there must be one: every replica breaks ties by it."""
+        """Return the slot of the oldest of the nodes, which is how every replica breaks ties; `nodes` is not empty."""
         return self._table.oldest(nodes)
 
     def oldest_first(self, nodes: NodeSet) -> Iterable[Slot]:
-        """Return the slots of the nodes by age."""
+        """Return the slots of the nodes, the oldest node first."""
         return self._table.by_age(slots_of(nodes))
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
-        """Return the postings of something that only the node's own object decides: pods come and go beside it."""
+        """Return postings that depend on the node's object only; changes of pods do not touch them."""
         table = self._table.current if self._table.stale else self._table
         if self._index_requests is not None and self._lacks(table.of_nodes, values_of, Postings):
             return Postings()
         return table.of_nodes.postings(values_of, table.nodes)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
-        """Return the column of a number that only the node's own object decides."""
+        """Return a column that depends on the node's object only."""
         table = self._table.current if self._table.stale else self._table
         if self._index_requests is not None and self._lacks(table.of_nodes, number_of, Column):
             return Column()
         return table.of_nodes.column(number_of, table.nodes)
 
     def labelled(self, key: str) -> Postings:
-        """Return the nodes by their value of a label; a key that no node has needs no index."""
+        """Return the nodes by their value of a label; a key that no node has costs no index."""
         return self.node_postings(label(key)) if key in self._table.offered.labels else Postings()
 
     def domains(self, key: str) -> Postings:
-        """Return the nodes by the domain of a label that they are in."""
+        """Return the nodes by their domain of a label."""
         return self.node_postings(domain(key)) if key in self._table.offered.labels else Postings()
 
     def numbered(self, key: str) -> Postings:
-        """Return the nodes by their value of a label where it is an integer, by which Gt and Lt compare."""
+        """Return the nodes by the integer value of a label, for Gt and Lt; others are left out."""
         return self.node_postings(integer_label(key)) if key in self._table.offered.labels else Postings()
 
     def offers(self, resource: str) -> bool:
-        """Tell whether any node has some of a resource; the columns of one that none has are empty."""
+        """Return whether any node has some of a resource."""
         return resource in self._table.offered.resources
 
     def postings(self, values_of: Callable[[NodeInfo], Values]) -> Postings:
@@ -185,18 +185,17 @@ class View:
         return table.of_rows.column(number_of, table.slots)
 
     def changed(self, overlay: Overlay) -> NodeSet:
-        """Return the nodes whose rows are others through a lens, and perhaps some whose are not."""
+        """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
         table = self._table.current
         marked = table.of_rows.postings(overlay.marks, table.slots)
         return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES
 
     def prepared(self, ask: Callable[[Self], object]) -> Iterator[None]:
         """
-        Build the indexes that a question needs, a few rows at a time; yields whenever others may run.
+        Build the indexes that a question needs, a few rows at a time; yields when other tasks may run.
 
-        For questions that have not been asked for long: an index costs some milliseconds for a thousand rows. `ask` is
-        called once, of a cluster where indexes that are not there have nothing in them, and must not stop at what that
-        leads to.
+        For questions whose indexes may be missing: one costs some milliseconds for a thousand rows. `ask` is called
+        once, with a view in which missing indexes are empty; it must go on to its last index all the same.
         """
         index_requests = self.index_requests(ask)
         if index_requests.lacking:
@@ -204,13 +203,13 @@ class View:
         yield from index_requests.prepared()
 
     def index_requests(self, ask: Callable[[Self], object]) -> IndexRequests:
-        """Return what a question asks for; `ask` is called as in `prepared`."""
+        """Return the indexes that a question uses; `ask` is called as in `prepared`."""
         index_requests = IndexRequests()
         ask(attrs.evolve(self, index_requests=index_requests))
         return index_requests
 
     def is_ready(self, needs: Needs) -> bool:
-        """Tell whether all these indexes are there and have little to catch up with."""
+        """Return whether all these indexes exist and have few changes to catch up with."""
         table = self._table.current
         return all(map(table.of_rows.is_ready, needs.of_rows)) and all(map(table.of_nodes.is_ready, needs.of_nodes))
 
@@ -233,53 +232,53 @@ class View:
         return table.pods.totals(definition, table.domains(key), len(table.slots))
 
     def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterator[tuple[PodAffinityTerm, Column]]:
-        """Yield each term that pods here bear and that means a pod, with how many bear it in each node's domain."""
+        """Yield each term of placed pods that matches a pod, with how many pods have it in each node's domain."""
         table = self._table.current
-        for term, bearers in table.terms.matching(kind, pod, self.namespaces.labels(pod.namespace)):
+        for term, pods_with_term in table.terms.matching(kind, pod, self.namespaces.labels(pod.namespace)):
             if self._index_requests is not None and self._lacks_domains(term.topology_key):
                 continue
-            yield term, bearers.totals(table.domains(term.topology_key), len(table.slots))
+            yield term, pods_with_term.totals(table.domains(term.topology_key), len(table.slots))
 
     def has_terms(self, *kinds: TermKind) -> bool:
-        """Tell whether any pod here bears a term in one of these ways."""
+        """Return whether any placed pod has a term of one of these kinds."""
         terms = self._table.terms
         return terms.has_any and any(terms.has_terms(kind) for kind in kinds)
 
     @property
     def terms_left_out(self) -> int:
-        """How many terms of pods are ignored, because their namespaces have too many."""
+        """How many terms of placed pods are ignored, because their namespaces have too many."""
         return self._table.terms.left_out
 
     def images(self, name: str) -> Iterator[tuple[int, NodeSet]]:
-        """Yield the sizes that images of a name have, the largest first, with the nodes where it is that large."""
+        """Yield the sizes of the images of a name, the largest first, each with the nodes that have that size."""
         table = self._table.current
         return table.images.named(name, table.slot_of)
 
     def with_overlay(self, overlay: Overlay) -> Self:
         """
-        Return the same cluster with every row seen through a lens.
+        Return the same cluster with an overlay over every row.
 
-        For questions to all nodes at once. Counts of pods (`counts`, `totals`) are those of the cluster as it is.
+        Counts of pods (`counts`, `totals`) stay those without the overlay.
         """
         return attrs.evolve(self, overlay=overlay)
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], kind: type[_Data]) -> _Data:
-        """Return an index of rows seen through a lens."""
+        """Return an index of rows under an overlay."""
         table = self._table.current
-        seen = Derived(overlaid(overlay, definition), definition, kind, lambda: self.changed(overlay))
-        if self._index_requests is not None and not table.of_rows.is_ready(seen.definition):
+        derived = Derived(overlaid(overlay, definition), definition, kind, lambda: self.changed(overlay))
+        if self._index_requests is not None and not table.of_rows.is_ready(derived.definition):
             self._lacks(table.of_rows, overlay.marks, Postings)
             self._lacks(table.of_rows, definition, kind)
-            self._index_requests.lacking[seen.definition] = lambda: self._prepare_overlaid(seen)
+            self._index_requests.lacking[derived.definition] = lambda: self._prepare_overlaid(derived)
             return kind()
-        return cast(_Data, table.of_rows.derived(seen, table.slots))
+        return cast(_Data, table.of_rows.derived(derived, table.slots))
 
-    def _prepare_overlaid(self, seen: Derived[NodeInfo]) -> Iterator[None]:
+    def _prepare_overlaid(self, derived: Derived[NodeInfo]) -> Iterator[None]:
         table = self._table.current
-        return table.of_rows.prepare_derived(seen, table.slots)
+        return table.of_rows.prepare_derived(derived, table.slots)
 
     def _lacks(self, indexes: Indexes[Any], definition: Callable[[Any], Any], kind: type[Postings | Column]) -> bool:
-        """Note that an index is asked for; tell whether it is not ready."""
+        """Note that an index is asked for, and return whether it is not ready."""
         if self._index_requests is None:
             return False
         of_nodes = indexes is self._table.of_nodes
@@ -290,7 +289,7 @@ class View:
         return True
 
     def _lacks_domains(self, key: str) -> bool:
-        """Tell whether the index of a label's domains is not ready, and note it."""
+        """Note that the index of a label's domains is asked for, and return whether it is not ready."""
         of_nodes = self._table.of_nodes
         return key in self._table.offered.labels and self._lacks(of_nodes, domain(key), Postings)
 

@@ -84,7 +84,7 @@ class FreeIds:
         return [start for start in range(0, self.size, count) if free >> start & block == block]
 
 
-def best_start(ground: FreeIds, free: int, count: int) -> int | None:
+def best_start(free_ids: FreeIds, free: int, count: int) -> int | None:
     """
     Return where a set of `count` ids does the least harm within `free`; None if there is no room.
 
@@ -92,36 +92,36 @@ def best_start(ground: FreeIds, free: int, count: int) -> int | None:
     border inside a device, at an end of the free run (the rest stays in one piece), lowest id.
     Which of the two ends makes no difference worth a rule (simulated for 6 and 12 devices at full load).
     """
-    if count > ground.cell or ground.cell == 1:
-        starts = ground.block_starts(free, count)
-        return min(starts, key=lambda start: (ground.level(start, count), start), default=None)
+    if count > free_ids.cell or free_ids.cell == 1:
+        starts = free_ids.block_starts(free, count)
+        return min(starts, key=lambda start: (free_ids.level(start, count), start), default=None)
     best: tuple[int, int, int, bool, bool, int] | None = None
     seen: set[tuple[int, int, int]] = set()
-    for first, length in ground.bins(free):
+    for first, length in free_ids.bins(free):
         last = first + length - count
         # In another cell the same picture at the same level cannot be better, since its ids are higher.
-        picture = (first % ground.cell, length, ground.levels[first // ground.width])
+        picture = (first % free_ids.cell, length, free_ids.levels[first // free_ids.width])
         if last < first or picture in seen:
             continue
         seen.add(picture)
-        for start in {first, last, _align(ground, first, count), _align(ground, last, count, up=False)}:
+        for start in {first, last, _align(free_ids, first, count), _align(free_ids, last, count, up=False)}:
             if first <= start <= last:
-                key = _harm(ground, start, count, bin_=(first, length))
+                key = _harm(free_ids, start, count, bin_=(first, length))
                 if best is None or key < best:
                     best = key
     return best[-1] if best else None
 
 
-def _harm(ground: FreeIds, start: int, count: int, *, bin_: tuple[int, int]) -> tuple[int, int, int, bool, bool, int]:
+def _harm(free_ids: FreeIds, start: int, count: int, *, bin_: tuple[int, int]) -> tuple[int, int, int, bool, bool, int]:
     """Return what `best_start` compares; the smaller, the better."""
     first, length = bin_
-    touched = ground.levels[start // ground.width : (start + count - 1) // ground.width + 1]
+    touched = free_ids.levels[start // free_ids.width : (start + count - 1) // free_ids.width + 1]
     broken = len(touched) - touched.count(0)
     inside = first < start < first + length - count
-    return max(touched), broken, length, not _aligned(ground, start, count), inside, start
+    return max(touched), broken, length, not _aligned(free_ids, start, count), inside, start
 
 
-def fit(ground: FreeIds, parts: Sequence[int]) -> tuple[int, ...] | None:
+def fit(free_ids: FreeIds, parts: Sequence[int]) -> tuple[int, ...] | None:
     """
     Return a start for each part, so that the sets are disjoint and free; None if they do not fit.
 
@@ -129,48 +129,48 @@ def fit(ground: FreeIds, parts: Sequence[int]) -> tuple[int, ...] | None:
     then in the smallest free blocks.
     """
     if len(parts) == 1:
-        start = best_start(ground, ground.free, parts[0])
+        start = best_start(free_ids, free_ids.free, parts[0])
         return None if start is None else (start,)
     total = sum(parts)
     for lay in (_ascending, _packed):
-        for extent in (ground.cell, *ground.blocks):
+        for extent in (free_ids.cell, *free_ids.blocks):
             found: list[tuple[int, int, tuple[int, ...]]] = []
-            for base in range(0, ground.size if extent >= total else 0, extent):
-                free = ground.free & ones(extent) << base
-                starts = lay(ground, free, parts) if free.bit_count() >= total else None
+            for base in range(0, free_ids.size if extent >= total else 0, extent):
+                free = free_ids.free & ones(extent) << base
+                starts = lay(free_ids, free, parts) if free.bit_count() >= total else None
                 if starts is not None:
-                    level = max(ground.level(*part) for part in zip(starts, parts, strict=True))
+                    level = max(free_ids.level(*part) for part in zip(starts, parts, strict=True))
                     found.append((level, base, starts))
             if found:
                 return min(found)[-1]
     return None
 
 
-def _align(ground: FreeIds, start: int, count: int, *, up: bool = True) -> int:
+def _align(free_ids: FreeIds, start: int, count: int, *, up: bool = True) -> int:
     """Return the next start, up or down, that is a multiple of the power of two that holds `count` ids."""
-    if count > ground.width:
+    if count > free_ids.width:
         return start
     grain = 1 << (count - 1).bit_length()
     return (start + grain - 1 if up else start) // grain * grain
 
 
-def _aligned(ground: FreeIds, start: int, count: int) -> bool:
+def _aligned(free_ids: FreeIds, start: int, count: int) -> bool:
     """Tell whether a run inside a device stays within one aligned power of two; longer runs have no such rule."""
-    if count > ground.width:
+    if count > free_ids.width:
         return True
     grain = 1 << (count - 1).bit_length()
-    offset = start % ground.width
-    return offset // grain == (offset + count - 1) // grain and offset + count <= ground.width
+    offset = start % free_ids.width
+    return offset // grain == (offset + count - 1) // grain and offset + count <= free_ids.width
 
 
-def _ascending(ground: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
+def _ascending(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
     """Lay the parts from left to right, at aligned starts if they all fit so, else each as far left as it goes."""
-    bins = ground.bins(free)
+    bins = free_ids.bins(free)
     for aligned in (True, False):
         starts: list[int] = []
         cursor = 0
         for count in parts:
-            start = _next_start(ground, free, bins=bins, count=count, cursor=cursor, aligned=aligned)
+            start = _next_start(free_ids, free, bins=bins, count=count, cursor=cursor, aligned=aligned)
             if start is None:
                 break
             starts.append(start)
@@ -181,33 +181,33 @@ def _ascending(ground: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, .
 
 
 def _next_start(
-    ground: FreeIds, free: int, *, bins: Sequence[tuple[int, int]], count: int, cursor: int, aligned: bool
+    free_ids: FreeIds, free: int, *, bins: Sequence[tuple[int, int]], count: int, cursor: int, aligned: bool
 ) -> int | None:
-    if count > ground.cell:
-        return next((start for start in ground.block_starts(free, count) if start >= cursor), None)
+    if count > free_ids.cell:
+        return next((start for start in free_ids.block_starts(free, count) if start >= cursor), None)
     for first, length in bins:
         start = max(first, cursor)
         if aligned:
-            start = _align(ground, start, count)
+            start = _align(free_ids, start, count)
         if start + count <= first + length:
             return start
     return None
 
 
-def _packed(ground: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
+def _packed(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
     """Lay the parts wherever they fit, the largest first; parts of one size ascend in the order given."""
     order = sorted(range(len(parts)), key=lambda i: (-parts[i], i))
     starts: dict[int, int] = {}
-    blocks = [i for i in order if parts[i] > ground.cell]
+    blocks = [i for i in order if parts[i] > free_ids.cell]
     for i in blocks:
-        start = best_start(ground, free, parts[i])
+        start = best_start(free_ids, free, parts[i])
         if start is None:
             return None
         starts[i] = start
         free &= ~(ones(parts[i]) << start)
     small = order[len(blocks) :]
     # A bin's place in this list is its preference: broken devices first, then short runs.
-    bins = sorted(ground.bins(free), key=lambda b: (ground.level(*b), b[1], b[0]))
+    bins = sorted(free_ids.bins(free), key=lambda b: (free_ids.level(*b), b[1], b[0]))
     chosen = _assign([parts[i] for i in small], [length for _, length in bins])
     if chosen is None:
         return None

@@ -28,21 +28,21 @@ Inits = Sequence[tuple[int, int]]
 Starts = tuple[int, ...]
 
 
-def arrange(ground: FreeIds, counts: tuple[int, ...], inits: Inits) -> tuple[Starts, Starts] | None:
+def arrange(free_ids: FreeIds, counts: tuple[int, ...], inits: Inits) -> tuple[Starts, Starts] | None:
     """
     Return the lowest id of the set of each container, and of each init container; None if they do not fit.
 
     In one run or block where possible, else ascending in the order given where possible. Each count must be legal.
     """
     total = sum(widest_phase(counts, inits))
-    if total <= ground.cell or counts == (total,):
-        start = best_start(ground, ground.free, total)
+    if total <= free_ids.cell or counts == (total,):
+        start = best_start(free_ids, free_ids.free, total)
         if start is not None:
             return _side_by_side(start, counts, inits)
         if counts == (total,):
             return None
     apart = _apart(counts, inits)
-    found = _Search().divided(ground, counts, [inits[i] for i in apart], room=total)
+    found = _Search().divided(free_ids, counts, [inits[i] for i in apart], room=total)
     if found is None:
         return None
     starts, carried = found
@@ -103,7 +103,7 @@ class _Search:
     _left: int = MOST_DIVISIONS
 
     def divided(
-        self, ground: FreeIds, counts: tuple[int, ...], inits: Inits, *, room: int
+        self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, room: int
     ) -> tuple[Starts, Starts] | None:
         """
         Return where each set begins if they can be laid with `room` ids in all, as several sets.
@@ -111,19 +111,19 @@ class _Search:
         `inits` are descending by count, ascending by those beside them, and larger than all containers that are not.
         """
         if not inits:
-            starts = fit(ground, counts) if counts else ()
+            starts = fit(free_ids, counts) if counts else ()
             return None if starts is None else (starts, ())
-        for sharing in _sharings(ground, counts, inits, room):
+        for sharing in _sharings(free_ids, counts, inits, room):
             if not self._left:
                 break
             self._left -= 1
-            found = self._laid(ground, counts, inits, sharing=sharing, room=room)
+            found = self._laid(free_ids, counts, inits, sharing=sharing, room=room)
             if found is not None:
                 return found
         return None
 
     def _laid(
-        self, ground: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, room: int
+        self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, room: int
     ) -> tuple[Starts, Starts] | None:
         """Lay the carrier among those that do not share it, and then into it those that do."""
         outside = [i for i in range(len(counts)) if i not in sharing.inside]
@@ -135,11 +135,11 @@ class _Search:
         others = [(inits[j][0], beside + 1) for j, beside in zip(later, before, strict=True)]
         if sum(widest_phase(tuple(parts), others)) > room:
             return None
-        laid = self.divided(ground, tuple(parts), others, room=room)
+        laid = self.divided(free_ids, tuple(parts), others, room=room)
         if laid is None:
             return None
         first = laid[0][place]
-        shared = self._shared(ground, counts, inits, sharing=sharing, first=first)
+        shared = self._shared(free_ids, counts, inits, sharing=sharing, first=first)
         if shared is None:
             return None
         starts = dict(zip(outside, laid[0][:place] + laid[0][place + 1 :], strict=True))
@@ -148,13 +148,13 @@ class _Search:
         return tuple(starts[i] for i in range(len(counts))), tuple(carried[j] for j in range(len(inits)))
 
     def _shared(
-        self, ground: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, first: int
+        self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, first: int
     ) -> tuple[Starts, Starts] | None:
         """Lay those who share a carrier into it."""
         parts, along = _sharers(counts, inits, sharing.inside, sharing.along)
-        if sharing.carrier <= ground.cell:
+        if sharing.carrier <= free_ids.cell:
             return _side_by_side(first, parts, along)
-        inner = attrs.evolve(ground, free=ones(sharing.carrier) << first)
+        inner = attrs.evolve(free_ids, free=ones(sharing.carrier) << first)
         return self.divided(inner, parts, along, room=sharing.carrier)
 
 
@@ -166,7 +166,7 @@ def _sharers(
     return parts, [(inits[j][0], sum(i < inits[j][1] for i in inside)) for j in along]
 
 
-def _sharings(ground: FreeIds, counts: tuple[int, ...], inits: Inits, room: int) -> Iterator[_Sharing]:
+def _sharings(free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, room: int) -> Iterator[_Sharing]:
     """
     Yield the ways of sharing a set with the largest init container that leave room, those first that share least.
 
@@ -181,8 +181,8 @@ def _sharings(ground: FreeIds, counts: tuple[int, ...], inits: Inits, room: int)
         for inside in subsets:
             parts, others = _sharers(counts, inits, inside, along)
             shared = sum(parts)
-            carrier = sum(widest_phase(parts, [(count, 0), *others])) if count <= ground.cell else count
-            if shared > carrier or count <= ground.cell < carrier or total - shared + carrier > room:
+            carrier = sum(widest_phase(parts, [(count, 0), *others])) if count <= free_ids.cell else count
+            if shared > carrier or count <= free_ids.cell < carrier or total - shared + carrier > room:
                 continue
             sizes = tuple(sorted(parts))
             if len(inits) > 1 or sizes not in seen:

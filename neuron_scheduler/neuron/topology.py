@@ -79,8 +79,8 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
             text = INVALID_DEVICES if request.unit is Unit.DEVICE else INVALID_CORES
             return text.format(type=machine.instance_type or "unknown", count=count)
     if len(request.counts) + len(request.init_counts) > 1 and request.total <= machine.size(request.unit):
-        ground = _free_ids(machine, machine.all_cores, request.unit)
-        if arrange(ground, request.counts, request.inits) is None:
+        free_ids = _free_ids(machine, machine.all_cores, request.unit)
+        if arrange(free_ids, request.counts, request.inits) is None:
             return INVALID_TOGETHER.format(type=machine.instance_type or "unknown")
     return None
 
@@ -93,16 +93,16 @@ def place(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement
     The whole pod in one run or block where possible; several containers ascend in their order where possible; else the
     smallest sufficient free block, cut at an end. Init containers get legal sets inside the pod's.
     """
-    ground = _free_ids(machine, free, request.unit)
-    if request.total > ground.free.bit_count() or illegal_count(machine, request) is not None:
+    free_ids = _free_ids(machine, free, request.unit)
+    if request.total > free_ids.free.bit_count() or illegal_count(machine, request) is not None:
         return None
-    arranged = arrange(ground, request.counts, request.inits)
+    arranged = arrange(free_ids, request.counts, request.inits)
     if arranged is None:
         return None
     containers, inits = _sets(arranged[0], request.counts), _sets(arranged[1], request.init_counts)
     ids = containers[0] if len(containers) == 1 and not inits else tuple(sorted({*chain(*containers, *inits)}))
     cores = core_mask(machine, ids=ids, unit=request.unit)
-    level = max({ground.levels[i // ground.width] for i in ids})
+    level = max({free_ids.levels[i // free_ids.width] for i in ids})
     return Placement(ids=ids, containers=containers, cores=cores, level=level, inits=inits)
 
 
@@ -143,11 +143,13 @@ def served(machine: Machine, unit: Unit) -> tuple[int, ...]:
 
 def _parts(machine: Machine, unit: Unit, count: int) -> list[CoreMask]:
     """Return the core masks of a single container's legal sets."""
-    ground = _free_ids(machine, machine.all_cores, unit)
-    if count > ground.cell or ground.cell == 1:
-        starts = ground.block_starts(ground.free, count)
+    free_ids = _free_ids(machine, machine.all_cores, unit)
+    if count > free_ids.cell or free_ids.cell == 1:
+        starts = free_ids.block_starts(free_ids.free, count)
     else:
-        starts = [at for first, length in ground.bins(ground.free) for at in range(first, first + length - count + 1)]
+        starts = [
+            at for first, length in free_ids.bins(free_ids.free) for at in range(first, first + length - count + 1)
+        ]
     width = machine.cores_per_device if unit is Unit.DEVICE else 1
     return [CoreMask(ones(count * width) << start * width) for start in starts]
 
@@ -171,11 +173,11 @@ def largest_free_block(machine: Machine, free: CoreMask, unit: Unit) -> int:
     """Return the largest count that one container could get now, in the unit asked for."""
     if unit not in machine.units:
         return 0
-    ground = _free_ids(machine, free, unit)
-    for count in reversed(ground.blocks):
-        if ground.block_starts(ground.free, count):
+    free_ids = _free_ids(machine, free, unit)
+    for count in reversed(free_ids.blocks):
+        if free_ids.block_starts(free_ids.free, count):
             return count
-    longest = max((length for _, length in ground.bins(ground.free)), default=0)
+    longest = max((length for _, length in free_ids.bins(free_ids.free)), default=0)
     return min(1, longest) if machine.shape is Shape.FLAT else longest
 
 

@@ -336,7 +336,7 @@ def test_what_if_leaves_no_trace() -> None:
     cluster = cluster_of(trn1(), pods=(pod("p", cpu=1000, devices=4, ids=range(4), on="n"),))
     row = cluster.view.row(Slot(0))
     assert cluster.view.column(_cpu).value(Slot(0)) == 191_000
-    with suppress(RuntimeError), cluster.what_if(Slot(0), without_pod(row, "uid-p")):
+    with suppress(RuntimeError), cluster.row_replaced(Slot(0), without_pod(row, "uid-p")):
         assert cluster.view.column(_cpu).value(Slot(0)) == 192_000
         assert cluster.view.row(Slot(0)).free_cores == ALL
         raise RuntimeError
@@ -347,7 +347,7 @@ def test_what_if_leaves_no_trace() -> None:
 def test_what_if_without_any_index_yet() -> None:
     """An index that is first asked inside the block is true afterwards too."""
     cluster = cluster_of(node("n"))
-    with cluster.what_if(Slot(0), with_pod(cluster.view.row(Slot(0)), PodInfo(pod("p", cpu=2000, on="n")))):
+    with cluster.row_replaced(Slot(0), with_pod(cluster.view.row(Slot(0)), PodInfo(pod("p", cpu=2000, on="n")))):
         assert cluster.view.column(_cpu).value(Slot(0)) == 190_000
     assert cluster.view.column(_cpu).value(Slot(0)) == 192_000
 

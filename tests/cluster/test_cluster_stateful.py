@@ -277,7 +277,7 @@ class ClusterMachine(RuleBasedStateMachine):
         other = with_pod(node_info, pod_info_of(data.draw(some_pods("z", name)), node_info.machine))
         for uid in node_info.pod_infos:
             other = without_pod(other, uid)
-        with self.cluster.what_if(slot, other):
+        with self.cluster.row_replaced(slot, other):
             assert self.cluster.view.row(slot) is other
             check_indexes(self.cluster, range(0, DEFINITIONS, 2))
         assert all(now is then for now, then in zip(self.cluster.view.rows(), before, strict=True))

@@ -1,8 +1,8 @@
 """
-A non-negative number per node, as bit planes: plane *j* is the set of nodes whose number has bit *j*.
+A non-negative number for each node, as bit planes: plane *j* is the set of nodes whose number has bit *j*.
 
-So "free memory >= x" for all nodes is a few ANDs and ORs per bit of x, whatever x is, and nothing has to be sorted,
-bucketed or cached. Negative numbers are the caller's to clamp.
+So "free memory >= x" for all nodes takes a few ANDs and ORs for each bit of x; nothing is sorted, bucketed or cached.
+The caller clamps negative numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class Column:
         """
         Index the numbers, one for each slot.
 
-        The numbers are written out in binary side by side, so that a plane is every width-th digit: slicing and
+        All numbers are written in binary into one string, where a plane is every width-th digit: slicing and
         `int(s, 2)` do the work in C (15,000 numbers of 40 bits in a few milliseconds).
         """
         width = max(rows, default=0).bit_length()
@@ -39,13 +39,13 @@ class Column:
 
     @classmethod
     def sparse(cls, numbers: Mapping[Slot, int], size: int) -> Self:
-        """Index the few numbers above 0, by slot below `size`; few of them differ."""
+        """Index the numbers above 0, by slot below `size`; for few nodes, or few different numbers."""
         slots: dict[int, list[Slot]] = {}
         for slot, number in numbers.items():
             slots.setdefault(number, []).append(slot)
         column = cls()
-        for number, among in slots.items():
-            column.flip(number, from_slots(among, size))
+        for number, slots_of_number in slots.items():
+            column.flip(number, from_slots(slots_of_number, size))
         return column
 
     def fork(self) -> Self:
@@ -58,7 +58,7 @@ class Column:
             self.flip(old ^ new, 1 << slot)
 
     def flip(self, bits: int, nodes: NodeSet) -> None:
-        """Change all the nodes' numbers in these bits; each must have the same number."""
+        """Invert these bits of the nodes' numbers; all of them must have the same number."""
         planes = self._planes
         if bits.bit_length() > len(planes):
             planes += [NO_NODES] * (bits.bit_length() - len(planes))
@@ -68,7 +68,7 @@ class Column:
             bits ^= 1 << j
 
     def add(self, weight: int, nodes: NodeSet) -> None:
-        """Add `weight` to the number of each of the nodes: one ripple of carries for each bit of the weight."""
+        """Add `weight` to the number of each of the nodes: a ripple-carry addition for each bit of the weight."""
         planes = self._planes
         while weight:
             j, carry = weight.bit_length() - 1, nodes
@@ -109,8 +109,8 @@ class Column:
         """
         Return those of `among` whose number is `bound` or more.
 
-        Most nodes have a bit above all of the bound's. The planes below are read from the highest, and only until no
-        node is left whose number is still like the bound.
+        Most nodes have a bit above the bound's highest. The planes below are read from the highest one, and only as
+        long as the number of some node agrees with the bound so far.
         """
         if bound <= 0:
             return among
@@ -118,18 +118,18 @@ class Column:
         if width > len(planes):
             return NO_NODES
         reached = reduce(or_, planes[width:], NO_NODES) & among
-        alike = among ^ reached
+        equal = among ^ reached
         j = width - 1
-        while alike and bound:
-            higher = alike & planes[j]
+        while equal and bound:
+            higher = equal & planes[j]
             if bound >> j:
                 bound ^= 1 << j
-                alike = higher
+                equal = higher
             elif higher:
                 reached |= higher
-                alike ^= higher
+                equal ^= higher
             j -= 1
-        return reached | alike
+        return reached | equal
 
     def highest(self, among: NodeSet) -> NodeSet:
         """Return those of `among` whose number is the highest."""
@@ -169,7 +169,7 @@ class Column:
         return number
 
     def weights(self) -> Iterator[tuple[int, NodeSet]]:
-        """Yield what adds up to the numbers: a weight and the nodes that have it."""
+        """Yield (weight, nodes) pairs whose sum at each node is its number."""
         return ((1 << j, plane) for j, plane in enumerate(self._planes) if plane)
 
     def total(self, among: NodeSet) -> int:

@@ -1,33 +1,33 @@
 """
-What to forget where only so much is remembered.
+Which entries of a bounded cache to evict.
 
-To forget strictly what was asked longest ago is the worst choice where things are asked in turn and are a few more than
-there is room for: each is then gone just before it is asked again.
+Strictly the least recently used ones would be the worst choice where a few more entries are used in turn than there is
+room for: each would be evicted just before it is used again.
 """
 
 from collections.abc import Hashable
 from typing import Protocol, TypeVar
 
 
-class _Asked(Protocol):
-    """Something that is asked for from time to time."""
+class _Entry(Protocol):
+    """An entry of a cache."""
 
     @property
     def asked(self) -> int:
-        """When it was asked for last: any number that grows."""
+        """When it was last asked for: any number that grows."""
 
 
 _Key = TypeVar("_Key", bound=Hashable)
-_Thing = TypeVar("_Thing", bound=_Asked)
+_Value = TypeVar("_Value", bound=_Entry)
 
 
-def make_room(remembered: dict[_Key, _Thing], most: int) -> None:
+def evict_if_full(cache: dict[_Key, _Value], most: int) -> None:
     """
-    Forget a quarter if there is as much as there may be: every third of all but those asked last.
+    Evict a quarter of the entries if there are `most` of them: every third, apart from the most recently used quarter.
 
-    A quarter at once, since to look for what is old costs more than to forget it.
+    A quarter at once, because sorting by age costs more than evicting.
     """
-    if len(remembered) >= most:
-        by_age = sorted(remembered, key=lambda key: remembered[key].asked)
+    if len(cache) >= most:
+        by_age = sorted(cache, key=lambda key: cache[key].asked)
         for key in by_age[: -(-most * 3 // 4) : 3]:
-            del remembered[key]
+            del cache[key]

@@ -1,14 +1,14 @@
 """
-The indexes of a table and the log that keeps them true.
+The indexes of a table, and the log of changes from which they are brought up to date.
 
-An index is defined by a function of one row. It is built when first asked for. From then on it *follows* every change,
-until nobody has asked for a while; asked again, it is caught up from the log, and if it never is, it is dropped: the
-number of indexes and the length of the log are bounded. It holds sets only; what a changed row contributed before is
-worked out from the old row. A definition is a function, or a callable of which there is one for each question
-(`labels.label`): an index is looked up by identity.
+An index is defined by a function of one row. It is built when it is first used. From then on it *follows* every change,
+until it has not been used for a while; when it is used again, it catches up from the log. If it is not used for too
+long, it is dropped: the number of indexes and the length of the log are bounded. An index holds sets only; what a
+changed row contributed before is computed from the old row. Indexes are looked up by the identity of their definition:
+a function, or a callable that exists once for each question (`labels.label`).
 
-An index *derives* from another one if it says something else about a few rows only: it is made from a copy, and costs
-as much as those few rows. Derived indexes take no room from others.
+An index *derives* from another one if it differs from it for a few rows only: it is made from a copy, at the cost of
+these rows. Derived indexes have a limit of their own.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,7 +18,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.eviction import make_room
+from neuron_scheduler.cluster.index.eviction import evict_if_full
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
 
@@ -26,9 +26,9 @@ _MAX_INDEXES = 1024
 _MAX_DERIVED = 512
 _MIN_LOG = 1024
 _AT_ONCE = 64
-"""Rows, or changes, after which a preparation lets others run."""
+"""Rows, or changes, after which a preparation yields."""
 _PATIENCE = 32
-"""Changes that an index follows though nobody asks."""
+"""Changes that an index follows without being used."""
 
 Row = TypeVar("Row")
 
@@ -39,8 +39,8 @@ class _Index:
     A `Postings` or a `Column`.
 
     Attributes:
-        position: where in the log it is true up to.
-        asked: where the log ended when it was last asked for.
+        position: the position in the log up to which it is correct.
+        asked: the end of the log when it was last used.
     """
 
     definition: Callable[[Any], Any]
@@ -49,7 +49,7 @@ class _Index:
     asked: int
 
     def take(self, slot: Slot, old: Any, new: Any) -> None:
-        """Take a change of a row."""
+        """Apply a change of a row."""
         before = self.data.NOTHING if old is None else self.definition(old)
         after = self.data.NOTHING if new is None else self.definition(new)
         if before != after:
@@ -63,7 +63,7 @@ class Derived(Generic[Row]):
 
     Attributes:
         base: the definition of the other one.
-        changed: returns the rows about which they may differ.
+        changed: returns the rows for which the two may differ.
     """
 
     definition: Callable[[Row], Any]
@@ -90,7 +90,7 @@ class Indexes(Generic[Row]):
     _bound: int = _MIN_LOG
 
     def postings(self, values_of: Callable[[Row], Values], rows: Sequence[Row | None]) -> Postings:
-        """Return the postings defined by `values_of`, true for `rows`."""
+        """Return the postings defined by `values_of`, up to date with `rows`."""
         index, end = self._by_definition.get(values_of), self.log.end
         if index is None or index.position != end:
             index = self._caught_up(index, values_of, Postings, rows)
@@ -99,7 +99,7 @@ class Indexes(Generic[Row]):
         return postings
 
     def column(self, number_of: Callable[[Row], int], rows: Sequence[Row | None]) -> Column:
-        """Return the column defined by `number_of`, true for `rows`."""
+        """Return the column defined by `number_of`, up to date with `rows`."""
         index, end = self._by_definition.get(number_of), self.log.end
         if index is None or index.position != end:
             index = self._caught_up(index, number_of, Column, rows)
@@ -108,7 +108,7 @@ class Indexes(Generic[Row]):
         return column
 
     def derived(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Any:
-        """Return the postings or the column that derives from another index, true for `rows`."""
+        """Return the postings or the column that derives from another index, up to date with `rows`."""
         index, end = self._derived.get(derived.definition), self.log.end
         if index is None or index.position != end:
             index = self._rederived(index, derived, rows)
@@ -116,7 +116,7 @@ class Indexes(Generic[Row]):
         return index.data
 
     def is_ready(self, definition: Callable[[Any], Any]) -> bool:
-        """Tell whether there is an index by this definition that has little to catch up with."""
+        """Return whether there is an index with this definition that has few changes to catch up with."""
         index = self._by_definition.get(definition) or self._derived.get(definition)
         return index is not None and self.log.end - index.position <= _AT_ONCE
 
@@ -124,9 +124,9 @@ class Indexes(Generic[Row]):
         self, definition: Callable[[Row], Any], kind: type[Postings | Column], rows: Sequence[Row | None]
     ) -> Iterator[None]:
         """
-        Build an index, or let it catch up, a few rows at a time; yields whenever others may run, and change rows.
+        Build an index, or bring it up to date, a few rows at a time; at a yield other tasks may run and change rows.
 
-        Where too much happens meanwhile there may be nothing to show for it in the end: who asks then waits.
+        After too many changes there may be no index in the end; it is then built when it is used.
         """
         if definition not in self._by_definition:
             start = self.log.end
@@ -138,7 +138,7 @@ class Indexes(Generic[Row]):
             yield
 
     def prepare_derived(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Iterator[None]:
-        """Make a derived index in the same way; a question about many rows must have been prepared before."""
+        """Make a derived index in the same way; the index that it derives from must have been prepared before."""
         if not self.is_ready(derived.definition):
             yield from self._derive(derived, rows)
 
@@ -187,7 +187,7 @@ class Indexes(Generic[Row]):
         return index
 
     def _rederived(self, index: _Index | None, derived: Derived[Row], rows: Sequence[Row | None]) -> _Index:
-        """Return a derived index that is up to date: it reads the log only where that is less than to derive it."""
+        """Return a derived index that is up to date: from the log, or derived again if that is less work."""
         lag = 0 if index is None else self.log.end - index.position
         if index is None or (lag > _PATIENCE and lag > derived.changed().bit_count()):
             for _ in self._derive(derived, rows):
@@ -198,20 +198,20 @@ class Indexes(Generic[Row]):
         return index
 
     def _derive(self, derived: Derived[Row], rows: Sequence[Row | None]) -> Iterator[None]:
-        """Make a derived index: from the other one where they differ about few rows, else from all rows."""
+        """Make a derived index: from a copy of the other one if few rows differ, else from all rows."""
         changed, start, rows = derived.changed(), self.log.end, list(rows)
         if 2 * changed.bit_count() > len(rows):
             data = yield from _built(derived.definition, derived.kind, rows)
         else:
-            ask = self.postings if derived.kind is Postings else self.column
-            data = yield from _differing(ask(derived.base, rows).fork(), derived, changed, rows)
+            index_of = self.postings if derived.kind is Postings else self.column
+            data = yield from _differing(index_of(derived.base, rows).fork(), derived, changed, rows)
         if self.log.covers(start):
-            make_room(self._derived, _MAX_DERIVED)
+            evict_if_full(self._derived, _MAX_DERIVED)
             self._derived[derived.definition] = _Index(derived.definition, data, start, asked=start)
 
     def _add(self, definition: Callable[[Row], Any], data: Postings | Column, position: int, *, size: int) -> _Index:
         before = len(self._by_definition)
-        make_room(self._by_definition, _MAX_INDEXES)
+        evict_if_full(self._by_definition, _MAX_INDEXES)
         self.dropped += len(self._by_definition) < before
         self._bound = max(_MIN_LOG, 2 * size)
         index = self._by_definition[definition] = _Index(definition, data, position, asked=position)
@@ -250,7 +250,7 @@ def _built(
 def _differing(
     data: Postings | Column, derived: Derived[Row], changed: NodeSet, rows: list[Row | None]
 ) -> Generator[None, None, Postings | Column]:
-    """Replace what a copy of another index's data says of the changed rows, a few rows at a time."""
+    """Replace the changed rows in a copy of another index's data, a few rows at a time."""
     for number, slot in enumerate(slots_of(changed), start=1):
         row = rows[slot]
         if row is not None:

@@ -1,9 +1,9 @@
 """
-Nodes by the value of a label: the indexes that selectors and domains are asked of.
+Nodes by the value of a label: definitions of the indexes for selectors and domains.
 
 A domain is a value of a label, with one exception. AWS's device plugin also labels nodes that are in no UltraServer,
-with an id of zeros (`neuron.amazonaws.com/ultraserver-server-id-4`): to selectors that is a value as any other, but
-the nodes have nothing in common, and are in no domain.
+with an id of zeros (`neuron.amazonaws.com/ultraserver-server-id-4`). A selector can match that value like any other,
+but these nodes have nothing in common and are in no domain.
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ class Label:
 
 @attrs.frozen(eq=False)
 class UltraServer:
-    """Index definition: nodes by the UltraServer that they are in, of the size that the label is about."""
+    """Index definition: nodes by their UltraServer, of the size that the label is for."""
 
     key: str
 
@@ -56,7 +56,7 @@ class Number:
 
 
 def domain_of(node: Node, key: str) -> str | None:
-    """Return the domain of a label that a node is in, None if it is in none."""
+    """Return a node's domain of a label, None if it has none."""
     value = node.labels.get(key)
     return None if value == _NO_ULTRASERVER and key.startswith(_ULTRASERVER_ID) else value
 
@@ -68,4 +68,4 @@ def _domain(key: str) -> Label | UltraServer:
 label = memoised(maxsize=1024)(Label)
 integer_label = memoised(maxsize=1024)(Number)
 domain = memoised(maxsize=1024)(_domain)
-"""The one definition for a key: an index is then looked up by identity; domains that are values share the label's."""
+"""The only definition for a key, since indexes are looked up by identity; most domains use the label's definition."""

@@ -1,8 +1,8 @@
 """
 Which nodes have which value: labels, taint lists, ports, block levels.
 
-A node may have several values or none. The set of a rare value is kept as a tuple of slots: a label that is
-different on every node would otherwise cost one wide integer per node (15 MB at 15,000 nodes, against 1.3 MB).
+A node may have several values or none. A value of few nodes is kept as a tuple of slots: a label that is different on
+every node would otherwise cost one long integer for each node (15 MB at 15,000 nodes, against 1.3 MB).
 """
 
 from collections.abc import Hashable, Iterable, Sequence, Set as AbstractSet
@@ -20,7 +20,7 @@ Values = tuple[Hashable, ...]
 @attrs.define(eq=False)
 class Postings:
     """
-    value -> set of nodes, kept up to date row by row.
+    The set of nodes of each value, updated row by row.
 
     Attributes:
         keyed: the nodes that have any value at all.
@@ -33,14 +33,15 @@ class Postings:
 
     @classmethod
     def build(cls, rows: Sequence[Values]) -> Self:
-        """Index the rows, one for each slot, `()` where the slot is empty."""
+        """Index the values of each row, in the order of slots; `()` where a slot is empty."""
         slots: dict[Hashable, list[Slot]] = {}
         for slot, values in by_slot(rows):
             for value in values:
                 slots.setdefault(value, []).append(slot)
         size = len(rows)
         sets = {
-            value: tuple(among) if len(among) <= _RARE else from_slots(among, size) for value, among in slots.items()
+            value: tuple(posted) if len(posted) <= _RARE else from_slots(posted, size)
+            for value, posted in slots.items()
         }
         return cls(keyed=from_slots((slot for slot, values in by_slot(rows) if values), size), sets=sets)
 
@@ -76,7 +77,7 @@ class Postings:
         return nodes
 
     def count_among(self, nodes: NodeSet) -> int:
-        """Return how many values the nodes have between them."""
+        """Return how many different values the nodes have."""
         if not self.keyed & ~nodes:
             return len(self._sets)
         bits = nodes.to_bytes(nodes.bit_length() + 7 >> 3, "little").ljust(self.keyed.bit_length() + 7 >> 3, b"\0")

@@ -1,10 +1,10 @@
 """
-A count's total over each node's domain, known at every node of the domain.
+The sum of a count over each domain, stored at every node of the domain.
 
-Domains are the values of one label (zone, hostname, UltraServer id); a node in none of them has 0. One
-pod more flips the domain's set of nodes in the planes that change, so "at most so many in the node's domain" and "the
-fewest of any domain" are one walk over planes, for three domains as for fifteen thousand. A node that comes, goes or
-changes domain takes its own count along, and no other node is looked at.
+Domains are the values of one label (zone, hostname, UltraServer id); a node without a domain has 0. One more pod flips
+the domain's set of nodes in the planes that change. So "at most so many in the node's domain" and "the fewest of all
+domains" read each plane once, with three domains or fifteen thousand. A node that is added, removed or moved to another
+domain changes the sums by its own count, and no other node is read.
 """
 
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ Relabelings = ChangeLog[tuple[Slot, Node | None]]
 @attrs.frozen
 class Domains:
     """
-    The domains that a label makes of the nodes.
+    The nodes by domain, for one label.
 
     Attributes:
         key: the label.
         postings: nodes by domain.
         nodes: the nodes by slot.
-        relabelings: the log of what has changed about that.
+        relabelings: the log of nodes that may have changed their domain.
     """
 
     key: str
@@ -50,13 +50,13 @@ class Domains:
         return self._of_node(self.nodes[slot])
 
     def moved_since(self, position: int) -> Mapping[Slot, str | None] | None:
-        """Return the slots in another domain than at a position of the log, with that domain; None if it was cut."""
+        """Return the slots that had another domain at a position, with that domain; None if the log starts later."""
         if not self.relabelings.covers(position):
             return None
-        then: dict[Slot, str | None] = {}
+        earlier: dict[Slot, str | None] = {}
         for slot, before in self.relabelings.since(position):
-            then.setdefault(slot, self._of_node(before))
-        return {slot: domain for slot, domain in then.items() if domain != self.of(slot)}
+            earlier.setdefault(slot, self._of_node(before))
+        return {slot: domain for slot, domain in earlier.items() if domain != self.of(slot)}
 
     def _of_node(self, node: Node | None) -> str | None:
         return None if node is None else domain_of(node, self.key)
@@ -65,10 +65,10 @@ class Domains:
 @attrs.define(eq=False)
 class Rollup:
     """
-    Totals by domain.
+    Sums by domain.
 
     Attributes:
-        totals: the same as a column over nodes.
+        totals: at each node the sum of its domain.
     """
 
     totals: Column
@@ -79,34 +79,34 @@ class Rollup:
 
     @classmethod
     def build(cls, numbers: dict[Slot, int], domains: Domains, size: int) -> Self:
-        """Sum up the numbers above 0, by slot; the mapping is the rollup's own from then on."""
+        """Sum up the numbers above 0, by slot; the rollup keeps and changes the mapping."""
         by_domain: dict[str, int] = {}
         for slot, number in numbers.items():
             domain = domains.of(slot)
             if domain is not None:
                 by_domain[domain] = by_domain.get(domain, 0) + number
         at_slot: dict[Slot, int] = {}
-        of_many: list[str] = []
+        large: list[str] = []
         for domain, total in by_domain.items():
             slots = domains.postings.slots(domain)
             if isinstance(slots, tuple):
                 at_slot.update(dict.fromkeys(slots, total))
             else:
-                of_many.append(domain)
+                large.append(domain)
         totals = Column.sparse(at_slot, size)
-        for domain in of_many:
+        for domain in large:
             totals.flip(by_domain[domain], domains.postings.get(domain))
         return cls(totals, numbers, by_domain, domains, domains.relabelings.end)
 
     def add(self, slot: Slot, change: int) -> None:
-        """Change the number of a slot, as it is among the domains that the rollup has followed."""
+        """Change the number of a slot; its domain is the one that the rollup last followed."""
         self._numbers[slot] = self._numbers.get(slot, 0) + change
         domain = self._domains.of(slot)
         if domain is not None:
             self._shift(domain, change, apart_from=NO_NODES)
 
     def follow(self, domains: Domains) -> bool:
-        """Take up what nodes have done since the last time; False if that is too long ago to be known."""
+        """Apply changes of the nodes' domains since the last time; False if the log does not go back that far."""
         if self._position == domains.relabelings.end:
             return True
         moved = domains.moved_since(self._position)
@@ -114,9 +114,9 @@ class Rollup:
             return False
         self._domains, self._position = domains, domains.relabelings.end
         changes: dict[str, int] = {}
-        for slot, then in moved.items():
+        for slot, before in moved.items():
             number = self._numbers.get(slot, 0)
-            for domain, change in ((then, -number), (domains.of(slot), number)):
+            for domain, change in ((before, -number), (domains.of(slot), number)):
                 if domain is not None:
                     changes[domain] = changes.get(domain, 0) + change
             self.totals.replace(slot, self.totals.value(slot), 0)
@@ -124,12 +124,12 @@ class Rollup:
         for domain, change in changes.items():
             self._shift(domain, change, apart_from=apart_from)
         for slot in moved:
-            now = domains.of(slot)
-            self.totals.replace(slot, 0, 0 if now is None else self._by_domain[now])
+            current = domains.of(slot)
+            self.totals.replace(slot, 0, 0 if current is None else self._by_domain[current])
         return True
 
     def _shift(self, domain: str, change: int, *, apart_from: NodeSet) -> None:
-        """Change the total of a domain, and what all but a few of its nodes know of it."""
+        """Change the sum of a domain, and the totals of its nodes except `apart_from`."""
         old = self._by_domain.get(domain, 0)
         self._by_domain[domain] = old + change
         if change:

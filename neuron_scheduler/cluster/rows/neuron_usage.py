@@ -1,8 +1,8 @@
 """
-What of a node's silicon is held, counted from its tenants.
+Which of a node's devices and cores are held, computed from its pods.
 
-Two that claim one core both hold it until both are gone; what an unknown holder holds is counted as the most it may be.
-Refuses to say which cores a pod should get: that is for `neuron.topology`.
+Two pods that claim one core both hold it until both are gone; an unknown holder counts as the most it may hold. Refuses
+to say which cores a pod should get: that is for `neuron.topology`.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 @attrs.frozen
 class NeuronUsage:
     """
-    What of a node's silicon is held, and how certain that is.
+    Which of a node's devices and cores are held, and how certain that is.
 
     Attributes:
-        free: mask of the core bits nobody provably holds.
-        double_booked: mask of the core bits that more than one tenant claims.
-        in_between: some tenant holds more than one unit but not the whole machine.
-        unknown_holders: tenants whose ids cannot be read.
+        free: the cores that no pod certainly holds.
+        double_booked: the cores that more than one pod claims.
+        in_between: some pod holds more than one unit but not the whole machine.
+        unknown_holders: how many pods have ids that cannot be read.
         unknown_devices: the most whole devices that unknown holders may have broken into.
         unknown_cores: the most cores that unknown holders may hold.
     """
@@ -43,7 +43,7 @@ NO_NEURON_USAGE = NeuronUsage()
 def neuron_usage_with(
     pod_info: PodInfo, before: NeuronUsage, machine: Machine | None, pod_infos: Mapping[str, PodInfo]
 ) -> NeuronUsage:
-    """Return the silicon with one of the tenants more; the others are looked at only where cores are unknown."""
+    """Return the usage with one more of the pods; the others are read again only if cores are unknown."""
     cores = pod_info.cores
     if cores == 0 or machine is None:
         return before
@@ -62,7 +62,7 @@ def _is_in_between(pod_info: PodInfo, machine: Machine) -> bool:
 
 
 def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo]) -> NeuronUsage:
-    """Count the silicon from the tenants: two that claim one core both hold it until both are gone."""
+    """Return the usage of a machine by these pods."""
     if machine is None:
         return NO_NEURON_USAGE
     held = double_booked = NO_CORES
@@ -84,10 +84,10 @@ def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo]) -
 
 
 def _may_hold(pod_info: PodInfo, machine: Machine) -> tuple[int, int]:
-    """Return the most devices an unknown holder may have broken into, and the most cores it may hold."""
+    """Return the most devices that an unknown holder may use in part, and the most cores that it may hold."""
     request = pod_info.pod.neuron
     if request is None or pod_info.unreadable:
         return machine.devices, machine.core_count
     if request.unit is Unit.DEVICE:
         return request.total, request.total * machine.cores_per_device
-    return request.total, request.total  # at worst every core lies on a device of its own
+    return request.total, request.total  # at worst every core is on a device of its own

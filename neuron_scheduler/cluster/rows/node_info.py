@@ -1,9 +1,8 @@
 """
-One row of the cluster: a node, its pods, and the running sums that indexes read.
+One row of the cluster: a node, its pods, and the sums over the pods that indexes read.
 
-Frozen: a change is a new row. The arithmetic of adding and removing pods lives here, so that the live cluster, a
-fork and a what-if can only agree. A node that has pods but no object yet is *headless*: it keeps account and takes
-nothing.
+Frozen: a change makes a new row. Pods are added and removed only here, so the cluster, a fork and an overlay have the
+same sums. A row with pods whose node object is not there is *headless*: it keeps the sums and takes no pod.
 """
 
 from collections import Counter
@@ -26,18 +25,18 @@ from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 _T = TypeVar("_T")
 
 
-NONE_BORNE: Mapping[Any, int] = {}
+NO_COUNTS: Mapping[Any, int] = {}
 
 
 @attrs.frozen
 class Nomination:
     """
-    Space on a node that is promised to a pending pod, for which others were asked to leave.
+    Space on a node nominated for a pending pod, for which other pods are evicted.
 
     Attributes:
-        cores: mask of the core bits chosen in the dry run; 0 without Neuron.
-        victims: uids of the pods that were asked to leave, gone or not.
-        volumes: what it will hold of volumes, as known when the space was promised.
+        cores: chosen in the dry run; empty for a pod without Neuron.
+        victims: uids of the evicted pods, gone or not.
+        volumes: what the pod will hold of volumes, as known at the nomination.
     """
 
     pod: Pod
@@ -49,11 +48,11 @@ class Nomination:
 @attrs.frozen
 class SetAside:
     """
-    What of a node is not to be used where there is a choice, because its kubelet has rejected pods.
+    A node, or some of its cores, to be used only if there is no other choice, because its kubelet has rejected pods.
 
     Attributes:
-        level: how often, lately; 0 if the node itself is well, and only the cores are in doubt.
-        cores: mask of the core bits that rejected pods were to get.
+        level: how often it rejected pods lately; 0 if only the cores are set aside, not the node.
+        cores: those that the rejected pods had been given.
     """
 
     level: int
@@ -65,92 +64,93 @@ class NodeInfo:
     """
     One node with all that its pods use.
 
-    Equality leaves out what no index reads (the pods themselves, the last allocation time), so that a change of those
-    enters no log.
+    Equality leaves out what no index reads (the pods themselves, the last allocation time), so that changes of these
+    are not logged.
 
     Attributes:
-        tenants: pods by uid, terminating ones included.
-        used: sum of the tenants' requests, with `pods` counted as a resource.
-        ports: what the tenants take, with the number of those that take it.
-        priorities: how many tenants of each priority could be asked to leave; what could not be read never is.
-        nominated: space promised to pending pods.
-        volumes: what the tenants hold of volumes, with the number of those that hold it.
-        storage: what is known of the node's storage apart from them.
-        set_aside: what is not to be used where there is a choice; None if that is nothing.
-        last_alloc_time: the latest NEURON_ALLOC_TIME given out here, ns since the epoch.
+        pod_infos: pods by uid, terminating ones included.
+        used: sum of the pods' requests, with `pods` counted as a resource.
+        ports: each used host port with the number of pods that use it.
+        priorities: each priority with the number of pods that could be evicted; unreadable pods never are.
+        nominated: nominations of this node.
+        volumes: what the pods hold of volumes, with the number of pods that hold it.
+        storage: the node's storage, apart from its pods.
+        set_aside: what is to be used only if there is no other choice; None if nothing is.
+        last_alloc_time: the latest NEURON_ALLOC_TIME of a pod here, ns since the epoch.
     """
 
     node: Node
     machine: Machine | None = None
     pod_infos: Mapping[str, PodInfo] = attrs.field(default=NO_POD_INFOS, eq=False)
     used: Resources = NOTHING
-    ports: Mapping[HostPort, int] = NONE_BORNE
+    ports: Mapping[HostPort, int] = NO_COUNTS
     neuron_usage: NeuronUsage = NO_NEURON_USAGE
-    priorities: Mapping[int, int] = NONE_BORNE
+    priorities: Mapping[int, int] = NO_COUNTS
     nominated: tuple[Nomination, ...] = ()
-    volumes: Mapping[HeldVolume, int] = NONE_BORNE
+    volumes: Mapping[HeldVolume, int] = NO_COUNTS
     storage: NodeStorage = NO_STORAGE
     set_aside: SetAside | None = None
     last_alloc_time: int = attrs.field(default=0, eq=False)
-    _imagined: dict[tuple[str, int], "NodeInfo"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    _overlaid: dict[tuple[str, int], "NodeInfo"] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @property
     def free_cores(self) -> CoreMask:
-        """Mask of the core bits nobody provably holds."""
+        """The cores that no pod certainly holds."""
         return self.neuron_usage.free
 
     def free(self, resource: str) -> int:
-        """Return allocatable less used, never below 0."""
+        """Return what is allocatable less what is used, never below 0."""
         return max(0, self.node.allocatable.get(resource, 0) - self.used.get(resource, 0))
 
     def conflicts(self, uid: str) -> tuple[Pod, ...]:
-        """Return the other pods that claim a core this pod claims."""
-        mine = self.pod_infos[uid].cores or NO_CORES
-        return tuple(t.pod for other, t in self.pod_infos.items() if other != uid and (t.cores or NO_CORES) & mine)
+        """Return the other pods that claim a core that this pod claims."""
+        cores = self.pod_infos[uid].cores or NO_CORES
+        return tuple(p.pod for other, p in self.pod_infos.items() if other != uid and (p.cores or NO_CORES) & cores)
 
     def without_lower_priority(self, priority: int) -> "NodeInfo":
-        """Return the row without the pods of lower priority; worked out once for a row and a priority."""
+        """Return the row without the pods of lower priority; computed once for a row and a priority."""
         if not any(lower < priority for lower in self.priorities):
             return self
-        found = self._imagined.get(("without_lower_priority", priority))
-        if found is None:
-            found = self._imagined["without_lower_priority", priority] = without_pods(self, evictable(self, priority))
-        return found
+        key = ("without_lower_priority", priority)
+        row = self._overlaid.get(key)
+        if row is None:
+            row = self._overlaid[key] = without_pods(self, evictable(self, priority))
+        return row
 
     def with_nominated(self, priority: int) -> "NodeInfo":
         """
-        Return the row with the nominated pods of this priority or a higher one as tenants.
+        Return the row with the nominated pods of this priority or a higher one on it.
 
-        Worked out once for a row and a priority.
+        Computed once for a row and a priority.
         """
         if not self.nominated:
             return self
-        found = self._imagined.get(("with_nominated", priority))
-        if found is None:
-            found = self
+        key = ("with_nominated", priority)
+        row = self._overlaid.get(key)
+        if row is None:
+            row = self
             for nomination in self.nominated:
                 pod = nomination.pod
                 if pod.priority >= priority and pod.uid not in self.pod_infos:
-                    found = with_pod(found, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
-            if found is not self:
-                self._imagined["with_nominated", priority] = found
-        return found
+                    row = with_pod(row, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
+            if row is not self:
+                self._overlaid[key] = row
+        return row
 
 
 _compared: Final = attrgetter(*(field.name for field in attrs.fields(NodeInfo) if field.eq))
 
 
-def reads_alike(one: NodeInfo, other: NodeInfo) -> bool:
-    """Tell whether two rows are equal, as `==` does, but without looking into what is the same object in both."""
-    return bool(_compared(one) == _compared(other))
+def equal_rows(first: NodeInfo, second: NodeInfo) -> bool:
+    """Return whether two rows are equal; faster than `==` where a field is the same object in both."""
+    return bool(_compared(first) == _compared(second))
 
 
 def on_node(node: Node, pod_infos: Mapping[str, PodInfo] = NO_POD_INFOS) -> NodeInfo:
     """
-    Return the row of a node and its tenants.
+    Return the row of a node with these pods on it.
 
-    Allocations are read again if the machine is another one than before or was not known; a reading never depends
-    on the order in which nodes and pods arrive.
+    What the pods hold must have been read for this node's machine.
     """
     machine = machine_of(node)
     node_info = NodeInfo(node=node, machine=machine, neuron_usage=neuron_usage_of(machine, NO_POD_INFOS))
@@ -160,7 +160,7 @@ def on_node(node: Node, pod_infos: Mapping[str, PodInfo] = NO_POD_INFOS) -> Node
 
 
 def with_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
-    """Return the row with one pod more."""
+    """Return the row with one more pod."""
     pod = pod_info.pod
     used = dict(node_info.used)
     for name, amount in pod.requests.items():
@@ -180,7 +180,7 @@ def with_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
 
 
 def with_changed_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
-    """Return the row with the new state of a pod that holds what it held."""
+    """Return the row with the new state of a pod that holds the same as before."""
     pod, before = pod_info.pod, node_info.pod_infos[pod_info.pod.uid].pod
     dated = pod_info.cores != 0 and pod.allocation != before.allocation
     return _with_pods(
@@ -196,18 +196,18 @@ def with_changed_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
 
 
 def without_pod(node_info: NodeInfo, uid: str) -> NodeInfo:
-    """Return the row with one pod fewer."""
+    """Return the row without a pod."""
     return without_pods(node_info, (uid,))
 
 
 def without_pods(node_info: NodeInfo, uids: Collection[str]) -> NodeInfo:
-    """Return the row with several pods fewer."""
+    """Return the row without some of its pods."""
     if not uids:
         return node_info
     pod_infos, used, priorities = dict(node_info.pod_infos), dict(node_info.used), dict(node_info.priorities)
-    gone = [pod_infos.pop(uid) for uid in uids]
+    removed = [pod_infos.pop(uid) for uid in uids]
     ports, volumes = node_info.ports, node_info.volumes
-    for pod_info in gone:
+    for pod_info in removed:
         pod = pod_info.pod
         for name, amount in pod.requests.items():
             used[name] = used.get(name, 0) - amount
@@ -215,7 +215,7 @@ def without_pods(node_info: NodeInfo, uids: Collection[str]) -> NodeInfo:
         volumes = _less(volumes, pod_info.volumes)
         if not pod_info.unreadable:
             priorities[pod.priority] -= 1
-    used[PODS] = used.get(PODS, 0) - len(gone)
+    used[PODS] = used.get(PODS, 0) - len(removed)
     return _with_pods(
         node_info,
         pod_infos,
@@ -223,7 +223,7 @@ def without_pods(node_info: NodeInfo, uids: Collection[str]) -> NodeInfo:
         ports=ports,
         volumes=volumes,
         neuron_usage=neuron_usage_of(node_info.machine, pod_infos)
-        if any(pod_info.cores != 0 for pod_info in gone)
+        if any(pod_info.cores != 0 for pod_info in removed)
         else node_info.neuron_usage,
         priorities={priority: count for priority, count in priorities.items() if count},
         last_alloc_time=node_info.last_alloc_time,
@@ -231,8 +231,8 @@ def without_pods(node_info: NodeInfo, uids: Collection[str]) -> NodeInfo:
 
 
 def evictable(node_info: NodeInfo, priority: int) -> frozenset[str]:
-    """Return the uids of the tenants that a pod of this priority may ask to leave."""
-    return frozenset(uid for uid, t in node_info.pod_infos.items() if t.pod.priority < priority and not t.unreadable)
+    """Return the uids of the pods that may be evicted for a pod of this priority."""
+    return frozenset(uid for uid, p in node_info.pod_infos.items() if p.pod.priority < priority and not p.unreadable)
 
 
 def _with_pods(
@@ -246,7 +246,7 @@ def _with_pods(
     priorities: Mapping[int, int],
     last_alloc_time: int,
 ) -> NodeInfo:
-    """Return the row with other tenants."""
+    """Return the row with other pods and the sums over them."""
     return NodeInfo(
         node=node_info.node,
         machine=node_info.machine,
@@ -267,13 +267,13 @@ def _one_more(counts: Mapping[int, int], key: int) -> Mapping[int, int]:
     return {**counts, key: counts.get(key, 0) + 1}
 
 
-def _more(terms_of_placed_pods: Mapping[_T, int], added: tuple[_T, ...]) -> Mapping[_T, int]:
+def _more(counts: Mapping[_T, int], added: tuple[_T, ...]) -> Mapping[_T, int]:
     if not added:
-        return terms_of_placed_pods
-    return dict(Counter(terms_of_placed_pods) + Counter(added))
+        return counts
+    return dict(Counter(counts) + Counter(added))
 
 
-def _less(terms_of_placed_pods: Mapping[_T, int], removed: tuple[_T, ...]) -> Mapping[_T, int]:
+def _less(counts: Mapping[_T, int], removed: tuple[_T, ...]) -> Mapping[_T, int]:
     if not removed:
-        return terms_of_placed_pods
-    return dict(Counter(terms_of_placed_pods) - Counter(removed))
+        return counts
+    return dict(Counter(counts) - Counter(removed))

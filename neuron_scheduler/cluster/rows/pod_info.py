@@ -1,7 +1,7 @@
 """
-A pod on a node with what it holds there, read once when it comes.
+A pod on a node with what it holds there, read once when the pod is added.
 
-Refuses to take what cannot be read for nothing: its holder is then an unknown one.
+Refuses to treat an allocation that cannot be read as none: the pod is then an unknown holder.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ class PodInfo:
     A pod on a node, with what it holds there.
 
     Attributes:
-        cores: mask of the core bits it provably holds; None for an unknown holder; 0 without Neuron.
-        problem: why the allocation is unknown, in words; empty otherwise.
-        unreadable: the object itself could not be read, so how much it holds is unknown too.
-        volumes: its claims and what they attach.
+        cores: what it certainly holds; None for an unknown holder, empty for a pod without Neuron.
+        problem: why the allocation is unknown, or was not taken; empty if it was.
+        unreadable: the object could not be decoded, so even the number of devices is unknown.
+        volumes: the keys of its claims, and the volumes and disks that are attached for it.
     """
 
     pod: Pod
@@ -35,26 +35,26 @@ class PodInfo:
     unreadable: bool = False
     volumes: tuple[HeldVolume, ...] = ()
 
-    def holds_as_before(self, pod: Pod) -> bool:
-        """Tell whether the pod's new state is of one that holds on the same node what this tenant holds."""
-        mine = self.pod
-        if self.unreadable or _held(pod) != _held(mine):
+    def holds_the_same(self, pod: Pod) -> bool:
+        """Return whether the pod's new state holds the same on the same node."""
+        before = self.pod
+        if self.unreadable or _holdings(pod) != _holdings(before):
             return False
-        return pod.allocation == mine.allocation or all(
-            pod.allocation.get(key) == mine.allocation.get(key) for key in ID_KEYS
+        return pod.allocation == before.allocation or all(
+            pod.allocation.get(key) == before.allocation.get(key) for key in ID_KEYS
         )
 
 
-_held = attrgetter(
+_holdings = attrgetter(
     *("node_name", "neuron", "neuron_containers", "requests", "host_ports", "priority"),
     *("constraints.volume_claims", "constraints.disks"),
 )
-"""All of a pod that a reading of it and the sums of a row depend on, but for its allocation."""
+"""The fields of a pod on which what it holds and the sums of a row depend, apart from its allocation."""
 
 NO_POD_INFOS: Mapping[str, PodInfo] = {}
 
 
 def pod_info_of(pod: Pod, machine: Machine | None) -> PodInfo:
-    """Read what a bound pod holds on a machine."""
+    """Return a bound pod with what it holds on a machine, as its annotations say."""
     allocation = read(pod, machine)
     return PodInfo(pod, cores=allocation.cores, problem=allocation.problem)

@@ -1,1 +1,1 @@
-"""The tables of the cluster: one module for each kind of thing that is remembered."""
+"""The tables of the cluster, one module each."""

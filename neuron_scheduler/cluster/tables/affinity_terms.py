@@ -1,8 +1,9 @@
 """
-The (anti-)affinity terms that pods on nodes bear: which of them mean a pod, and how many bear them in each domain.
+The (anti-)affinity terms of pods on nodes: which of them match a pod, and how many pods have each in each domain.
 
-A term is posted under its namespaces and one equality of its selector, the few without one in a list of their own, so
-that of thousands of terms only those are tried that could match a pod's labels. Terms that two pods share are one.
+A term is posted under its namespaces and one equality of its selector; the few terms without an equality are posted
+together. So of thousands of terms, only those are tried that could match a pod's labels. Equal terms of several pods
+are one term here.
 """
 
 import enum
@@ -26,11 +27,11 @@ Different terms that the bound pods of one namespace may have; further ones are 
 A pod's decision looks at each term that matches it: so many terms take 50 to 100 ms, in any namespace.
 """
 
-_WORTH_APPLYING = 16  # changes that are applied rather than summing up anew, however few bear the term
+_WORTH_APPLYING = 16  # so many changes are applied one by one even if few pods have the term
 
 
 class TermKind(enum.StrEnum):
-    """How a pod bears a term; the value is the name in `Constraints`."""
+    """The kind of an (anti-)affinity term; the value is its name in `Constraints`."""
 
     AFFINITY = "affinity"
     ANTI_AFFINITY = "anti_affinity"
@@ -38,9 +39,8 @@ class TermKind(enum.StrEnum):
     PREFERRED_ANTI_AFFINITY = "preferred_anti_affinity"
 
 
-_BEARINGS = tuple(TermKind)
-_terms_of = attrgetter(*_BEARINGS)
-_NOTHING_BORNE = _terms_of(NO_CONSTRAINTS)
+_KINDS = tuple(TermKind)
+_terms_of = attrgetter(*_KINDS)
 
 _Key = TypeVar("_Key")
 _Equality = tuple[str, str] | None
@@ -48,88 +48,93 @@ _Directory = dict[str | None, dict[_Equality, dict[PodAffinityTerm, None]]]
 
 
 @attrs.define(eq=False)
-class _Bearers:
+class _PodsWithTerm:
     """
-    The pods that bear one term. The term counts towards the limit of the first pod's namespace.
+    How many pods on each node have a term.
 
-    What is held is a column over nodes where the label is different on every node, else a rollup; `_pending` are the
-    changes that it does not know of.
+    `_totals` is a column over nodes if every node has a domain of its own, else a rollup; `_pending` are the changes
+    that it does not contain yet.
+
+    Attributes:
+        posted: where the term is posted.
+        namespace: the first pod's; the term counts towards its limit.
+        numbers: pods by slot, where there are any.
     """
 
     posted: tuple[tuple[str | None, _Equality], ...]
     namespace: str
     numbers: dict[Slot, int] = attrs.field(factory=dict)
-    _held: Column | Rollup | None = None
+    _totals: Column | Rollup | None = None
     _pending: list[tuple[Slot, int]] = attrs.field(factory=list)
 
     def add(self, slot: Slot, change: int) -> None:
-        """Change how many bear the term on a node."""
+        """Change how many pods on a node have the term."""
         number = self.numbers.get(slot, 0) + change
         if number:
             self.numbers[slot] = number
         else:
             del self.numbers[slot]
-        if self._held is None:
+        if self._totals is None:
             return
         self._pending.append((slot, change))
         if len(self._pending) > len(self.numbers) + _WORTH_APPLYING:
-            self._held = None
+            self._totals = None
             self._pending.clear()
 
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        """Take that nodes have other slots from now on."""
+        """Replace the slots of the nodes by their new ones."""
         self.numbers = {new_slots[slot]: number for slot, number in self.numbers.items()}
-        self._held = None
+        self._totals = None
         self._pending.clear()
 
     def totals(self, domains: Domains, size: int) -> Column:
-        """Return how many bear the term in the domain of each of `size` slots."""
-        held = self._held
+        """Return how many pods have the term in the domain of each of `size` slots."""
+        totals = self._totals
         if domains.unique:
-            if not isinstance(held, Column):
-                held = self._held = Column.sparse(self.numbers, size)
+            if not isinstance(totals, Column):
+                totals = self._totals = Column.sparse(self.numbers, size)
                 self._pending.clear()
-        elif not isinstance(held, Rollup) or not held.follow(domains):
-            held = self._held = Rollup.build(dict(self.numbers), domains, size)
+        elif not isinstance(totals, Rollup) or not totals.follow(domains):
+            totals = self._totals = Rollup.build(dict(self.numbers), domains, size)
             self._pending.clear()
         for slot, change in self._pending:
-            if isinstance(held, Rollup):
-                held.add(slot, change)
+            if isinstance(totals, Rollup):
+                totals.add(slot, change)
             else:
-                number = held.value(slot)
-                held.replace(slot, number, number + change)
+                number = totals.value(slot)
+                totals.replace(slot, number, number + change)
         self._pending.clear()
-        if isinstance(held, Rollup):
-            return held.totals
+        if isinstance(totals, Rollup):
+            return totals.totals
         keyed = domains.postings.keyed
-        return held.masked(keyed) if held.positive & ~keyed else held
+        return totals.masked(keyed) if totals.positive & ~keyed else totals
 
 
 @attrs.define(eq=False)
 class TermTable:
     """
-    All terms borne by pods that are on a node.
+    All terms of pods that are on a node.
 
     A directory's keys are a namespace (None where the term has a namespace selector), then an equality that a matching
     pod's labels must have (None where the selector has none).
     """
 
     _directories: dict[TermKind, _Directory] = attrs.field(factory=lambda: {kind: {} for kind in TermKind})
-    _bearers: dict[tuple[TermKind, PodAffinityTerm], _Bearers] = attrs.field(factory=dict)
+    _pods_with: dict[tuple[TermKind, PodAffinityTerm], _PodsWithTerm] = attrs.field(factory=dict)
     _of_namespace: Counter[str] = attrs.field(factory=Counter)
     _left_out: Counter[tuple[str, TermKind, PodAffinityTerm]] = attrs.field(factory=Counter)
 
     def replace(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
-        """Take what a pod bears on a node in place of what it bore there before."""
+        """Replace the terms of a pod on a node by those of its new state; None if it is not there."""
         before = NO_CONSTRAINTS if old is None else old.constraints
         after = NO_CONSTRAINTS if new is None else new.constraints
         if before is after or _terms_of(before) == _terms_of(after):
             return
         if new is not None:
-            for kind, term in _borne(after):
+            for kind, term in _terms_by_kind(after):
                 self._add(kind, term, slot, new)
         if old is not None:
-            for kind, term in _borne(before):
+            for kind, term in _terms_by_kind(before):
                 self._discard(kind, term, slot, old)
 
     @property
@@ -139,32 +144,32 @@ class TermTable:
 
     @property
     def has_any(self) -> bool:
-        """Whether any pod bears any term."""
-        return bool(self._bearers)
+        """Whether any pod has any term."""
+        return bool(self._pods_with)
 
     def has_terms(self, kind: TermKind) -> bool:
-        """Tell whether any term is borne in this way."""
+        """Return whether any pod has a term of this kind."""
         return bool(self._directories[kind])
 
     def matching(
         self, kind: TermKind, pod: Pod, namespace_labels: Mapping[str, str]
-    ) -> Iterator[tuple[PodAffinityTerm, _Bearers]]:
-        """Yield the borne terms that match a pod, whose namespace has these labels, with those that bear them."""
+    ) -> Iterator[tuple[PodAffinityTerm, _PodsWithTerm]]:
+        """Yield the terms that match a pod, whose namespace has these labels, with the pods that have them."""
         directory = self._directories[kind]
         for namespace in (pod.namespace, None) if directory else ():
             posted = directory.get(namespace)
             for equality in (*pod.labels.items(), None) if posted else ():
                 for term in posted.get(equality, ()) if posted else ():
-                    if _means(term, pod, namespace_labels):
-                        yield term, self._bearers[kind, term]
+                    if _matches(term, pod, namespace_labels):
+                        yield term, self._pods_with[kind, term]
 
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        """Take that nodes have other slots from now on."""
-        for bearers in self._bearers.values():
-            bearers.renumber(new_slots)
+        """Replace the slots of the nodes by their new ones."""
+        for pods_with_term in self._pods_with.values():
+            pods_with_term.renumber(new_slots)
 
     def fork(self) -> "TermTable":
-        """Return an independent copy, whose totals are summed up anew when asked."""
+        """Return an independent copy, which counts its totals when they are first asked for."""
         return TermTable(
             directories={
                 kind: {
@@ -173,40 +178,40 @@ class TermTable:
                 }
                 for kind, directory in self._directories.items()
             },
-            bearers={
-                key: _Bearers(found.posted, found.namespace, dict(found.numbers))
-                for key, found in self._bearers.items()
+            pods_with={
+                key: _PodsWithTerm(pods.posted, pods.namespace, dict(pods.numbers))
+                for key, pods in self._pods_with.items()
             },
             of_namespace=self._of_namespace.copy(),
             left_out=self._left_out.copy(),
         )
 
     def _add(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
-        bearers = self._bearers.get((kind, term))
-        if bearers is None and self._of_namespace[pod.namespace] >= MOST_OF_A_NAMESPACE:
+        pods_with_term = self._pods_with.get((kind, term))
+        if pods_with_term is None and self._of_namespace[pod.namespace] >= MOST_OF_A_NAMESPACE:
             self._left_out[pod.uid, kind, term] += 1
             return
-        if bearers is None:
+        if pods_with_term is None:
             self._of_namespace[pod.namespace] += 1
-            posted = tuple(_places(self._directories[kind], term))
+            posted = tuple(_postings_for(self._directories[kind], term))
             for namespace, equality in posted:
                 of_namespace = self._directories[kind].setdefault(namespace, {})
                 of_namespace.setdefault(equality, {})[term] = None
-            bearers = self._bearers[kind, term] = _Bearers(posted, pod.namespace)
-        bearers.add(slot, 1)
+            pods_with_term = self._pods_with[kind, term] = _PodsWithTerm(posted, pod.namespace)
+        pods_with_term.add(slot, 1)
 
     def _discard(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
         if (pod.uid, kind, term) in self._left_out:
             _one_less(self._left_out, (pod.uid, kind, term))
             return
-        bearers = self._bearers[kind, term]
-        bearers.add(slot, -1)
-        if bearers.numbers:
+        pods_with_term = self._pods_with[kind, term]
+        pods_with_term.add(slot, -1)
+        if pods_with_term.numbers:
             return
-        del self._bearers[kind, term]
-        _one_less(self._of_namespace, bearers.namespace)
+        del self._pods_with[kind, term]
+        _one_less(self._of_namespace, pods_with_term.namespace)
         directory = self._directories[kind]
-        for namespace, equality in bearers.posted:
+        for namespace, equality in pods_with_term.posted:
             del directory[namespace][equality][term]
             if not directory[namespace][equality]:
                 del directory[namespace][equality]
@@ -220,16 +225,16 @@ def _one_less(counts: Counter[_Key], key: _Key) -> None:
         del counts[key]
 
 
-def _borne(constraints: Constraints) -> Iterator[tuple[TermKind, PodAffinityTerm]]:
-    """Yield the terms that could match some pod."""
-    for kind, terms in zip(_BEARINGS, _terms_of(constraints), strict=True):
+def _terms_by_kind(constraints: Constraints) -> Iterator[tuple[TermKind, PodAffinityTerm]]:
+    """Yield the terms that could match a pod: those that have a selector."""
+    for kind, terms in zip(_KINDS, _terms_of(constraints), strict=True):
         for term in terms:
             if term.selector is not None:
                 yield kind, term
 
 
-def _places(directory: _Directory, term: PodAffinityTerm) -> Iterator[tuple[str | None, _Equality]]:
-    """Yield where to post a term: in each namespace under the equality that the fewest other terms are posted under."""
+def _postings_for(directory: _Directory, term: PodAffinityTerm) -> Iterator[tuple[str | None, _Equality]]:
+    """Yield where to post a term: in each namespace under the equality with the fewest other terms."""
     choices = [
         [(requirement.key, value) for value in requirement.values]
         for requirement in (term.selector.requirements if term.selector else ())
@@ -237,13 +242,15 @@ def _places(directory: _Directory, term: PodAffinityTerm) -> Iterator[tuple[str 
     ]
     for namespace in term.namespaces if term.namespace_selector is None else (None,):
         posted = directory.get(namespace, {})
-        equalities = min(choices, key=lambda choice: sum(len(posted.get(one, ())) for one in choice), default=None)
+        equalities = min(
+            choices, key=lambda choice: sum(len(posted.get(equality, ())) for equality in choice), default=None
+        )
         for equality in dict.fromkeys(equalities) if equalities is not None else (None,):
             yield namespace, equality
 
 
-def _means(term: PodAffinityTerm, pod: Pod, namespace_labels: Mapping[str, str]) -> bool:
+def _matches(term: PodAffinityTerm, pod: Pod, namespace_labels: Mapping[str, str]) -> bool:
     if term.selector is None or not term.selector.matches(pod.labels):
         return False
-    among = term.namespace_selector
-    return pod.namespace in term.namespaces or (among is not None and among.matches(namespace_labels))
+    namespaces = term.namespace_selector
+    return pod.namespace in term.namespaces or (namespaces is not None and namespaces.matches(namespace_labels))

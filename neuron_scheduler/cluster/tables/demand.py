@@ -1,8 +1,8 @@
 """
-What the pods on the nodes ask of the silicon: how many pods there are of each size.
+The demand for Neuron: how many pods of each size are on the nodes.
 
-Folded from the rows, so that replicas and restarts that see the same pods count alike. Pods that wait are left out:
-whoever was refused found no free block of its size anywhere, so there is none that others could take from it.
+Counted from the rows, so replicas that have the same pods have the same counts, also after a restart. Pending pods are
+left out: a pod that was refused found no free block of its size, so there is none that other pods could take from it.
 """
 
 from typing import Self
@@ -20,8 +20,8 @@ class Demand:
     """
     The pods with Neuron, by size.
 
-    A pod with a node selector or a required node affinity counts for the kind of machine it is on; any other pod could
-    be on any, and counts for all.
+    A pod with a node selector or a required node affinity counts for the kind of machine that it is on; any other pod
+    counts for all kinds.
 
     Attributes:
         weights: the counts, each rounded down to a power of two, so that they change seldom.
@@ -31,12 +31,12 @@ class Demand:
     _counts: dict[int, dict[NeuronRequest, int]] = attrs.field(factory=dict)  # by kind of machine
 
     def count(self, pod: Pod, machine: Machine | None, change: int) -> None:
-        """Take that one pod more, or one fewer (-1), is on a machine."""
+        """Add a pod on a machine (1), or remove it (-1)."""
         if pod.neuron is None:
             return
-        told = pod.constraints
-        choosy = told.node_selector or told.required_terms is not None
-        kind = machine.kind if choosy and machine is not None else ANY_KIND
+        constraints = pod.constraints
+        selective = constraints.node_selector or constraints.required_terms is not None
+        kind = machine.kind if selective and machine is not None else ANY_KIND
         counts, size = self._counts.setdefault(kind, {}), size_of(pod.neuron)
         before = counts.get(size, 0)
         after = counts[size] = before + change
@@ -48,7 +48,7 @@ class Demand:
         return type(self)(weights=self.weights, counts={kind: dict(counts) for kind, counts in self._counts.items()})
 
     def _weigh(self) -> None:
-        """Tell the weights anew."""
+        """Compute the weights from the counts."""
         self.weights = frozenset(
             (kind, size, 1 << count.bit_length() - 1)
             for kind, counts in self._counts.items()

@@ -1,10 +1,9 @@
 """
 The volumes that no claim has, found by what a claim asks for.
 
-Kept up to date volume by volume. What a claim asks of a volume without looking at its size and its labels is the key to
-a shelf; on a shelf, volumes of one node affinity stand on one rack, ordered by size. So where a claim finds a volume is
-asked once for each affinity, not once for each volume. Refuses to know nodes: an affinity becomes a set of them
-elsewhere.
+Volumes are grouped by what a claim asks for apart from size and labels, then by their node affinity, and ordered by
+size. So a claim is compared with each node affinity once, not with each volume. Refuses to know nodes: an affinity
+becomes a set of nodes elsewhere.
 """
 
 from bisect import bisect_left, insort
@@ -43,11 +42,11 @@ class VolumesOfAffinity:
         return self._entries[bisect_left(self._entries, (claim.request, "")) :]
 
     def put(self, entry: Entry) -> None:
-        """Put a volume in its place."""
+        """Insert a volume."""
         insort(self._entries, entry)
 
-    def take(self, entry: Entry) -> bool:
-        """Take a volume away, and tell whether any is left."""
+    def remove(self, entry: Entry) -> bool:
+        """Remove a volume, and return whether any is left."""
         del self._entries[bisect_left(self._entries, entry)]
         return bool(self._entries)
 
@@ -61,7 +60,7 @@ ByAffinity = dict[Terms, VolumesOfAffinity]
 
 @attrs.define(eq=False)
 class FreeVolumes:
-    """Racks by affinity, on shelves by access modes, by class, volume mode and attributes class."""
+    """The volumes by class, volume mode and attributes class, then by access modes, then by node affinity."""
 
     _by_access_modes: dict[Kind, dict[frozenset[str], ByAffinity]] = attrs.field(factory=dict)
 
@@ -69,44 +68,47 @@ class FreeVolumes:
         """Return an independent copy."""
         return type(self)(
             {
-                kind: {modes: {terms: rack.fork() for terms, rack in shelf.items()} for modes, shelf in shelves.items()}
-                for kind, shelves in self._by_access_modes.items()
+                kind: {
+                    modes: {terms: volumes.fork() for terms, volumes in by_affinity.items()}
+                    for modes, by_affinity in by_access_modes.items()
+                }
+                for kind, by_access_modes in self._by_access_modes.items()
             }
         )
 
     def put(self, volume: PersistentVolume) -> None:
-        """Offer a volume that no claim has."""
+        """Add a volume that no claim has."""
         if not _is_offered(volume):
             return
-        shelf = self._by_access_modes.setdefault(_kind(volume), {}).setdefault(frozenset(volume.access_modes), {})
+        by_affinity = self._by_access_modes.setdefault(_kind(volume), {}).setdefault(frozenset(volume.access_modes), {})
         terms = volume.required_terms
-        rack = shelf.get(terms)
-        if rack is None:
-            rack = shelf[terms] = VolumesOfAffinity(terms, _only_label(terms))
-        rack.put((volume.capacity, volume.name))
+        volumes = by_affinity.get(terms)
+        if volumes is None:
+            volumes = by_affinity[terms] = VolumesOfAffinity(terms, _only_label(terms))
+        volumes.put((volume.capacity, volume.name))
 
-    def take(self, volume: PersistentVolume) -> None:
-        """Offer a volume no longer; it must be as it was when it was put."""
+    def remove(self, volume: PersistentVolume) -> None:
+        """Remove a volume; it must be as it was when it was put."""
         if not _is_offered(volume):
             return
-        shelf = self._by_access_modes[_kind(volume)][frozenset(volume.access_modes)]
-        if not shelf[volume.required_terms].take((volume.capacity, volume.name)):
-            del shelf[volume.required_terms]
+        by_affinity = self._by_access_modes[_kind(volume)][frozenset(volume.access_modes)]
+        if not by_affinity[volume.required_terms].remove((volume.capacity, volume.name)):
+            del by_affinity[volume.required_terms]
 
-    def racks(self, claim: PersistentVolumeClaim) -> Iterator[VolumesOfAffinity]:
-        """Yield the racks with volumes that may serve a claim, if large enough and labelled as it wants."""
+    def serving(self, claim: PersistentVolumeClaim) -> Iterator[VolumesOfAffinity]:
+        """Yield the volumes that may serve a claim if their sizes and labels do, by node affinity."""
         wanted = set(claim.access_modes)
-        for modes, shelf in self._by_access_modes.get(_kind(claim), {}).items():
+        for modes, by_affinity in self._by_access_modes.get(_kind(claim), {}).items():
             if wanted <= modes:
-                yield from shelf.values()
+                yield from by_affinity.values()
 
 
 def _is_offered(volume: PersistentVolume) -> bool:
     return volume.available and not volume.terminating
 
 
-def _kind(found: PersistentVolume | PersistentVolumeClaim) -> Kind:
-    return (found.class_name, found.volume_mode, found.attributes_class)
+def _kind(storage: PersistentVolume | PersistentVolumeClaim) -> Kind:
+    return (storage.class_name, storage.volume_mode, storage.attributes_class)
 
 
 def _only_label(terms: Terms) -> Requirement | None:

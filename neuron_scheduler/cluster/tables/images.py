@@ -1,9 +1,9 @@
 """
 Which nodes have pulled an image of a name, and how large it is there.
 
-Nodes share images, and only few of those are ever asked for, so no index over all nodes and images is built: the
-names of the nodes are kept by image, and become a set of nodes when an image is first asked for. One reference may mean
-images of different sizes on different nodes (another architecture, a tag that moved on).
+Nodes share images, and pods ask for few of them, so there is no index of all nodes and images: the names of the nodes
+are kept by image, and become a set of nodes when a pod first asks for the image. One name may stand for images of
+different sizes on different nodes (another architecture, a tag that moved on).
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,31 +24,31 @@ class ImageTable:
     _sets: dict[Image, NodeSet] = attrs.field(factory=dict)
 
     def replace(self, node: str, slot: Slot, old: tuple[Image, ...], new: tuple[Image, ...]) -> None:
-        """Take the new images of the node in a slot in place of the old ones."""
+        """Replace the images of the node in a slot."""
         if old is new or old == new:
             return
-        gone, come = set(old).difference(new), set(new).difference(old)
-        for image in come:
+        removed, added = set(old).difference(new), set(new).difference(old)
+        for image in added:
             self._add(image, node)
-        for image in gone:
+        for image in removed:
             self._discard(image, node)
-        for image in (come | gone) & self._sets.keys():
+        for image in (added | removed) & self._sets.keys():
             self._sets[image] ^= 1 << slot
 
     def renumber(self) -> None:
-        """Take that nodes have other slots from now on."""
+        """Drop what depends on slots, which are others from now on."""
         self._sets.clear()
 
     def named(self, name: str, slot_of: Mapping[str, Slot]) -> Iterator[tuple[int, NodeSet]]:
-        """Yield the sizes that images of the name have, the largest first, with the nodes where it is that large."""
-        seen = NO_NODES
+        """Yield the sizes of the images of a name, the largest first, each with the nodes that have that size."""
+        larger = NO_NODES
         for image in sorted(self._by_name.get(name, ()), key=_size, reverse=True):
             nodes = self._sets.get(image)
             if nodes is None:
                 slots = [slot_of[node] for node in self._nodes[image]]
                 nodes = self._sets[image] = from_slots(slots, max(slots) + 1)
-            yield image.size, nodes & ~seen
-            seen |= nodes
+            yield image.size, nodes & ~larger
+            larger |= nodes
 
     def fork(self) -> Self:
         """Return an independent copy."""
@@ -75,7 +75,7 @@ class ImageTable:
         del self._nodes[image]
         self._sets.pop(image, None)
         for name in dict.fromkeys(image.names):
-            rest = tuple(other for other in self._by_name[name] if other != image)
+            rest = tuple(kept for kept in self._by_name[name] if kept != image)
             if rest:
                 self._by_name[name] = rest
             else:

@@ -1,8 +1,8 @@
 """
 The labels of namespaces, and which namespaces a selector selects.
 
-A selector is resolved to a set of names before it becomes part of an index's definition, so that a change of labels
-asks another question instead of making an answer false. What was resolved is kept true namespace by namespace.
+A selector is resolved to a set of names before it becomes part of an index's definition, so a change of labels leads to
+another definition and no index becomes wrong. The resolved sets are updated with each namespace.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class NamespaceTable:
     _selected: dict[LabelSelector, frozenset[str]] = attrs.field(factory=dict)
 
     def put(self, namespace: Namespace) -> None:
-        """Take a namespace, or its new labels."""
+        """Add or replace a namespace."""
         self._labels[namespace.name] = namespace.labels
         for selector, names in self._selected.items():
             if selector.matches(namespace.labels):
@@ -33,13 +33,13 @@ class NamespaceTable:
                 self._selected[selector] = names - {namespace.name} if namespace.name in names else names
 
     def remove(self, name: str) -> None:
-        """Take a namespace out."""
+        """Remove a namespace."""
         if self._labels.pop(name, None) is not None:
             for selector, names in self._selected.items():
                 self._selected[selector] = names - {name} if name in names else names
 
     def labels(self, name: str) -> Mapping[str, str]:
-        """Return a namespace's labels; of one that is not known, none, as upstream (`GetNamespaceLabelsSnapshot`)."""
+        """Return a namespace's labels; none if it is not known, as upstream (`GetNamespaceLabelsSnapshot`)."""
         return self._labels.get(name, NO_LABELS)
 
     def selected(self, selector: LabelSelector) -> frozenset[str]:

@@ -1,13 +1,12 @@
 """
-The table of nodes: a row for each, in a slot, and everything that is kept beside the rows and follows them.
+The table of nodes: a row for each, in a slot, with the indexes and the other tables that are updated with the rows.
 
 Nodes are ordered by (creationTimestamp, name, uid), so that every replica and every restart breaks ties alike. Slots
-are given in that order, but for those of *latecomers*, which arrive after a younger node: nodes that are launched
-together are created in the same second, and arrive in any order. Too many latecomers or holes make the numbering stale:
-whoever asks next gets the table renumbered, with no indexes (a new *epoch*). Slots and node sets must therefore not
-outlive an `await`.
+are given in that order, except to *latecomers*, which arrive after a younger node: nodes that are launched together are
+created in the same second and arrive in any order. Too many latecomers or holes make the numbering stale: the next
+reader renumbers the table, which drops all indexes (a new *epoch*). So slots and node sets must not outlive an `await`.
 
-Pods whose node is not there (yet, or any more) stay on the books in *headless* rows, which have a name but no slot.
+Pods whose node does not exist (yet, or any more) are kept in *headless* rows, which have a name but no slot.
 """
 
 from bisect import insort
@@ -30,7 +29,7 @@ from neuron_scheduler.cluster.index.nodeset import (
 )
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, reads_alike
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, equal_rows
 from neuron_scheduler.cluster.rows.pod_info import NO_POD_INFOS, PodInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermTable
 from neuron_scheduler.cluster.tables.demand import Demand
@@ -54,18 +53,18 @@ class NodeTable:
 
     Attributes:
         slots: the row in each slot, None where there is a hole.
-        nodes: their nodes alone.
+        nodes: the node of each row.
         slot_of: the slot of each node, by name.
         live: the slots that are no holes.
-        set_aside: the slots of nodes that are to be used only where there is no choice.
-        of_nodes: indexes of what only the nodes' own objects decide.
+        set_aside: the slots of nodes to be used only if no other takes the pod.
+        of_nodes: indexes that depend on the nodes' objects only.
         of_rows: indexes of rows.
         pods: the pods on the nodes, by label.
-        terms: the (anti-)affinity terms that they bear.
+        terms: the (anti-)affinity terms of the pods on the nodes.
         demand: the sizes of the pods with Neuron.
-        images: what the nodes have pulled.
+        images: the images that the nodes have pulled.
         offered: the labels and resources that some node has.
-        stale: the numbering is out of order; `current` gives slots anew.
+        stale: too many slots are out of order or empty; `current` renumbers them.
     """
 
     slots: list[NodeInfo | None] = attrs.field(factory=list)
@@ -89,7 +88,7 @@ class NodeTable:
 
     @property
     def current(self) -> Self:
-        """The table itself, after renumbering where that is due: to be taken before anything is asked by slot."""
+        """The table itself, renumbered first if it is stale; read slots only from this."""
         if self.stale:
             self._renumber()
         return self
@@ -106,43 +105,43 @@ class NodeTable:
         late = nodes & self._late
         if not late:
             return lowest_slot(nodes)
-        age, latecomer = next(each for each in self._latecomers if late >> each[1] & 1)
+        age, latecomer = next((age, slot) for age, slot in self._latecomers if late >> slot & 1)
         if nodes == late:
             return latecomer
         first = lowest_slot(nodes ^ late)
         return first if _age(self.row(first)) < age else latecomer
 
     def by_age(self, slots: Iterable[Slot]) -> Iterable[Slot]:
-        """Return live slots, given in ascending order, by the age of their nodes."""
+        """Return live slots, given in ascending order, with the oldest node first."""
         return sorted(slots, key=lambda slot: _age(self.row(slot))) if self._latecomers else slots
 
     def node_info_of(self, name: str) -> NodeInfo:
-        """Return the row of a name, an empty one if neither a node nor a pod has named it."""
+        """Return the row of a name; an empty one if there is no such node and no pod names it."""
         slot = self.slot_of.get(name)
         if slot is not None:
             return self.row(slot)
         return self._headless.get(name) or NodeInfo(Node(uid="", name=name))
 
     def domains(self, key: str) -> Domains:
-        """Return the domains that a label makes of the nodes; a key that no node has needs no index."""
+        """Return the domains of a label; a key that no node has costs no index."""
         known = key in self.offered.labels
         postings = self.of_nodes.postings(domain(key), self.nodes) if known else Postings()
         return Domains(key, postings, self.nodes, self._relabelings)
 
     def put(self, node_info: NodeInfo) -> None:
-        """Take the new row of a node that exists, made anew or not, or of one that comes into being."""
+        """Add or replace the row of a node, which may have been deleted and created again meanwhile."""
         name = node_info.node.name
         slot = self.slot_of.get(name)
         if slot is not None and _age(self.row(slot)) == _age(node_info):
             self.replace(slot, node_info)
             return
-        if slot is not None:  # deleted and made anew while nobody looked, or its age is told otherwise now
+        if slot is not None:  # another age: a new object of the same name
             self._vacate(slot)
         self._headless.pop(name, None)
         self._insert(node_info)
 
     def put_pod(self, node_info: NodeInfo, uid: str) -> None:
-        """Take a row in which one pod came, went or changed, whether its node exists or not."""
+        """Replace a row in which one pod was added, removed or changed, whether its node exists or not."""
         name = node_info.node.name
         slot = self.slot_of.get(name)
         if slot is not None:
@@ -150,9 +149,9 @@ class NodeTable:
             self.slots[slot] = node_info
             before, after = old.pod_infos.get(uid), node_info.pod_infos.get(uid)
             self._move_pod(slot, before, after)
-            if before is None or after is None or not _asks_alike(before.pod, after.pod):
+            if before is None or after is None or not _same_demand(before.pod, after.pod):
                 self._recount(before, old, after, node_info)
-            if not reads_alike(old, node_info):
+            if not equal_rows(old, node_info):
                 self.of_rows.record(slot, old, node_info)
         elif node_info.pod_infos:
             self._headless[name] = node_info
@@ -160,7 +159,7 @@ class NodeTable:
             self._headless.pop(name, None)
 
     def remove(self, name: str) -> None:
-        """Take a node out; its pods stay on the books, what was promised on it is void."""
+        """Remove a node; its pods are kept in a headless row, its nominations are not."""
         slot = self.slot_of.get(name)
         if slot is None:
             return
@@ -170,7 +169,7 @@ class NodeTable:
             self._headless[name] = attrs.evolve(node_info, nominated=(), set_aside=None)
 
     def replace(self, slot: Slot, node_info: NodeInfo | None) -> None:
-        """Put a row in a slot in place of what is there, and let everything follow."""
+        """Replace the row in a slot, and update everything that depends on it."""
         old = self.slots[slot]
         self.slots[slot] = node_info
         node = self.nodes[slot] = None if node_info is None else node_info.node
@@ -190,7 +189,7 @@ class NodeTable:
             self.of_rows.record(slot, old, node_info)
 
     def fork(self) -> Self:
-        """Return an independent copy: rows and planes are shared values, what is copied is lists of references."""
+        """Return an independent copy; it shares rows and integers and copies lists of references."""
         if self.stale:
             self._renumber()
         return type(self)(
@@ -237,18 +236,18 @@ class NodeTable:
         self.stale |= holes > len(self.slot_of) + _MOST_HOLES
 
     def _move_set_aside(self, slot: Slot, node_info: NodeInfo | None) -> None:
-        """Let the set of nodes that are set aside follow a row."""
+        """Update the set of nodes that are set aside."""
         self.set_aside &= ~(1 << slot)
         if node_info is not None and node_info.set_aside is not None and node_info.set_aside.level:
             self.set_aside |= 1 << slot
 
     def _move_images(self, slot: Slot, old: Node | None, new: Node | None) -> None:
-        """Let the image table follow a row's node."""
+        """Update the table of images."""
         name = new.name if new is not None else old.name if old is not None else ""
         self.images.replace(name, slot, old.images if old else (), new.images if new else ())
 
     def _move_pods(self, slot: Slot, old: NodeInfo | None, new: NodeInfo | None) -> None:
-        """Let the tables of pods follow a row's tenants."""
+        """Update the tables of pods."""
         before, after = old.pod_infos if old else NO_POD_INFOS, new.pod_infos if new else NO_POD_INFOS
         if before is after:
             return
@@ -259,7 +258,7 @@ class NodeTable:
     def _recount(
         self, before: PodInfo | None, old: NodeInfo | None, after: PodInfo | None, new: NodeInfo | None
     ) -> None:
-        """Let the sizes that are asked for follow a tenant of a row."""
+        """Update the counts of pod sizes after a change of one pod."""
         if after is not None and new is not None:
             self.demand.count(after.pod, new.machine, 1)
         if before is not None and old is not None:
@@ -276,15 +275,15 @@ class NodeTable:
 
     def _renumber(self) -> None:
         slots = sorted(self.slot_of.values(), key=lambda slot: _age(self.row(slot)))
-        states = [self.row(slot) for slot in slots]
-        self.slots = list(states)
-        self.nodes = [node_info.node for node_info in states]
-        self.slot_of = {node_info.node.name: slot for slot, node_info in by_slot(states)}
-        self.live = all_slots(len(states))
+        rows = [self.row(slot) for slot in slots]
+        self.slots = list(rows)
+        self.nodes = [node_info.node for node_info in rows]
+        self.slot_of = {node_info.node.name: slot for slot, node_info in by_slot(rows)}
+        self.live = all_slots(len(rows))
         self._latecomers, self._late = [], NO_NODES
-        self._newest = _age(states[-1]) if states else None
+        self._newest = _age(rows[-1]) if rows else None
         new_slots = {old: new for new, old in by_slot(slots)}
-        self.set_aside = from_slots([new_slots[slot] for slot in slots_of(self.set_aside)], len(states))
+        self.set_aside = from_slots([new_slots[slot] for slot in slots_of(self.set_aside)], len(rows))
         self.pods.renumber(new_slots)
         self.terms.renumber(new_slots)
         self.images.renumber()
@@ -294,8 +293,8 @@ class NodeTable:
         self.stale = False
 
 
-def _asks_alike(one: Pod, other: Pod) -> bool:
-    return one.neuron is other.neuron and one.constraints is other.constraints
+def _same_demand(before: Pod, after: Pod) -> bool:
+    return before.neuron is after.neuron and before.constraints is after.constraints
 
 
 def _age(node_info: NodeInfo) -> _Age:

@@ -1,8 +1,8 @@
 """
 Which label keys and resources the nodes have, so that a name that only pods use costs no index.
 
-Pods can name any label or resource, and a question about a name to all nodes needs an index. The names that nodes have
-are few, and no tenant chooses them; a question about another name is answered without an index.
+Pods can name any label or resource, and a question about a name needs an index of all nodes. Nodes have few names, and
+users cannot add to them; a question about any other name is answered without an index.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ class Offered:
 
     Attributes:
         labels: by the label's key.
-        resources: by the name of what is allocatable.
-        novelties: how often a node came to have a name that no other had.
+        resources: by the name of the allocatable resource.
+        novelties: how often a node was the first to have a name.
     """
 
     labels: dict[str, int] = attrs.field(factory=dict)
@@ -29,7 +29,7 @@ class Offered:
     novelties: int = 0
 
     def replace(self, old: Node | None, new: Node | None) -> None:
-        """Replace a node's old state by the new one; None if there is none."""
+        """Replace a node's state; None if there is none."""
         for names, before, after in (
             (self.labels, old and old.labels, new and new.labels),
             (self.resources, old and old.allocatable, new and new.allocatable),

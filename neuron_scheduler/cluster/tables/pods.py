@@ -1,9 +1,9 @@
 """
 The pods on nodes, posted by namespace and label, and how many of them match a selector on each node.
 
-A `Column` for a selector is built from the smallest posting that all its pods must be in, and kept true from a log
-of pods that came, went or changed; where the log has grown longer than that posting it is built anew. So neither
-thousands of pods nor thousands of selectors are looked through for one decision.
+A count for a selector is built from the smallest posting that contains all its pods, and kept up to date from a log of
+added, removed and changed pods; if the log has become longer than that posting, the count is built again. So a decision
+looks neither at thousands of pods nor at thousands of selectors.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.eviction import make_room
+from neuron_scheduler.cluster.index.eviction import evict_if_full
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
 from neuron_scheduler.model.pod import Pod
@@ -22,7 +22,7 @@ _MAX_COLUMNS = 1024
 _MAX_LOG = 4096
 _AT_ONCE = 64
 """Pods, or changes, after which a preparation pauses."""
-_WORTH_READING = 16  # entries of the log that are read rather than building anew, however small the posting
+_WORTH_READING = 16  # up to so many changes are read from the log even if the posting is smaller
 
 
 @attrs.frozen(cache_hash=True)
@@ -32,7 +32,7 @@ class Matching:
 
     Attributes:
         selectors: a pod counts if it matches all of them.
-        namespaces: where to look; None is everywhere.
+        namespaces: a pod counts in these only; None for all.
         terminating: whether pods that are being deleted count (affinity counts them, spreading does not).
     """
 
@@ -41,12 +41,12 @@ class Matching:
     terminating: bool
 
     def matches(self, pod: Pod) -> bool:
-        """Tell whether a pod counts."""
+        """Return whether a pod counts."""
         if pod.terminating and not self.terminating:
             return False
         if self.namespaces is not None and pod.namespace not in self.namespaces:
             return False
-        for selector in self.selectors:  # noqa: SIM110  # asked of every pod there is: a generator costs as much again
+        for selector in self.selectors:  # noqa: SIM110  # called for every pod: a generator costs twice as much
             if not selector.matches(pod.labels):
                 return False
         return True
@@ -54,7 +54,7 @@ class Matching:
 
 @attrs.define(eq=False)
 class _Count:
-    """A column, and where the log ended when it was last asked for: up to there it is true."""
+    """A column, and the position in the log up to which it is correct, which is when it was last asked for."""
 
     column: Column
     asked: int
@@ -67,7 +67,7 @@ class _Count:
 
 @attrs.define(eq=False)
 class _Rolled:
-    """A rollup, likewise; what nodes do it follows by itself."""
+    """A rollup, likewise; it follows changes of nodes by itself."""
 
     rollup: Rollup
     asked: int
@@ -97,13 +97,13 @@ class PodTable:
         return len(self._pods)
 
     def put(self, pod: Pod, slot: Slot) -> None:
-        """Take a pod on a node, or its new state there."""
+        """Add or replace a pod on a node."""
         before = self._pods.get(pod.uid)
         if before is not None:
             if before[1] != slot:
                 self.remove(pod.uid)
                 before = None
-            elif _counts_alike(before[0], pod):
+            elif _same_in_counts(before[0], pod):
                 self._pods[pod.uid] = (pod, slot)
                 return
             else:
@@ -115,18 +115,18 @@ class PodTable:
         self._record(slot, before[0] if before else None, pod)
 
     def remove(self, uid: str) -> None:
-        """Take a pod off its node."""
+        """Remove a pod from its node."""
         before = self._pods.pop(uid, None)
         if before is not None:
             self._unpost(before[0])
             self._record(before[1], before[0], None)
 
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        """Take that nodes have other slots from now on."""
+        """Replace the slots of the nodes by their new ones."""
         self._pods = {uid: (pod, new_slots[slot]) for uid, (pod, slot) in self._pods.items()}
         self._counts.clear()
         self._rollups.clear()
-        self._log.skip()  # what is being prepared is of other slots
+        self._log.skip()  # counts that are being prepared are of the old slots
 
     def counts(self, definition: Matching, size: int) -> Column:
         """Return how many matching pods there are on each of `size` slots."""
@@ -135,7 +135,7 @@ class PodTable:
             return count.column
         candidates = self._to_build_from(definition, None if count is None else count.asked)
         if count is None or candidates is not None:
-            make_room(self._counts, _MAX_COLUMNS)
+            evict_if_full(self._counts, _MAX_COLUMNS)
             count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._log.end)
             self._counts[definition] = count
         else:
@@ -156,7 +156,7 @@ class PodTable:
             return rolled.rollup.totals
         candidates = self._to_build_from(definition, rolled.asked if rolled is not None and followed else None)
         if rolled is None or candidates is not None:
-            make_room(self._rollups, _MAX_COLUMNS)
+            evict_if_full(self._rollups, _MAX_COLUMNS)
             rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
             rolled = self._rollups[key] = _Rolled(rollup, self._log.end)
         else:
@@ -166,20 +166,20 @@ class PodTable:
         return rolled.rollup.totals
 
     def is_ready(self, definition: Matching, domains: Domains | None = None) -> bool:
-        """Tell whether `counts`, or `totals` in these domains, have little left to do."""
-        held = self._held(definition, domains)
-        return held is not None and self._log.end - held.asked <= _AT_ONCE
+        """Return whether `counts`, or `totals` in these domains, have few changes to catch up with."""
+        known = self._count_of(definition, domains)
+        return known is not None and self._log.end - known.asked <= _AT_ONCE
 
     def prepare(self, definition: Matching, domains: Callable[[], Domains] | None = None) -> Iterator[None]:
         """
-        Count the pods that match, a few at a time; between the yields, pods may change.
+        Count the pods that match, a few at a time; at a yield other tasks may run and change pods.
 
         Prepares for `totals` if `domains` is given (called at the end), else for `counts`. If too many pods change
         meanwhile, the result is dropped, and `counts` or `totals` counts all pods in one step.
         """
-        held = self._held(definition, None if domains is None else domains())
-        if held is not None and self._log.covers(held.asked):
-            yield from self._catch_up(definition, held, domains)
+        known = self._count_of(definition, None if domains is None else domains())
+        if known is not None and self._log.covers(known.asked):
+            yield from self._catch_up(definition, known, domains)
             return
         start, numbers = self._log.end, dict[Slot, int]()
         pods = [self._pods[uid] for uid in self._candidates(definition)]
@@ -194,35 +194,35 @@ class PodTable:
             return
         within = None if domains is None else domains()
         if within is None or within.unique:
-            make_room(self._counts, _MAX_COLUMNS)
+            evict_if_full(self._counts, _MAX_COLUMNS)
             self._counts[definition] = _Count(Column.sparse(numbers, max(numbers, default=-1) + 1), start)
         else:
-            make_room(self._rollups, _MAX_COLUMNS)
+            evict_if_full(self._rollups, _MAX_COLUMNS)
             self._rollups[definition, within.key] = _Rolled(Rollup.build(numbers, within, len(within.nodes)), start)
 
     def fork(self) -> "PodTable":
-        """Return an independent copy, whose counts are built anew when asked."""
+        """Return an independent copy, which builds its counts when they are first asked for."""
         return PodTable(
             pods=dict(self._pods),
             postings={key: dict(uids) for key, uids in self._postings.items()},
             namespaces=dict(self._namespaces),
         )
 
-    def _held(self, definition: Matching, domains: Domains | None) -> "_Count | _Rolled | None":
+    def _count_of(self, definition: Matching, domains: Domains | None) -> "_Count | _Rolled | None":
         if domains is None or domains.unique:
             return self._counts.get(definition)
         return self._rollups.get((definition, domains.key))
 
     def _catch_up(
-        self, definition: Matching, held: "_Count | _Rolled", domains: Callable[[], Domains] | None
+        self, definition: Matching, known: "_Count | _Rolled", domains: Callable[[], Domains] | None
     ) -> Iterator[None]:
-        """Apply the changes in the log to the held counts, a few at a time."""
-        while self._log.end - held.asked > _AT_ONCE and self._log.covers(held.asked):
-            if isinstance(held, _Rolled) and not (domains is not None and held.rollup.follow(domains())):
-                return  # nodes have changed their labels too often: `totals` builds it anew
-            for slot, change in _changes(definition, self._log.since(held.asked, _AT_ONCE)):
-                held.add(slot, change)
-            held.asked += _AT_ONCE
+        """Apply the changes in the log to a count, a few at a time."""
+        while self._log.end - known.asked > _AT_ONCE and self._log.covers(known.asked):
+            if isinstance(known, _Rolled) and not (domains is not None and known.rollup.follow(domains())):
+                return  # nodes have changed their labels too often: `totals` builds it again
+            for slot, change in _changes(definition, self._log.since(known.asked, _AT_ONCE)):
+                known.add(slot, change)
+            known.asked += _AT_ONCE
             yield
 
     def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[Slot, int]:
@@ -232,9 +232,9 @@ class PodTable:
 
     def _to_build_from(self, definition: Matching, asked: int | None) -> Collection[str] | None:
         """
-        Return the uids to build a count from: the smallest posting of each namespace that every matching pod is in.
+        Return the uids to build a count from: in each namespace the smallest posting that has every matching pod.
 
-        None where it is less to read the log since it was asked for.
+        None if reading the log since `asked` is less work.
         """
         lag = None if asked is None or not self._log.covers(asked) else self._log.end - asked
         if lag is not None and lag <= _WORTH_READING:
@@ -260,7 +260,11 @@ class PodTable:
 
     def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> Collection[str]:
         return min(
-            (self._postings.get(key, {}) for key in ((namespace,), *((namespace, *one) for one in equalities))), key=len
+            (
+                self._postings.get(key, {})
+                for key in ((namespace,), *((namespace, *equality) for equality in equalities))
+            ),
+            key=len,
         )
 
     def _unpost(self, pod: Pod) -> None:
@@ -298,5 +302,5 @@ def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:
         yield (pod.namespace, key, value)
 
 
-def _counts_alike(old: Pod, new: Pod) -> bool:
+def _same_in_counts(old: Pod, new: Pod) -> bool:
     return old.labels == new.labels and old.terminating == new.terminating

@@ -1,8 +1,9 @@
 """
-The storage objects by name, and what they mean for pods and nodes: what a pod attaches, what a node can take.
+The storage objects by name: what a pod attaches, and what a node can attach.
 
-Holds each object as the API server has it, and over it what has been decided and not yet been heard of: a volume kept
-for a claim, a node selected for a claim's volume. Such an assumption ends with the next version of the object.
+Each object is kept as the API server has it and, beside it, as it will be after a decision that the watch has not yet
+shown: a volume bound to a claim, a node selected for a claim. Such an assumption ends with the next version of the
+object.
 """
 
 from collections.abc import Iterator
@@ -32,14 +33,14 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Touched:
-    """What a change may mean something to: nodes by name, and pods by the keys of their claims."""
+class Affected:
+    """What a change may affect: nodes by name, and pods by the keys of their claims."""
 
     nodes: frozenset[str] = frozenset()
     claims: frozenset[str] = frozenset()
 
 
-NOTHING_TOUCHED = Touched()
+NOTHING_AFFECTED = Affected()
 
 
 @attrs.define(eq=False)
@@ -78,32 +79,32 @@ class Volumes:
             )
         return type(self)(**copied)
 
-    # What is asked
+    # Reading
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
-        """Return a claim with what has been assumed of it."""
+        """Return a claim, as assumed if there is an assumption."""
         return self._assumed_claims.get(key) or self.stored_claims.get(key)
 
     def volume(self, name: str) -> PersistentVolume | None:
-        """Return a volume with what has been assumed of it."""
+        """Return a volume, as assumed if there is an assumption."""
         return self._assumed_volumes.get(name) or self.stored_volumes.get(name)
 
     def kept_for(self, key: str) -> Iterator[PersistentVolume]:
-        """Yield the volumes that a claim has, or that are kept for a claim of this name."""
-        return (found for name in self._kept.get(key, ()) if (found := self.volume(name)) is not None)
+        """Return the volumes whose `claimRef` names this claim, bound or not."""
+        return (volume for name in self._kept.get(key, ()) if (volume := self.volume(name)) is not None)
 
     def waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool:
-        """Tell whether a claim is to be bound once a pod has a node."""
-        found = self.classes.get(claim.class_name)
-        return found is not None and found.waits
+        """Return whether a claim is bound only after its first pod has a node (`WaitForFirstConsumer`)."""
+        storage_class = self.classes.get(claim.class_name)
+        return storage_class is not None and storage_class.waits
 
     def held_by(self, pod: Pod) -> tuple[HeldVolume, ...]:
-        """Return what a pod holds of volumes: its claims' keys, what they attach, and its inline disks."""
+        """Return the volumes that a pod holds: its claims' keys, what they attach, and its inline disks."""
         constraints = pod.constraints
         if not (constraints.volume_claims or constraints.disks):
             return ()
         keys = [f"{pod.namespace}/{name}" for name in constraints.volume_claims]
-        attached = dict.fromkeys(found for key in keys if (found := self.attachable(key)) is not None)
+        attached = dict.fromkeys(volume for key in keys if (volume := self.attachable(key)) is not None)
         return (*dict.fromkeys(keys), *attached, *dict.fromkeys(constraints.disks))
 
     def attachable(self, key: str) -> Attachable | None:
@@ -118,14 +119,15 @@ class Volumes:
         volume = self.volume(claim.volume_name) if claim.volume_name else None
         if volume is not None:
             return Attachable(volume.driver, volume.handle, volume.plugin) if volume.driver else None
-        found = self.classes.get(claim.class_name)
-        if found is None or not found.provisioner:
+        storage_class = self.classes.get(claim.class_name)
+        if storage_class is None or not storage_class.provisioner:
             return None
-        driver = MIGRATED.get(found.provisioner)
-        return Attachable(driver or found.provisioner, f"claim {key}", found.provisioner if driver else "")
+        provisioner = storage_class.provisioner
+        driver = MIGRATED.get(provisioner)
+        return Attachable(driver or provisioner, f"claim {key}", provisioner if driver else "")
 
     def storage_of(self, node_name: str) -> NodeStorage:
-        """Return what is known of a node's storage apart from its pods."""
+        """Return a node's storage, apart from what its pods hold."""
         csi = self._csi_nodes.get(node_name)
         if csi is None:
             return NO_STORAGE
@@ -136,60 +138,60 @@ class Volumes:
                 attachments.add((attachment.attacher, volume.handle))
         return NodeStorage(csi.limits, csi.migrated, frozenset(attachments), csi.drivers)
 
-    # What happens
+    # Changing
 
-    def put(self, found: Storage) -> Touched:
-        """Take an object's state from the API server."""
-        before = self._touched(found)
-        match found:
+    def put(self, storage: Storage) -> Affected:
+        """Add or replace an object, as the API server has it; return what that affects."""
+        before = self._affected(storage)
+        match storage:
             case PersistentVolumeClaim():
-                self.stored_claims[found.key] = found
-                self._assumed_claims.pop(found.key, None)
+                self.stored_claims[storage.key] = storage
+                self._assumed_claims.pop(storage.key, None)
             case PersistentVolume():
-                self._unpost(found.name)
-                self.stored_volumes[found.name] = found
-                self._assumed_volumes.pop(found.name, None)
-                self._post(found)
+                self._unpost(storage.name)
+                self.stored_volumes[storage.name] = storage
+                self._assumed_volumes.pop(storage.name, None)
+                self._post(storage)
             case StorageClass():
-                self.classes[found.name] = found
+                self.classes[storage.name] = storage
             case CSINode():
-                self._csi_nodes[found.name] = found
+                self._csi_nodes[storage.name] = storage
             case CSIDriver():
-                self.drivers[found.name] = found
+                self.drivers[storage.name] = storage
             case CSIStorageCapacity():
-                self.capacities.setdefault(found.class_name, {})[found.key] = found
+                self.capacities.setdefault(storage.class_name, {})[storage.key] = storage
             case VolumeAttachment():
-                self._attachments.setdefault(found.node_name, {})[found.name] = found
-                self._attached_to.setdefault(found.volume_name, {})[found.name] = found
-        after = self._touched(found)
-        return Touched(before.nodes | after.nodes, before.claims | after.claims)
+                self._attachments.setdefault(storage.node_name, {})[storage.name] = storage
+                self._attached_to.setdefault(storage.volume_name, {})[storage.name] = storage
+        after = self._affected(storage)
+        return Affected(before.nodes | after.nodes, before.claims | after.claims)
 
-    def remove(self, gone: Storage) -> Touched:
-        """Take that an object is gone."""
-        touched = self._touched(gone)
-        match gone:
+    def remove(self, storage: Storage) -> Affected:
+        """Remove an object; return what that affects."""
+        affected = self._affected(storage)
+        match storage:
             case PersistentVolumeClaim():
-                self.stored_claims.pop(gone.key, None)
-                self._assumed_claims.pop(gone.key, None)
+                self.stored_claims.pop(storage.key, None)
+                self._assumed_claims.pop(storage.key, None)
             case PersistentVolume():
-                self._unpost(gone.name)
-                self.stored_volumes.pop(gone.name, None)
-                self._assumed_volumes.pop(gone.name, None)
+                self._unpost(storage.name)
+                self.stored_volumes.pop(storage.name, None)
+                self._assumed_volumes.pop(storage.name, None)
             case StorageClass():
-                self.classes.pop(gone.name, None)
+                self.classes.pop(storage.name, None)
             case CSINode():
-                self._csi_nodes.pop(gone.name, None)
+                self._csi_nodes.pop(storage.name, None)
             case CSIDriver():
-                self.drivers.pop(gone.name, None)
+                self.drivers.pop(storage.name, None)
             case CSIStorageCapacity():
-                _drop(self.capacities, gone.class_name, gone.key)
+                _drop(self.capacities, storage.class_name, storage.key)
             case VolumeAttachment():
-                _drop(self._attachments, gone.node_name, gone.name)
-                _drop(self._attached_to, gone.volume_name, gone.name)
-        return touched
+                _drop(self._attachments, storage.node_name, storage.name)
+                _drop(self._attached_to, storage.volume_name, storage.name)
+        return affected
 
     def assume(self, decided: PersistentVolume | PersistentVolumeClaim) -> None:
-        """Take a decision about an object as done, until a newer version of it is heard of, or `restore`."""
+        """Treat a decision about an object as done, until a newer version of it arrives, or `restore`."""
         if isinstance(decided, PersistentVolumeClaim):
             self._assumed_claims[decided.key] = decided
             return
@@ -198,7 +200,7 @@ class Volumes:
         self._post(decided)
 
     def restore(self, decided: PersistentVolume | PersistentVolumeClaim) -> None:
-        """Take back a decision, if it still stands."""
+        """Take back a decision, unless a newer one or a newer version has replaced it."""
         if isinstance(decided, PersistentVolumeClaim):
             if self._assumed_claims.get(decided.key) is decided:
                 del self._assumed_claims[decided.key]
@@ -220,26 +222,26 @@ class Volumes:
         if volume is None:
             return
         if volume.claim is None:
-            self.free.take(volume)
+            self.free.remove(volume)
         else:
             _drop(self._kept, volume.claim.key, name)
 
-    def _touched(self, found: Storage) -> Touched:
-        """Return whom an object means something to, as things stand."""
-        match found:
+    def _affected(self, storage: Storage) -> Affected:
+        """Return what an object affects at present."""
+        match storage:
             case PersistentVolumeClaim():
-                return Touched(claims=frozenset((found.key,)))
+                return Affected(claims=frozenset((storage.key,)))
             case PersistentVolume(name=name):
                 volume = self.stored_volumes.get(name)
                 nodes = frozenset(attachment.node_name for attachment in self._attached_to.get(name, {}).values())
-                return Touched(nodes, frozenset((volume.claim.key,)) if volume and volume.claim else frozenset())
+                return Affected(nodes, frozenset((volume.claim.key,)) if volume and volume.claim else frozenset())
             case StorageClass(name=name):
                 claims = (c for c in self.stored_claims.values() if c.class_name == name and not c.fully_bound)
-                return Touched(claims=frozenset(claim.key for claim in claims))
+                return Affected(claims=frozenset(claim.key for claim in claims))
             case CSINode(name=name) | VolumeAttachment(node_name=name):
-                return Touched(nodes=frozenset((name,)))
+                return Affected(nodes=frozenset((name,)))
             case _:
-                return NOTHING_TOUCHED
+                return NOTHING_AFFECTED
 
 
 def _drop(table: dict[str, dict[str, T]], key: str, name: str) -> None:

@@ -1,9 +1,9 @@
 """
 What selects a pod: the Services that send to it and the workload that controls it.
 
-Only selectors are kept, to find the pods that belong together where a pod has no spread constraints of its own.
-Upstream: `plugins/helper/spread.go`. Services are posted under one equality of their selector, so that a pod's labels
-lead to the few that may mean it.
+Only selectors are kept; the default spread constraints need them to find the pods that belong together. Upstream:
+`plugins/helper/spread.go`. Services are posted under one equality of their selector, so only those that a pod's labels
+point to are compared with it.
 """
 
 from typing import Self
@@ -25,7 +25,7 @@ class Workloads:
     _services: dict[_Posting, dict[str, LabelSelector]] = attrs.field(factory=dict)
 
     def put(self, workload: Workload) -> None:
-        """Take a Service or controller whose selector is not known yet; `remove` the old state first."""
+        """Add a Service or controller; `remove` its old state first."""
         if workload.selector is None or not workload.selector.requirements:
             return
         if workload.kind == SERVICE:
@@ -36,7 +36,7 @@ class Workloads:
             self._controllers[_owner(workload)] = workload.selector
 
     def remove(self, workload: Workload) -> None:
-        """Forget a Service or controller, given as it was put."""
+        """Remove a Service or controller, given as it was put."""
         if workload.selector is None or not workload.selector.requirements:
             return
         if workload.kind != SERVICE:
@@ -49,7 +49,7 @@ class Workloads:
             self._services.pop(posting, None)
 
     def selector_of(self, pod: Pod) -> LabelSelector | None:
-        """Return what selects the pods that belong with this one; None if it belongs to nothing."""
+        """Return the selector of the pods that belong together with this one; None if nothing selects it."""
         requirements: set[Requirement] = set()
         for key, value in pod.labels.items():
             for selector in self._services.get((pod.namespace, key, value), {}).values():

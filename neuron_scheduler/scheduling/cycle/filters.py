@@ -128,7 +128,7 @@ def refusals_of(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -> lis
     node_info = cluster.view.row(slot)
     with_nominated = node_info.with_nominated(pod.priority)
     if with_nominated is not node_info:
-        with cluster.what_if(slot, with_nominated):
+        with cluster.row_replaced(slot, with_nominated):
             refusals = walk(cluster.view, pod, profile, 1 << slot)[1]
         if refusals:
             return refusals

@@ -67,7 +67,7 @@ def labelled(view: View, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
 @attrs.define(eq=False)
 class _Reach:
     """
-    The nodes, of some, that match a rack's affinity; looked up once for all claims.
+    The nodes, of some, that match a volumes's affinity; looked up once for all claims.
 
     Attributes:
         only: the labels of the node where there is but one.
@@ -79,16 +79,16 @@ class _Reach:
     _known: dict[VolumesOfAffinity, NodeSet] = attrs.field(factory=dict, init=False)
     _postings: dict[str, Postings] = attrs.field(factory=dict, init=False)
 
-    def __call__(self, rack: VolumesOfAffinity) -> NodeSet:
-        nodes = self._known.get(rack)
+    def __call__(self, volumes: VolumesOfAffinity) -> NodeSet:
+        nodes = self._known.get(volumes)
         if nodes is None:
-            nodes = self._known[rack] = self._matching(rack)
+            nodes = self._known[volumes] = self._matching(volumes)
         return nodes
 
-    def _matching(self, rack: VolumesOfAffinity) -> NodeSet:
-        wanted = rack.label
+    def _matching(self, volumes: VolumesOfAffinity) -> NodeSet:
+        wanted = volumes.label
         if wanted is None:
-            return _matching(self.view, rack.terms, self.among)
+            return _matching(self.view, volumes.terms, self.among)
         if self.only is not None:
             return self.among if wanted.matches(self.only) else NO_NODES
         told = self._postings.get(wanted.key)
@@ -132,13 +132,13 @@ def _served_alone(view: View, claim: PersistentVolumeClaim, among: NodeSet) -> N
     if kept is not None:
         return _matching(view, kept.required_terms, among)
     nodes, labels = NO_NODES, dict[str, list[str]]()
-    for rack in view.volumes.free.racks(claim):
-        if not _best(view, claim, rack, 1):
+    for volumes in view.volumes.free.serving(claim):
+        if not _best(view, claim, volumes, 1):
             continue
-        if rack.label is not None:
-            labels.setdefault(rack.label.key, []).extend(rack.label.values)
+        if volumes.label is not None:
+            labels.setdefault(volumes.label.key, []).extend(volumes.label.values)
         else:
-            nodes |= _matching(view, rack.terms, among)
+            nodes |= _matching(view, volumes.terms, among)
     return among & (nodes | labelled(view, labels))
 
 
@@ -154,15 +154,15 @@ def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[
         return [Offer(kept.capacity, kept.name, _matching(view, kept.required_terms, reach.among))]
     return sorted(
         Offer(*entry, nodes)
-        for rack in view.volumes.free.racks(claim)
-        if (nodes := reach(rack))
-        for entry in _best(view, claim, rack, most)
+        for volumes in view.volumes.free.serving(claim)
+        if (nodes := reach(volumes))
+        for entry in _best(view, claim, volumes, most)
     )
 
 
-def _best(view: View, claim: PersistentVolumeClaim, rack: VolumesOfAffinity, most: int) -> Sequence[Entry]:
-    """Return the first volumes of a rack that serve a claim; more than there are claims are never needed."""
-    fitting = rack.fitting(claim)
+def _best(view: View, claim: PersistentVolumeClaim, volumes: VolumesOfAffinity, most: int) -> Sequence[Entry]:
+    """Return the first volumes of a volumes that serve a claim; more than there are claims are never needed."""
+    fitting = volumes.fitting(claim)
     if claim.selector is None:
         return fitting[:most]
     return list(islice((entry for entry in fitting if _wanted(view, claim.selector, entry)), most))

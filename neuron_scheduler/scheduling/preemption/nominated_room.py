@@ -60,7 +60,7 @@ def _nomination_without(
 ) -> Nomination | None:
     """Return the nomination to the room that the victims leave; None if the pod does not fit there."""
     node_info = without_pods(cluster.view.row(slot), victims)
-    with cluster.what_if(slot, node_info):
+    with cluster.row_replaced(slot, node_info):
         if refusals_of(cluster, slot, pod, profile):
             return None
     if pod.neuron is None or node_info.machine is None:

@@ -83,7 +83,7 @@ class ByFilters:
 
     def refusals(self) -> list[Refusal]:
         """Return why the node, as it is on trial, refuses the incoming pod."""
-        with self.cluster.what_if(self.slot, self.node_info):
+        with self.cluster.row_replaced(self.slot, self.node_info):
             return refusals_of(self.cluster, self.slot, self.pod, self.profile)
 
     def fits(self) -> bool:

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from neuron_scheduler.cluster.index.eviction import make_room
+from neuron_scheduler.cluster.index.eviction import evict_if_full
 
 
 @attrs.frozen
@@ -16,9 +16,9 @@ class Thing:
 def test_what_was_asked_last_is_kept() -> None:
     """A quarter goes at once, of the older ones; below the bound nothing does."""
     remembered: dict[int, Thing] = {i: Thing(i) for i in range(16)}
-    make_room(remembered, 17)
+    evict_if_full(remembered, 17)
     assert len(remembered) == 16
-    make_room(remembered, 16)
+    evict_if_full(remembered, 16)
     assert sorted(remembered) == [1, 2, 4, 5, 7, 8, 10, 11, 12, 13, 14, 15]
 
 
@@ -26,7 +26,7 @@ def test_what_was_asked_last_is_kept() -> None:
 def test_there_is_room_afterwards(most: int) -> None:
     """However little may be remembered."""
     remembered: dict[int, Thing] = {i: Thing(0) for i in range(most)}
-    make_room(remembered, most)
+    evict_if_full(remembered, most)
     assert len(remembered) < most
 
 
@@ -38,7 +38,7 @@ def test_what_is_asked_in_turn_is_mostly_remembered() -> None:
         key = time % 110
         if key not in remembered:
             missed += 1
-            make_room(remembered, 100)
+            evict_if_full(remembered, 100)
         remembered[key] = Thing(time)
         assert len(remembered) <= 100
     assert missed < 3300 // 2

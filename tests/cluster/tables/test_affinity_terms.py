@@ -86,7 +86,7 @@ def test_borne_terms_agree_with_counting(seed: int) -> None:
             _what_if(dice, cluster, nodes, bound, team)
     for uid in list(bound):
         cluster.remove_pod(uid)
-    assert not cluster._table.terms._bearers
+    assert not cluster._table.terms._pods_with
     assert not any(cluster._table.terms._directories.values())
 
 
@@ -113,7 +113,7 @@ def _what_if(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict
     name = dice.choice(sorted(nodes))
     other = Cluster()
     empty = other.put_node(nodes[name])
-    with cluster.what_if(cluster.view.slot(name) or Slot(0), empty):
+    with cluster.row_replaced(cluster.view.slot(name) or Slot(0), empty):
         check(cluster, nodes, {uid: p for uid, p in bound.items() if p.node_name != name}, team)
     check(cluster, nodes, bound, team)
 
@@ -121,13 +121,13 @@ def _what_if(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict
 def test_only_terms_that_could_match_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a thousand terms on labels of their own, in one namespace or many, a pod's labels lead to its own."""
     tried: list[PodAffinityTerm] = []
-    means_it = terms_module._means
+    means_it = terms_module._matches
 
     def counting(term: PodAffinityTerm, *asked: Any) -> bool:
         tried.append(term)
         return means_it(term, *asked)
 
-    monkeypatch.setattr(terms_module, "_means", counting)
+    monkeypatch.setattr(terms_module, "_matches", counting)
     cluster = Cluster()
     cluster.put_node(node("n", pods=5000, labels={HOSTNAME_LABEL: "n"}))
     for i in range(1000):
@@ -165,8 +165,8 @@ def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch
             bound[name] = some_pod(dice, name)
             cluster.put_pod(bound[name])
         table = cluster._table.terms
-        assert len(table._bearers) <= 3
-        terms_of_placed_pods = sum(sum(bearers.numbers.values()) for bearers in table._bearers.values())
+        assert len(table._pods_with) <= 3
+        terms_of_placed_pods = sum(sum(bearers.numbers.values()) for bearers in table._pods_with.values())
         terms = [term for other in bound.values() for b in TermKind for term in getattr(other.constraints, b.value)]
         assert terms_of_placed_pods + sum(table._left_out.values()) == sum(term.selector is not None for term in terms)
         most = max(most, cluster.view.terms_left_out)
@@ -174,7 +174,7 @@ def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch
     for name in bound:
         cluster.remove_pod(f"uid-{name}")
     table = cluster._table.terms
-    assert (table._bearers, table._left_out, table._of_namespace) == ({}, {}, {})
+    assert (table._pods_with, table._left_out, table._of_namespace) == ({}, {}, {})
 
 
 def test_one_namespace_does_not_crowd_out_another(monkeypatch: pytest.MonkeyPatch) -> None:

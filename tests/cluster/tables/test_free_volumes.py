@@ -39,9 +39,9 @@ def some_claim(dice: Random) -> PersistentVolumeClaim:
 
 def found(free: FreeVolumes, wanting: PersistentVolumeClaim) -> list[tuple[int, str]]:
     """Return what serves a claim, rack by rack; on each, the smallest comes first."""
-    racks = [list(rack.fitting(wanting)) for rack in free.racks(wanting)]
-    assert all(entries == sorted(entries) for entries in racks)
-    return sorted(entry for entries in racks for entry in entries)
+    by_affinity = [list(volumes.fitting(wanting)) for volumes in free.serving(wanting)]
+    assert all(entries == sorted(entries) for entries in by_affinity)
+    return sorted(entry for entries in by_affinity for entry in entries)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -72,7 +72,7 @@ def test_a_label_is_told_apart() -> None:
     free = FreeVolumes()
     for number, place in enumerate(PLACES):
         free.put(volume(f"pv{number}", on=place))
-    by_terms = {rack.terms: rack.label for rack in free.racks(claim())}
+    by_terms = {volumes.terms: volumes.label for volumes in free.serving(claim())}
     assert by_terms == dict.fromkeys(PLACES) | {
         place: place[0].expressions[0] for place in (host("a"), host("a", "b"), zone("x"))
     }
@@ -83,5 +83,5 @@ def test_a_fork_goes_its_own_way() -> None:
     free, taken = FreeVolumes(), volume(on=host("a"))
     free.put(taken)
     fork = free.fork()
-    free.take(taken)
+    free.remove(taken)
     assert (found(free, claim()), found(fork, claim())) == ([], [(GI, "pv")])
