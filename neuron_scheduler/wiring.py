@@ -1,24 +1,21 @@
 """
-What the scheduler is made of: every part built from the settings and given the others it talks to.
+Builds every part of the process from the settings and connects it with the parts that it calls.
 
-Nothing runs here, and nothing is sent: that begins with `app`.
+Nothing runs here and nothing is sent: `app` does that. What is watched is listed in `watched_kinds`.
 """
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
 
+from neuron_scheduler import watched_kinds
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.election_thread import ElectionThread
 from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
-from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
-from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
-from neuron_scheduler.controllers.handlers.storage import StorageHandler
-from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
@@ -28,12 +25,8 @@ from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Resource
-from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
-from neuron_scheduler.kube.objects.namespaces import NAMESPACES
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.objects.storage import STORAGE
-from neuron_scheduler.kube.objects.workloads import WORKLOADS
 from neuron_scheduler.kube.pod_failures import PodFailures
 from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.kube.watch.object_store import Handler, T
@@ -56,10 +49,10 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 @attrs.frozen(eq=False, kw_only=True)
 class Parts:
     """
-    The parts that are run, asked or ended.
+    The parts that `app` runs, reads and stops.
 
     Attributes:
-        nodes, others, pods: the informers; pods are listed last, when what they refer to is known.
+        nodes, others, pods: the informers; pods are listed last, when the objects that they refer to are known.
         election: None without leader election.
     """
 
@@ -79,104 +72,171 @@ class Parts:
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        """All of them, in the order in which they list."""
+        """All informers, in the order in which they list."""
         return (self.nodes, *self.others, self.pods)
 
 
 def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     """Build all parts from the settings."""
     election = _election(config, metrics) if config.leader_elect else None
-    may_bind = election.may_bind if election is not None else _always
-    cluster = Cluster()
-    queue = SchedulingQueue(
-        initial_backoff=config.pod_initial_backoff_seconds,
-        max_backoff=config.pod_max_backoff_seconds,
-        max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
-        entered=metrics.queued,
-        row=cluster.node,
-    )
-    errors = UnexpectedErrors(metrics.unexpected)
-    binder = Binder(client=client, may_send=may_bind, timeout=config.bind_timeout, errors=errors)
-    if election is not None:
-        binder.explained = StaleFence(
-            leases=_leases(config, client),
-            identity=election.identity,
-            clock=time.monotonic,
-            pause=queue.pause,
-            counted=metrics.fence_stale,
-        ).explained
-    profiles = _profiles(config)
-    recorder = EventRecorder(
-        client=client,
-        controllers=tuple(profiles),
-        on_dropped=metrics.event_dropped,
-        on_retry=metrics.retried,
-        errors=errors,
-    )
-    conditions = ConditionWriter(client=client, on_retry=metrics.retried, errors=errors)
-    reporter = PodReporter(recorder=recorder, conditions=conditions, clock=time.monotonic, leads=may_bind)
-    volumes = VolumeBinder(
-        cluster=cluster,
-        writer=VolumeWriter(client=client, may_send=may_bind, timeout=config.bind_timeout),
-        metrics=metrics,
-        timeouts={profile.scheduler_name: profile.volume_bind_timeout for profile in config.profiles},
-        clock=time.monotonic,
-    )
+    shared = _shared(config, client, metrics, election)
+    recorder = _event_recorder(shared)
+    conditions = ConditionWriter(client=client, on_retry=metrics.retried, errors=shared.errors)
+    reporter = PodReporter(recorder=recorder, conditions=conditions, clock=time.monotonic, leads=shared.may_bind)
+    binder, volumes = _binder(shared, election), _volume_binder(shared)
     budgets = DisruptionBudgetHandler(metrics=metrics)
-    preemption_executor = PreemptionExecutor(
-        cluster=cluster,
-        queue=queue,
-        evictor=Evictor(client=client, may_send=may_bind, timeout=config.bind_timeout, on_retry=metrics.retried),
-        reporter=reporter,
-        metrics=metrics,
-        budgets=budgets.all,
-        clock=time.monotonic,
+    executor = _preemption_executor(
+        shared,
+        reporter,
+        budgets,
         give_up=lambda uid: loop.fence.give_up(uid),  # noqa: PLW0108 - there is no loop yet
-        errors=errors,
     )
-    loop = SchedulingLoop(
-        cluster=cluster,
-        queue=queue,
-        profiles=profiles,
-        binder=binder,
-        volumes=volumes,
-        preemption_executor=preemption_executor,
-        reporter=reporter,
-        metrics=metrics,
-        clock=time.monotonic,
-        wall_clock=time.time_ns,
-        may_bind=may_bind,
-        errors=errors,
-        identity=election.identity if election is not None else "",
-        bind_concurrency=config.bind_concurrency,
-        allocate_fence=config.allocate_fence,
-    )
-    rejections = Rejections(
-        cluster=cluster,
-        failures=PodFailures(client=client),
-        metrics=metrics,
-        version=lambda: pods.version,
-        scheduler_names=profiles.keys(),
-        clock=time.monotonic,
-        may_ask=may_bind,
-        errors=errors,
-    )
-    pod_handler = _pod_handler(loop, reporter, volumes, rejections)
+    loop = _scheduling_loop(shared, binder, volumes, executor, reporter)
+    rejections = _rejections(shared, version=lambda: pods.version)
+    pod_handler = watched_kinds.pod_handler(loop, reporter, volumes, rejections)
     pods = _informer(client, metrics, PODS, pod_handler)
+    node_handler = watched_kinds.node_handler(loop, executor, volumes, rejections)
     return Parts(
-        cluster=cluster,
-        queue=queue,
+        cluster=shared.cluster,
+        queue=shared.queue,
         scheduling_loop=loop,
         binder=binder,
         volumes=volumes,
         recorder=recorder,
         conditions=conditions,
-        nodes=_informer(client, metrics, NODES, _node_handler(loop, preemption_executor, volumes, rejections)),
-        others=tuple(_informer(client, metrics, *other) for other in _others(loop, volumes, budgets)),
+        nodes=_informer(client, metrics, NODES, node_handler),
+        others=tuple(_informer(client, metrics, *kind) for kind in watched_kinds.others(loop, volumes, budgets)),
         pods=pods,
         pod_handler=pod_handler,
         rejections=rejections,
         election=election,
+    )
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class _Shared:
+    """What several parts are given."""
+
+    config: Config
+    client: Client
+    metrics: Metrics
+    errors: UnexpectedErrors
+    cluster: Cluster
+    queue: SchedulingQueue
+    profiles: dict[str, Profile]
+    may_bind: Callable[[], bool]
+    identity: str
+
+
+def _shared(config: Config, client: Client, metrics: Metrics, election: ElectionThread | None) -> _Shared:
+    cluster = Cluster()
+    return _Shared(
+        config=config,
+        client=client,
+        metrics=metrics,
+        errors=UnexpectedErrors(metrics.unexpected),
+        cluster=cluster,
+        queue=SchedulingQueue(
+            initial_backoff=config.pod_initial_backoff_seconds,
+            max_backoff=config.pod_max_backoff_seconds,
+            max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
+            entered=metrics.queued,
+            row=cluster.node,
+        ),
+        profiles=_profiles(config),
+        may_bind=_always if election is None else election.may_bind,
+        identity="" if election is None else election.identity,
+    )
+
+
+def _event_recorder(shared: _Shared) -> EventRecorder:
+    return EventRecorder(
+        client=shared.client,
+        controllers=tuple(shared.profiles),
+        on_dropped=shared.metrics.event_dropped,
+        on_retry=shared.metrics.retried,
+        errors=shared.errors,
+    )
+
+
+def _binder(shared: _Shared, election: ElectionThread | None) -> Binder:
+    config = shared.config
+    binder = Binder(client=shared.client, may_send=shared.may_bind, timeout=config.bind_timeout, errors=shared.errors)
+    if election is not None:
+        binder.explained = StaleFence(
+            leases=_leases(config, shared.client),
+            identity=shared.identity,
+            clock=time.monotonic,
+            pause=shared.queue.pause,
+            counted=shared.metrics.fence_stale,
+        ).explained
+    return binder
+
+
+def _volume_binder(shared: _Shared) -> VolumeBinder:
+    config = shared.config
+    return VolumeBinder(
+        cluster=shared.cluster,
+        writer=VolumeWriter(client=shared.client, may_send=shared.may_bind, timeout=config.bind_timeout),
+        metrics=shared.metrics,
+        timeouts={profile.scheduler_name: profile.volume_bind_timeout for profile in config.profiles},
+        clock=time.monotonic,
+    )
+
+
+def _preemption_executor(
+    shared: _Shared, reporter: PodReporter, budgets: DisruptionBudgetHandler, *, give_up: Callable[[str], bool]
+) -> PreemptionExecutor:
+    return PreemptionExecutor(
+        cluster=shared.cluster,
+        queue=shared.queue,
+        evictor=Evictor(
+            client=shared.client,
+            may_send=shared.may_bind,
+            timeout=shared.config.bind_timeout,
+            on_retry=shared.metrics.retried,
+        ),
+        reporter=reporter,
+        metrics=shared.metrics,
+        budgets=budgets.all,
+        clock=time.monotonic,
+        give_up=give_up,
+        errors=shared.errors,
+    )
+
+
+def _scheduling_loop(
+    shared: _Shared, binder: Binder, volumes: VolumeBinder, executor: PreemptionExecutor, reporter: PodReporter
+) -> SchedulingLoop:
+    return SchedulingLoop(
+        cluster=shared.cluster,
+        queue=shared.queue,
+        profiles=shared.profiles,
+        binder=binder,
+        volumes=volumes,
+        preemption_executor=executor,
+        reporter=reporter,
+        metrics=shared.metrics,
+        clock=time.monotonic,
+        wall_clock=time.time_ns,
+        may_bind=shared.may_bind,
+        errors=shared.errors,
+        identity=shared.identity,
+        bind_concurrency=shared.config.bind_concurrency,
+        allocate_fence=shared.config.allocate_fence,
+    )
+
+
+def _rejections(shared: _Shared, *, version: Callable[[], str]) -> Rejections:
+    return Rejections(
+        cluster=shared.cluster,
+        failures=PodFailures(client=shared.client),
+        metrics=shared.metrics,
+        version=version,
+        scheduler_names=shared.profiles.keys(),
+        clock=time.monotonic,
+        may_ask=shared.may_bind,
+        errors=shared.errors,
     )
 
 
@@ -188,61 +248,6 @@ def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: 
         on_failure=metrics.watch_failed,
         on_unhandled=metrics.unhandled,
     )
-
-
-def _node_handler(
-    loop: SchedulingLoop, preemption_executor: PreemptionExecutor, volumes: VolumeBinder, rejections: Rejections
-) -> NodeHandler:
-    def gone(name: str) -> None:
-        volumes.noticed(name)
-        loop.fence.node_gone(name)
-        rejections.forget(name)
-
-    return NodeHandler(
-        cluster=loop.cluster,
-        queue=loop.queue,
-        metrics=loop.metrics,
-        gone=gone,
-        nomination_lost=preemption_executor.nomination_lost,
-        changed=loop.fence.node_changed,
-    )
-
-
-def _pod_handler(
-    loop: SchedulingLoop, reporter: PodReporter, volumes: VolumeBinder, rejections: Rejections
-) -> PodHandler:
-    def gone(uid: str) -> None:
-        reporter.forget(uid)
-        volumes.noticed(uid)
-
-    return PodHandler(
-        cluster=loop.cluster,
-        queue=loop.queue,
-        metrics=loop.metrics,
-        scheduler_names=loop.profiles.keys(),
-        clock=loop.clock,
-        gone=gone,
-        came=loop.preemption_executor.recheck,
-        left=rejections.left,
-        started=rejections.started,
-        double_booked=reporter.double_booked,
-        unknown=reporter.allocation_unknown,
-        noticed=loop.fence.noticed,
-    )
-
-
-def _others(
-    loop: SchedulingLoop, volumes: VolumeBinder, budgets: DisruptionBudgetHandler
-) -> Iterator[tuple[Resource[Any], Handler[Any]]]:
-    """Yield all resources that are watched beside nodes and pods, each with its handler."""
-    cluster, queue, metrics = loop.cluster, loop.queue, loop.metrics
-    storage = StorageHandler(cluster=cluster, queue=queue, metrics=metrics, noticed=volumes.noticed)
-    yield BUDGETS, budgets
-    yield NAMESPACES, NamespaceHandler(namespaces=cluster.namespaces, queue=queue, metrics=metrics)
-    for resource in WORKLOADS:
-        yield resource, WorkloadHandler(workloads=cluster.workloads, metrics=metrics, resource=resource.name)
-    for resource in STORAGE:
-        yield resource, storage
 
 
 def _profiles(config: Config) -> dict[str, Profile]:

@@ -39,7 +39,8 @@ MAY_IMPORT: Final = {
     "settings": {"errors", "scheduling.plugins"},
     "controllers.handlers": DOMAIN | LEAVES | KUBE,
     "controllers": DOMAIN | LEAVES | KUBE,
-    "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers"},
+    "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
+    "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers", "watched_kinds"},
     "app": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints", "settings", "stopping", "wiring"},
     "sandbox.apiserver": LEAVES,  # imagined: it shares no code with what talks to it
     "sandbox": {"sandbox.apiserver"} | LEAVES,

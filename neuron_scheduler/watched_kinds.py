@@ -1,0 +1,86 @@
+"""
+What is watched, and which handler keeps it.
+
+A new kind is one entry in `others`: its informer and its right to be listed and watched follow from it. Builds handlers
+only; `wiring` gives each its informer.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
+from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
+from neuron_scheduler.controllers.handlers.nodes import NodeHandler
+from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.handlers.storage import StorageHandler
+from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
+from neuron_scheduler.controllers.pod_reporter import PodReporter
+from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
+from neuron_scheduler.controllers.rejections import Rejections
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
+from neuron_scheduler.controllers.volume_binder import VolumeBinder
+from neuron_scheduler.kube.objects.base import Resource
+from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
+from neuron_scheduler.kube.objects.namespaces import NAMESPACES
+from neuron_scheduler.kube.objects.storage import STORAGE
+from neuron_scheduler.kube.objects.workloads import WORKLOADS
+from neuron_scheduler.kube.watch.object_store import Handler
+
+
+def node_handler(
+    loop: SchedulingLoop, executor: PreemptionExecutor, volumes: VolumeBinder, rejections: Rejections
+) -> NodeHandler:
+    """Return the handler of nodes."""
+
+    def gone(name: str) -> None:
+        volumes.noticed(name)
+        loop.fence.node_gone(name)
+        rejections.forget(name)
+
+    return NodeHandler(
+        cluster=loop.cluster,
+        queue=loop.queue,
+        metrics=loop.metrics,
+        gone=gone,
+        nomination_lost=executor.nomination_lost,
+        changed=loop.fence.node_changed,
+    )
+
+
+def pod_handler(
+    loop: SchedulingLoop, reporter: PodReporter, volumes: VolumeBinder, rejections: Rejections
+) -> PodHandler:
+    """Return the handler of pods."""
+
+    def gone(uid: str) -> None:
+        reporter.forget(uid)
+        volumes.noticed(uid)
+
+    return PodHandler(
+        cluster=loop.cluster,
+        queue=loop.queue,
+        metrics=loop.metrics,
+        scheduler_names=loop.profiles.keys(),
+        clock=loop.clock,
+        gone=gone,
+        came=loop.preemption_executor.recheck,
+        left=rejections.left,
+        started=rejections.started,
+        double_booked=reporter.double_booked,
+        unknown=reporter.allocation_unknown,
+        noticed=loop.fence.noticed,
+    )
+
+
+def others(
+    loop: SchedulingLoop, volumes: VolumeBinder, budgets: DisruptionBudgetHandler
+) -> Iterator[tuple[Resource[Any], Handler[Any]]]:
+    """Yield every other watched resource with its handler."""
+    cluster, queue, metrics = loop.cluster, loop.queue, loop.metrics
+    storage = StorageHandler(cluster=cluster, queue=queue, metrics=metrics, noticed=volumes.noticed)
+    yield BUDGETS, budgets
+    yield NAMESPACES, NamespaceHandler(namespaces=cluster.namespaces, queue=queue, metrics=metrics)
+    for resource in WORKLOADS:
+        yield resource, WorkloadHandler(workloads=cluster.workloads, metrics=metrics, resource=resource.name)
+    for resource in STORAGE:
+        yield resource, storage
