@@ -4,21 +4,19 @@ No bytes make the decoder of any kind raise, and none take long: real objects, m
 A malformed object keeps as much of its identity as can be read.
 """
 
+import importlib
 import json
-from collections.abc import Callable
+import pkgutil
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from neuron_scheduler.kube import objects
 from neuron_scheduler.kube.objects.base import Decoded, Decoder, Malformed, Resource
-from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
 from neuron_scheduler.kube.objects.json_scanner import finish
-from neuron_scheduler.kube.objects.namespaces import NAMESPACES
-from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.objects.storage import STORAGE
-from neuron_scheduler.kube.objects.workloads import WORKLOADS
 from neuron_scheduler.kube.writes.lease import _DECODER as LEASE
 from neuron_scheduler.model.pod import Pod
 
@@ -117,12 +115,20 @@ OTHER = {
     },
     "status": {"phase": "Available", "disruptionsAllowed": 1, "disruptedPods": {"p": "2026-11-21T08:00:00Z"}},
 }
-OTHERS: tuple[Resource[Any], ...] = (BUDGETS, NAMESPACES, *WORKLOADS, *STORAGE)
+
+
+def watched() -> Iterator[Resource[Any]]:
+    """Yield every resource that a module of `kube.objects` declares, alone or in a tuple."""
+    for module in pkgutil.iter_modules(objects.__path__, f"{objects.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            yield from (
+                item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Resource)
+            )
+
+
 DECODERS: dict[str, tuple[Decoder[Any], dict[str, Any]]] = {
-    "pods": (PODS, POD),
-    "nodes": (NODES, NODE),
     "leases": (LEASE, OTHER),
-    **{resource.name: (resource, OTHER) for resource in OTHERS},
+    **{resource.name: (resource, {"pods": POD, "nodes": NODE}.get(resource.name, OTHER)) for resource in watched()},
 }
 DEEP = 20_000  # levels; the decoder follows 1,000 in Python 3.11, and 10,000 in 3.13
 ABSURD: dict[str, str] = {
