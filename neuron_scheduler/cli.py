@@ -175,9 +175,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
     for field in settings():
         parse = field.metadata["parse"]
-        bare: dict[str, Any] = (
-            {"nargs": "?", "const": True} if parse is boolean else {}
-        )  # without a value: true, as in Go
+        bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}  # true, as in Go
         parser.add_argument(
             *(["-v", "--v"] if field.name == "v" else [flag(field.name)]),
             dest=field.name,

@@ -279,7 +279,9 @@ async def test_a_replica_whose_view_is_stale_is_not_ready(free_tcp_port: int) ->
     async with process(port=free_tcp_port) as running, anyio.create_task_group() as tasks:
         tasks.start_soon(running.run)
         await running.scheduling()
-        volumes = next(one for one in running.app.parts.others if one.resource.name == "persistentvolumes")
+        volumes = next(
+            informer for informer in running.app.parts.others if informer.resource.name == "persistentvolumes"
+        )
         answers = []
         async with aiohttp.ClientSession(trust_env=False) as session:
             for late in (119.0, 121.0):
@@ -318,7 +320,7 @@ def lease_of(holder: str) -> dict[str, Any]:
     }
 
 
-async def test_an_end_that_nobody_asked_for_is_an_error() -> None:
+async def test_an_end_without_a_request_is_an_error() -> None:
     """A part that ends without an exception is not a clean stop."""
     async with process() as running, anyio.create_task_group() as tasks:
         tasks.start_soon(running.run)

@@ -1,10 +1,12 @@
 """Each part is given its settings."""
 
+from neuron_scheduler.controllers import leader_elector
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
+from neuron_scheduler.settings import lease_times
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
@@ -20,3 +22,8 @@ async def test_all_fenced_writes_have_the_bind_timeout() -> None:
     assert isinstance(preemption_executor.evictor, Evictor)
     timeouts = (parts.binder.timeout, volume_writer.timeout, preemption_executor.evictor.timeout)
     assert timeouts == (0.8, 0.8, 0.8)
+
+
+def test_the_settings_judge_the_times_that_the_elector_uses() -> None:
+    """The check of the retry period has the jitter of the elector, which imports no settings."""
+    assert lease_times.JITTER == leader_elector.JITTER

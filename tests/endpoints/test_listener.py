@@ -87,7 +87,7 @@ async def exchange(here: Served, data: bytes = LIVEZ, *, host: str = "127.0.0.1"
 async def until(met: Callable[[], bool]) -> None:
     """Wait until the condition is true; this event loop also runs what makes it true."""
     with anyio.fail_after(10):
-        while not met():  # noqa: ASYNC110 - nobody tells when
+        while not met():  # noqa: ASYNC110 - there is no event to wait for
             await anyio.sleep(0.001)
 
 
@@ -315,8 +315,8 @@ async def test_tls(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
         writer.write(LIVEZ)
         assert status(await reader.read()) == 200
         assert here.dropped == ["slow"] * 8
-        for each in (writer, *(writer for _, writer in silent)):
-            each.close()
+        for connection in (writer, *(writer for _, writer in silent)):
+            connection.close()
 
 
 @pytest.mark.skipif(not FILES.exists(), reason="the open files of the process cannot be counted")

@@ -76,7 +76,7 @@ def config_of(path: str, *flags: str) -> Config:
         pytest.param(
             "profiles: [{schedulerName: a, unknownAllocations: count-only, preferences: []}]",
             Config(profiles=(ProfileConfig(scheduler_name="a", unknown_allocations="count-only", preferences=()),)),
-            id="trusting, oldest node first",
+            id="count only, oldest node first",
         ),
         pytest.param(
             "profiles: [{schedulerName: a, volumeBindTimeout: 1m}, {schedulerName: b}]",
@@ -86,7 +86,7 @@ def config_of(path: str, *flags: str) -> Config:
                     ProfileConfig(scheduler_name="b"),
                 )
             ),
-            id="volumes of one scheduler's pods are made fast",
+            id="a shorter time for the volumes of one scheduler",
         ),
         pytest.param(
             "leaderElection: {leaderElect: false, leaseDuration: 30s, renewDeadline: 1m, resourceName: x}",
@@ -282,7 +282,7 @@ def test_mistakes(write: Write, text: str, complaint: str) -> None:
         ),
     ],
 )
-def test_flags_have_the_last_word(write: Write, text: str, flags: list[str], changed: dict[str, Any]) -> None:
+def test_flags_override_the_file(write: Write, text: str, flags: list[str], changed: dict[str, Any]) -> None:
     """A flag overrides the file's value; the other values stay."""
     assert config_of(write(OURS + text), *flags) == attrs.evolve(Config(), **changed)
 
@@ -294,7 +294,7 @@ def test_a_flag_cannot_name_several_schedulers(write: Write) -> None:
         config_of(path, "--scheduler-name=c")
 
 
-def test_a_flag_is_told_as_a_flag(write: Write) -> None:
+def test_the_error_for_a_flag_names_the_flag(write: Write) -> None:
     """The error for a wrong flag names the flag, not the file."""
     with pytest.raises(ConfigurationError, match=r"^--port is 70000"):
         config_of(write(OURS + "verbosity: 4\nport: 1"), "--port=70000")

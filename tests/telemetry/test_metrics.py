@@ -29,7 +29,7 @@ def test_an_attempt_is_counted_and_timed() -> None:
 
 
 @pytest.mark.parametrize(("attempts", "label"), [(1, "1"), (14, "14"), (15, "15+"), (400, "15+")])
-def test_a_scheduled_pod_is_told_apart_by_its_attempts(attempts: int, label: str) -> None:
+def test_a_scheduled_pod_is_labelled_with_its_attempts(attempts: int, label: str) -> None:
     """From 15 attempts on there is one label, as upstream."""
     metrics = Metrics()
     metrics.scheduled(attempts=attempts, seconds=3)

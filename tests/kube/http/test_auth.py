@@ -133,7 +133,7 @@ async def test_an_exec_plugin_that_fails(folder: Path) -> None:
         await connect(kubeconfig(folder, {"exec": plugin}))
 
 
-async def test_what_a_plugin_is_told_about_its_cluster(folder: Path) -> None:
+async def test_the_cluster_in_the_input_of_a_plugin(folder: Path) -> None:
     """As with client-go: the fields of client.authentication.k8s.io, the CA as data, and the entry's extension."""
     plugin = {
         "apiVersion": API_VERSIONS[0],

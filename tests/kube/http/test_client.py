@@ -340,7 +340,7 @@ async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls(own_http
     assert isinstance(ended[0], ConnectionResetError)
 
 
-async def test_an_untrusted_server_is_told_as_such() -> None:
+async def test_an_untrusted_server_is_reported_as_such() -> None:
     """The message names the certificate, not a socket."""
     authority, other = trustme.CA(), trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -99,7 +99,7 @@ async def test_a_token_file_that_is_unusable_for_a_moment(tmp_path: Path, conten
         await TokenFile(str(path), clock).authorization()
 
 
-async def test_a_token_file_that_stays_missing_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_file_that_stays_missing_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """400 pods' requests and 401s write one line; another follows after ten minutes, and one after the recovery."""
     caplog.set_level("INFO")
     path, clock = tmp_path / "token", Clock()

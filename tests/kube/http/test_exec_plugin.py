@@ -69,7 +69,7 @@ def python(script: str, **fields: Any) -> Plugin:
 
 
 @pytest.mark.parametrize("cluster", [None, {"server": "https://api", "certificate-authority-data": b"pem"}])
-async def test_what_a_plugin_is_told(cluster: dict[str, Any] | None) -> None:
+async def test_the_input_of_a_plugin(cluster: dict[str, Any] | None) -> None:
     """Its input says that there is no terminal, has the version, and has the cluster if the kubeconfig asks for it."""
     script = "import json, os; i = json.loads(os.environ['KUBERNETES_EXEC_INFO']); print(json.dumps({'apiVersion': "
     script += "i['apiVersion'], 'status': {'token': json.dumps(i['spec'])}}))"

@@ -99,7 +99,7 @@ async def test_a_connection_with_something_left_over_is_not_used_again() -> None
     assert server.connections == 2
 
 
-async def test_a_connection_on_which_nobody_asked_is_cut() -> None:
+async def test_a_connection_with_bytes_that_belong_to_no_request_is_cut() -> None:
     """Bytes between two requests end the connection."""
     server = Server()
     writers: list[asyncio.StreamWriter] = []
