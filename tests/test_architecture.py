@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1] / "neuron_scheduler"
-LEAVES: Final = {"errors", "telemetry", "work_queue", "delaying_queue"}  # they know no room
+LEAVES: Final = {"errors", "telemetry", "work_queue", "delaying_queue"}  # they import no room
 MODEL: Final = {"model"}
 CLUSTER: Final = {"cluster", "cluster.index", "cluster.rows", "cluster.tables"}
 SCHEDULING: Final = {"scheduling.plugins", "scheduling.cycle", "scheduling.queue", "scheduling.preemption"}
@@ -42,7 +42,7 @@ MAY_IMPORT: Final = {
     "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
     "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers", "watched_kinds"},
     "app": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints", "settings", "stopping", "wiring"},
-    "sandbox.apiserver": LEAVES,  # imagined: it shares no code with what talks to it
+    "sandbox.apiserver": LEAVES,  # it shares no code with its clients
     "sandbox": {"sandbox.apiserver"} | LEAVES,
     "sandbox.demo": {"sandbox", "sandbox.apiserver"} | LEAVES,
     "cli": {"app", "settings", "sandbox.demo"} | LEAVES,
@@ -91,7 +91,7 @@ def own_imports() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_room_is_known() -> None:
-    """A new folder says what it may import."""
+    """A new folder is in the table."""
     assert {room for _, room, _ in modules()} <= MAY_IMPORT.keys()
 
 
@@ -124,7 +124,7 @@ def test_modules_import_without_circles() -> None:
 
 
 def test_a_handler_imports_no_handler() -> None:
-    """What handlers share is given to them."""
+    """Handlers get shared objects as arguments."""
     assert [
         f"{name} imports {imported}"
         for name, room, imported in own_imports()
@@ -133,7 +133,7 @@ def test_a_handler_imports_no_handler() -> None:
 
 
 def test_pure_rooms_need_attrs_and_the_standard_library_only() -> None:
-    """What decides does not talk, wait, log, throw dice or look at the clock."""
+    """The pure rooms have no I/O, no wait, no log, no randomness and no clock."""
     assert [
         f"{name} imports {imported}"
         for name, room, tree in modules()

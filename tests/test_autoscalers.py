@@ -1,7 +1,7 @@
 """
 Karpenter and Cluster Autoscaler buy nodes for the pods that a new node could help, and for no others.
 
-Their predicates stand here, read off their sources, and judge the pod as the API server would have it after our patch.
+Their predicates are copied here from their sources, and judge the pod as the API server has it after our patch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,84 +24,88 @@ Object = Mapping[str, Any]
 TRN1 = {INSTANCE_TYPE_LABEL: "trn1.32xlarge"}
 
 
-def karpenter_provisions(found: Object) -> bool:
+def karpenter_provisions(pod: Object) -> bool:
     """
-    Tell whether Karpenter adds a node for the pod.
+    Return whether Karpenter adds a node for the pod.
 
     `IsProvisionable` in `pkg/utils/pod/scheduling.go` of kubernetes-sigs/karpenter: `FailedToSchedule` (a condition
-    PodScheduled with the reason Unschedulable; its status is not looked at), and not `IsScheduled`, `IsPreempting`
+    PodScheduled with the reason Unschedulable; its status is ignored), and not `IsScheduled`, `IsPreempting`
     (`status.nominatedNodeName`), or owned by a DaemonSet or a Node.
     """
-    reasons = [each.get("reason") for each in found["status"]["conditions"] if each["type"] == "PodScheduled"]
-    owners = {owner["kind"] for owner in found["metadata"].get("ownerReferences", ())}
+    reasons = [
+        condition.get("reason") for condition in pod["status"]["conditions"] if condition["type"] == "PodScheduled"
+    ]
+    owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", ())}
     return (
         "Unschedulable" in reasons
-        and not found["spec"].get("nodeName")
-        and not found["status"].get("nominatedNodeName")
+        and not pod["spec"].get("nodeName")
+        and not pod["status"].get("nominatedNodeName")
         and not owners & {"DaemonSet", "Node"}
     )
 
 
-def cluster_autoscaler_sees(found: Object) -> bool:
+def cluster_autoscaler_sees(pod: Object) -> bool:
     """
-    Tell whether Cluster Autoscaler counts the pod as unschedulable.
+    Return whether Cluster Autoscaler counts the pod as unschedulable.
 
     `UnschedulablePodLister.List` in `cluster-autoscaler/utils/kubernetes/listers.go` of kubernetes/autoscaler: not
     bound and not ended (its field selector), and PodScheduled False with the reason Unschedulable.
     """
-    conditions = [each for each in found["status"]["conditions"] if each["type"] == "PodScheduled"]
+    conditions = [condition for condition in pod["status"]["conditions"] if condition["type"] == "PodScheduled"]
     return (
-        not found["spec"].get("nodeName")
-        and found["status"].get("phase") not in {"Succeeded", "Failed"}
-        and any((each["status"], each.get("reason")) == ("False", "Unschedulable") for each in conditions)
+        not pod["spec"].get("nodeName")
+        and pod["status"].get("phase") not in {"Succeeded", "Failed"}
+        and any(
+            (condition["status"], condition.get("reason")) == ("False", "Unschedulable") for condition in conditions
+        )
     )
 
 
 @attrs.define(eq=False)
 class Server:
-    """Stands in for recorder and condition writer: applies to the pod what the writer would send."""
+    """A stand-in for recorder and condition writer: applies the writer's patch to the pod."""
 
-    found: dict[str, Any] = attrs.field(
+    pod: dict[str, Any] = attrs.field(
         factory=lambda: {"metadata": {}, "spec": {}, "status": {"phase": "Pending", "conditions": []}}
     )
 
     def record(self, pod: Pod, **_: object) -> None:
-        """Neither of the two reads Events."""
+        """Do nothing: neither autoscaler reads Events."""
 
     def set(self, pod: Pod, *, reason: str, message: str, nomination: NominationChange = KEEP) -> None:
         """Merge the patch as the API server does: conditions by type, null removes."""
         patch = msgspec.json.decode(encode_patch(pod, WaitingStatus(reason, message, nomination), now=0.0, first=True))
-        status = self.found["status"]
-        conditions = {each["type"]: each for each in status["conditions"]}
-        for each in patch["status"]["conditions"]:
-            conditions[each["type"]] = conditions.get(each["type"], {}) | each
+        status = self.pod["status"]
+        conditions = {condition["type"]: condition for condition in status["conditions"]}
+        for condition in patch["status"]["conditions"]:
+            conditions[condition["type"]] = conditions.get(condition["type"], {}) | condition
         status["conditions"] = list(conditions.values())
         if "nominatedNodeName" in patch["status"]:
             status["nominatedNodeName"] = patch["status"]["nominatedNodeName"]
 
     def clear_nomination(self, pod: Pod) -> None:
-        """Let it name no node any more."""
+        """Remove the nominated node."""
         assert pod.uid
-        self.found["status"]["nominatedNodeName"] = None
+        self.pod["status"]["nominatedNodeName"] = None
 
     def forget(self, uid: str) -> None:
-        """Nothing is kept by uid."""
+        """Do nothing: no state is kept by uid."""
 
     @property
     def seen(self) -> tuple[bool, bool]:
-        """What Karpenter and Cluster Autoscaler make of the pod."""
-        return karpenter_provisions(self.found), cluster_autoscaler_sees(self.found)
+        """The decisions of Karpenter and Cluster Autoscaler about the pod."""
+        return karpenter_provisions(self.pod), cluster_autoscaler_sees(self.pod)
 
 
 @pytest.fixture
 def server() -> Server:
-    """Return a server that has the pod, of which nothing is said yet."""
+    """Return a server with the pod, without conditions."""
     return Server()
 
 
 @pytest.fixture
 def reporter(server: Server) -> PodReporter:
-    """Return what tells the server."""
+    """Return a reporter that writes to the server."""
     return PodReporter(recorder=server, conditions=server, clock=lambda: 0.0, leads=lambda: True)
 
 
@@ -112,7 +116,7 @@ def on_types(*names: str) -> dict[str, Any]:
 
 
 def full(name: str = "a") -> tuple[Sequence[Node], Sequence[Pod]]:
-    """Return a trn1.32xlarge and the pod that has all of it."""
+    """Return a trn1.32xlarge and the pod that uses all of it."""
     return [node(name, "trn1.32xlarge")], [pod("all", devices=16, on=name, ids=range(16))]
 
 
@@ -151,12 +155,12 @@ def test_refusals(
     server: Server, reporter: PodReporter, *, cluster: tuple[Sequence[Node], Sequence[Pod]], pending: Pod, bought: bool
 ) -> None:
     """`Unschedulable` where a new node could help (docs/decisions/0004), `SchedulerError` where none could."""
-    found = refusal(cluster_of(*cluster), pending)
-    reporter.unschedulable(pending, found.text, new_node_cannot_help=found.new_node_cannot_help)
+    refused = refusal(cluster_of(*cluster), pending)
+    reporter.unschedulable(pending, refused.text, new_node_cannot_help=refused.new_node_cannot_help)
     assert server.seen == (bought, bought)
-    (condition,) = server.found["status"]["conditions"]
+    (condition,) = server.pod["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable" if bought else "SchedulerError")
-    assert condition["message"] == found.text
+    assert condition["message"] == refused.text
 
 
 def test_an_error_buys_nothing(server: Server, reporter: PodReporter) -> None:
@@ -170,8 +174,8 @@ def test_nothing_said_nothing_bought(server: Server) -> None:
     assert server.seen == (False, False)
 
 
-def test_a_promised_node_is_waited_for(server: Server, reporter: PodReporter) -> None:
-    """While others leave for the pod Karpenter adds nothing; once the promise is void, it does."""
+def test_a_nominated_node_is_waited_for(server: Server, reporter: PodReporter) -> None:
+    """While victims leave for the pod Karpenter adds nothing; once the nomination is lost, it does."""
     pending = pod(devices=8)
     reporter.unschedulable(
         pending, "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False, nomination=Nominate("a")
@@ -198,8 +202,8 @@ def test_a_promised_node_is_waited_for(server: Server, reporter: PodReporter) ->
     ],
 )
 def test_other_grounds(server: Server, reporter: PodReporter, change: dict[str, Any], seen: tuple[bool, bool]) -> None:
-    """What the two look at beside the condition is not ours to write."""
+    """We do not write the other fields that the two read."""
     reporter.unschedulable(pod(), "0/1 nodes are available: 1 Insufficient cpu.", new_node_cannot_help=False)
     assert server.seen == (True, True)
-    server.found |= change
+    server.pod |= change
     assert server.seen == seen

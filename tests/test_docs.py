@@ -1,4 +1,4 @@
-"""What README, docs, manifests and --help name exists: flags, defaults, metrics, variables, files, links, commands."""
+"""Names in README, docs and manifests exist: flags, defaults, metrics, variables, files, links, commands."""
 
 import importlib.util
 import re
@@ -27,7 +27,7 @@ MANIFESTS = sorted(ROOT.glob("manifests/**/*.yaml"))
 TEXTS = [*PAGES, *MANIFESTS]
 DEPLOYMENT = "/apis/apps/v1/namespaces/kube-system/deployments/my-scheduler"
 README = (ROOT / "README.md").read_text()
-# Of kubectl, kustomize, docker, pip and the API server; of our own everything else.
+# Flags of kubectl, kustomize, docker, pip and the API server; all others are our own.
 OTHERS = {
     "--cpu",  # of benchmarks.placement, like the next two
     "--memory",
@@ -59,23 +59,26 @@ def known_flags() -> set[str]:
     parser, commands = cli._parsers()
     play.add_arguments(commands["demo"])
     return {
-        option for each in (parser, *commands.values()) for action in each._actions for option in action.option_strings
+        option
+        for command in (parser, *commands.values())
+        for action in command._actions
+        for option in action.option_strings
     }
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=named)
 def test_the_flags_exist(path: Path) -> None:
-    """A flag that is recommended can be given."""
+    """Every named flag exists."""
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text()))
     assert flags <= known_flags() | OTHERS
 
 
 def test_the_flags_of_the_readme_have_the_defaults_it_says() -> None:
-    """Its table says what `--help` says."""
-    said = re.findall(r"^\| (`-.*?`) \| (.*?) \|", README, re.MULTILINE)
+    """Its table agrees with `--help`."""
+    rows = re.findall(r"^\| (`-.*?`) \| (.*?) \|", README, re.MULTILINE)
     fields = {flag(field.name): field for field in settings()} | {"-v": {f.name: f for f in settings()}["v"]}
-    assert len(said) > 5
-    for names, default in said:
+    assert len(rows) > 5
+    for names, default in rows:
         first = re.findall(r"`(-[a-z-]+)`", names)[0]
         field = fields[first]
         shown = field.metadata["shown"] or cli._shown(field.default, field.metadata["parse"])
@@ -89,14 +92,14 @@ def exported() -> set[str]:
 
 @pytest.mark.parametrize("path", TEXTS, ids=named)
 def test_the_metrics_exist(path: Path) -> None:
-    """A metric to watch is there to be watched."""
+    """Every named metric is exported."""
     names = re.findall(r"(?<![\w/])((?:neuron_scheduler|scheduler|rest_client|leader_election)_\w+)", path.read_text())
     assert set(names) <= exported()
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=named)
 def test_the_variables_are_read(path: Path) -> None:
-    """What a manifest sets in the scheduler's environment, the scheduler reads."""
+    """The scheduler reads the variables that a manifest sets."""
     code = "".join(file.read_text() for file in (ROOT / "neuron_scheduler").rglob("*.py"))
     read = set(re.findall(r"""environ(?:ment)?(?:\.get\(|\[)["'](\w+)["']""", code))
     for item in yaml.safe_load_all(path.read_text()):
@@ -113,7 +116,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_the_links_lead_somewhere(page: Path) -> None:
-    """Each link within the repository names a file that is there, and a heading of it."""
+    """Each link within the repository names an existing file, and a heading of it."""
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         path, _, anchor = target.partition("#")
         if path.startswith("http"):
@@ -125,7 +128,7 @@ def test_the_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("path", TEXTS, ids=named)
 def test_the_files_exist(path: Path) -> None:
-    """A path of this repository that is named in a text is there."""
+    """Every named path of this repository exists."""
     text = re.sub(r"https?://\S+", "", path.read_text())
     for name in re.findall(r"\b((?:manifests|docs|benchmarks|tests|neuron_scheduler|components)/[\w./-]*\w)", text):
         base = ROOT / "manifests" if name.startswith("components/") else ROOT
@@ -134,7 +137,7 @@ def test_the_files_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", TEXTS, ids=named)
 def test_the_commands_exist(path: Path) -> None:
-    """`python -m` names a module that is there, `make` a target, and `neuron-scheduler` a command."""
+    """`python -m` names an existing module, `make` a target, and `neuron-scheduler` a command."""
     text = path.read_text()
     for name in re.findall(r"python -m ([\w.]+)", text):
         assert importlib.util.find_spec(name) is not None, name
@@ -144,25 +147,25 @@ def test_the_commands_exist(path: Path) -> None:
 
 
 def test_the_refusal_of_the_readme_is_one() -> None:
-    """The sentence that the README shows is what a pod of four gets on such nodes."""
-    said = re.search(r"^ +(0/5 nodes are available: .*)$", README, re.MULTILINE)
-    assert said is not None
+    """A pod of four devices gets the README's sentence on such nodes."""
+    shown = re.search(r"^ +(0/5 nodes are available: .*)$", README, re.MULTILINE)
+    assert shown is not None
     trn1 = "trn1.32xlarge"
     nodes = [node("broken", trn1), node("full", trn1), *(node(f"cpu-{i}", labels={"a": "b"}) for i in range(3))]
-    held = [
+    bound = [
         *(pod(f"row-{row}", devices=1, on="broken", ids=(4 * row,)) for row in range(4)),
         *(pod(f"more-{i}", devices=1, on="broken", ids=(4 * i + 1,)) for i in range(4)),
         pod("rest", devices=15, on="full", ids=range(15)),
     ]
     wanted = pod("p", devices=4, node_selector={"node.kubernetes.io/instance-type": trn1})
-    found = decide(cluster_of(nodes, held), wanted)
-    assert isinstance(found, FitError)
-    assert found.text == said[1]
+    refusal = decide(cluster_of(nodes, bound), wanted)
+    assert isinstance(refusal, FitError)
+    assert refusal.text == shown[1]
 
 
 @pytest.mark.control_plane
 async def test_the_kubectl_commands_of_the_readme_run() -> None:
-    """Each does what it is there for; what needs an image or a kubelet is left out."""
+    """Each command works; those that need an image or a kubelet are left out."""
     kubectl = Path(sys.executable).with_name("kubectl")
     blocks = re.findall(r"^ *```sh\n(.*?)```", README, re.MULTILINE | re.DOTALL)
     async with run_control_plane() as plane:
@@ -183,6 +186,6 @@ async def test_the_kubectl_commands_of_the_readme_run() -> None:
                     await run(command)
             if any("delete deployment" in command for command in commands):
                 await run("kubectl apply -k manifests/")
-        found = await plane.admin.get("/api/v1/nodes/n")
-        assert "NEURON_DEV_USAGE_MAP" not in found["metadata"].get("annotations", {})
+        stored = await plane.admin.get("/api/v1/nodes/n")
+        assert "NEURON_DEV_USAGE_MAP" not in stored["metadata"].get("annotations", {})
         assert (await plane.admin.request("GET", DEPLOYMENT))[0] == 404

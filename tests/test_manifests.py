@@ -1,4 +1,4 @@
-"""What `kubectl apply -k manifests/` gives a cluster: accepted by a real API server, and doing there what it says."""
+"""`kubectl apply -k manifests/`: a real API server accepts the objects, and they work there as documented."""
 
 import json
 import re
@@ -54,7 +54,7 @@ NODE_ROLE_BINDING = {
     "subjects": [{"kind": "Group", "name": "system:nodes", "apiGroup": "rbac.authorization.k8s.io"}],
 }
 MIRROR = {"kubernetes.io/config.mirror": "1"}
-# What AWS's documentation gives the device plugin on pods.
+# The device plugin's rights on pods in AWS's documentation.
 PLUGIN_ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
@@ -79,7 +79,7 @@ def kubectl(*arguments: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def rendered() -> dict[str, Object]:
-    """Return what the kustomization renders to, by `Kind/name`."""
+    """Return the rendered objects of the kustomization by `Kind/name`."""
     return by_name(kubectl("kustomize", "manifests/"))
 
 
@@ -101,7 +101,7 @@ async def plane() -> AsyncIterator[ControlPlane]:
     """
     Run an API server of our own, on which the manifests are applied once, as a user does.
 
-    Not the one of the session, whose other tests create pods with nodeName and bind them as they like.
+    Not the one of the session, where other tests create pods with nodeName and bind them.
     """
     async with run_control_plane(users=[NODE]) as plane:
         kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
@@ -120,14 +120,14 @@ async def plane() -> AsyncIterator[ControlPlane]:
 
 
 async def until(met: Callable[[], Awaitable[bool]]) -> None:
-    """Ask until the answer is yes: an API server tells nobody when a policy has reached its admission."""
+    """Call until the result is true: an API server does not report when a policy has reached its admission."""
     with anyio.fail_after(20):
         while not await met():  # noqa: ASYNC110 - the condition is another process's
             await anyio.sleep(0.02)
 
 
 def refusal(answer: Object) -> str:
-    """Return the sentence a policy refused with."""
+    """Return the sentence of a policy's refusal."""
     return str(answer["message"]).rpartition("denied request: ")[2]
 
 
@@ -143,7 +143,7 @@ async def bind_as(api: RestClient, name: str, annotations: Mapping[str, str], **
 
 
 async def hold_lease(api: RestClient, holder: str) -> None:
-    """Let the Lease have this holder."""
+    """Set the holder of the Lease."""
     metadata = {"name": "my-scheduler", "namespace": "kube-system"}
     await api.apply(
         {
@@ -159,7 +159,7 @@ async def hold_lease(api: RestClient, holder: str) -> None:
 
 
 def test_the_kustomization_is_complete(rendered: dict[str, Object]) -> None:
-    """Every object is there, labelled, and in kube-system where it has a namespace."""
+    """Every object exists, is labelled, and is in kube-system if it has a namespace."""
     assert sorted(rendered) == [
         "ClusterRole/my-scheduler",
         "ClusterRoleBinding/my-scheduler",
@@ -221,7 +221,7 @@ def config_of(rendered: dict[str, Object], folder: Path) -> Config:
 
 
 def test_the_config_says_the_defaults(rendered: dict[str, Object], tmp_path: Path) -> None:
-    """What the ConfigMap writes out for people to change is what holds without it."""
+    """The settings in the ConfigMap are the defaults."""
     default = ProfileConfig(scheduler_name=Config().scheduler_name, preferences=PREFERENCES)
     assert config_of(rendered, tmp_path) == Config(profiles=(default,))
 
@@ -229,7 +229,7 @@ def test_the_config_says_the_defaults(rendered: dict[str, Object], tmp_path: Pat
 def test_the_flags_fit_what_stands_around_them(
     rendered: dict[str, Object], examples: dict[str, Object], tmp_path: Path
 ) -> None:
-    """Ports, grace period, Lease, scheduler name and selectors say the same in every place they are written."""
+    """Ports, grace period, Lease, scheduler name and selectors agree in all places."""
     metadata, spec, container = pod_template(rendered)
     config = config_of(rendered, tmp_path)
     assert (config.v, config.leader_elect) == (2, True)
@@ -252,7 +252,7 @@ def test_the_flags_fit_what_stands_around_them(
 
 
 def test_the_metrics_are_open_to_scrapers_only(rendered: dict[str, Object], tmp_path: Path) -> None:
-    """The policy is about these pods, their two ports and namespaces; it says nothing of what the pods may send."""
+    """The policy covers these pods, their two ports and namespaces; it does not restrict what the pods send."""
     metadata, _, _ = pod_template(rendered)
     config, policy = config_of(rendered, tmp_path), rendered["NetworkPolicy/my-scheduler"]["spec"]
     assert policy["podSelector"]["matchLabels"].items() <= metadata["labels"].items()
@@ -264,7 +264,7 @@ def test_the_metrics_are_open_to_scrapers_only(rendered: dict[str, Object], tmp_
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the manifests with the component for secure metrics, added as the README says."""
+    """Return the manifests with the component for secure metrics, added as in the README."""
     folder = tmp_path_factory.mktemp("secured") / "manifests"
     shutil.copytree(ROOT / "manifests", folder)
     with (folder / "kustomization.yaml").open("a") as file:
@@ -273,7 +273,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Path) -> None:
-    """The component adds its flags, port, Secret and rights, which agree, and leaves the probes alone."""
+    """The component adds its flags, port, Secret and rights, which agree, and does not change the probes."""
     items = {
         f"{item['kind']}/{item['metadata']['name']}": item for item in yaml.safe_load_all(kubectl("kustomize", secured))
     }
@@ -304,7 +304,7 @@ def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Pa
 
 
 def test_the_probes_ask_what_the_server_answers(rendered: dict[str, Object]) -> None:
-    """Liveness and readiness are different questions, over plain HTTP, and wait longer than any crowd takes."""
+    """Liveness and readiness have different paths, over plain HTTP, and a timeout longer than the endpoints' queue."""
     _, _, container = pod_template(rendered)
     probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")}
     assert probes == {"liveness": {"path": "/livez", "port": "http"}, "readiness": {"path": "/readyz", "port": "http"}}
@@ -341,7 +341,7 @@ def test_there_is_an_example_for_each_family(examples: dict[str, Object]) -> Non
     [("inf1", range(9)), ("inf2", range(3)), ("trn1", range(4)), ("trn2", range(8)), ("trn3", range(4))],
 )
 def test_the_examples_are_scheduled(examples: dict[str, Object], family: str, ids: range) -> None:
-    """Each gets neighbouring ids on a node of the type that it names, tainted as AWS's nodes are."""
+    """Each gets neighbouring ids on a node of its type, tainted as AWS's nodes are."""
     given = examples[family] | {"metadata": examples[family]["metadata"] | {"namespace": "default", "uid": "u"}}
     pod = RESOURCE.decode(json.dumps(given).encode()).value
     assert isinstance(pod, Pod)
@@ -362,7 +362,7 @@ def test_the_trn3_example_fits_both_descriptions_of_trn3(examples: dict[str, Obj
 
 
 def test_the_image_is_built_as_it_should_be(rendered: dict[str, Object]) -> None:
-    """Hadolint has no complaint, what is copied is not ignored, and the user is the Deployment's."""
+    """Hadolint has no complaint, copied files are not ignored, and the user is the Deployment's."""
     subprocess.run([TOOLS / "hadolint", ROOT / "Dockerfile"], check=True)
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     copied = {
@@ -389,16 +389,16 @@ def test_the_image_is_built_as_it_should_be(rendered: dict[str, Object]) -> None
 async def test_the_server_accepts_everything(plane: ControlPlane, source: tuple[str, str]) -> None:
     """A server-side dry run of the user's own command finds no unknown field and no bad value."""
     flags = ("--dry-run=server", "--validate=strict", "--kubeconfig", plane.folder / "kubeconfig")
-    said = await anyio.to_thread.run_sync(kubectl, "apply", *source, *flags)
-    assert "(server dry run)" in said
+    output = await anyio.to_thread.run_sync(kubectl, "apply", *source, *flags)
+    assert "(server dry run)" in output
 
 
 @pytest.mark.control_plane
 async def test_the_server_accepts_the_components(plane: ControlPlane, secured: Path) -> None:
-    """The same is so of what a user may add."""
+    """The same holds for the components."""
     flags = ("--dry-run=server", "--validate=strict", "--kubeconfig", plane.folder / "kubeconfig")
-    said = await anyio.to_thread.run_sync(kubectl, "apply", "-k", secured, *flags)
-    assert "my-scheduler-auth-delegator created (server dry run)" in said
+    output = await anyio.to_thread.run_sync(kubectl, "apply", "-k", secured, *flags)
+    assert "my-scheduler-auth-delegator created (server dry run)" in output
 
 
 @pytest.mark.control_plane
@@ -418,7 +418,7 @@ async def test_the_server_accepts_the_components(plane: ControlPlane, secured: P
 async def test_the_account_may_not_do_more(
     plane: ControlPlane, *, verb: str, group: str, resource: str, name: str
 ) -> None:
-    """The scheduler's account changes no pod, deletes them one by one, and sees no secrets and no other Lease."""
+    """The scheduler's account changes no pod, deletes them one by one, and reads no Secrets and no other Lease."""
     asked = {"verb": verb, "group": group, "name": name, "namespace": "kube-system"}
     asked |= dict(zip(("resource", "subresource"), resource.split("/"), strict=False))
     review = {
@@ -507,7 +507,7 @@ async def test_nobody_creates_a_pod_with_an_allocation(plane: ControlPlane, key:
 
 @pytest.mark.control_plane
 async def test_an_allocation_belongs_to_scheduler_and_plugin(plane: ControlPlane) -> None:
-    """On a bound pod the plugin flips its flag, while others change everything but the allocation."""
+    """On a bound pod the plugin flips its flag; others can change everything except the allocation."""
     admin, path = plane.admin, f"{PODS}/p"
     await create_pod(admin, pod_manifest("p", annotations={"own": "1"}))
     await hold_lease(admin, "one")
@@ -540,7 +540,7 @@ async def test_an_allocation_belongs_to_scheduler_and_plugin(plane: ControlPlane
 
 @pytest.mark.control_plane
 async def test_the_scheduler_changes_no_metadata_of_a_pod(plane: ControlPlane) -> None:
-    """Its right to patch pods/status is one to change labels, annotations and finalizers too, and they are refused."""
+    """Its right to patch pods/status includes labels, annotations and finalizers; such changes are refused."""
     path = f"{PODS}/status-only"
     await create_pod(plane.admin, pod_manifest("status-only", labels={"a": "1"}, annotations={"own": "1"}))
     async with plane.client(await plane.token_for("kube-system", "my-scheduler")) as scheduler:
@@ -549,8 +549,10 @@ async def test_the_scheduler_changes_no_metadata_of_a_pod(plane: ControlPlane) -
                 await scheduler.patch(f"{path}/status", {"metadata": change})
             assert refused.value.status == 403
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
-        found = await scheduler.patch(f"{path}/status", {"status": {"conditions": [condition]}}, content_type=STRATEGIC)
-    assert [entry["message"] for entry in found["status"]["conditions"]] == ["full"]
+        patched = await scheduler.patch(
+            f"{path}/status", {"status": {"conditions": [condition]}}, content_type=STRATEGIC
+        )
+    assert [entry["message"] for entry in patched["status"]["conditions"]] == ["full"]
     await plane.admin.patch(f"{path}/status", {"metadata": {"labels": {"a": "3"}, "annotations": {"own": "3"}}})
 
 
@@ -569,7 +571,7 @@ def asking(name: str, limits: Mapping[str, str], *, init: str = "", **spec: obje
 
 
 async def created(api: RestClient, pod: Object) -> tuple[int, str]:
-    """Try to create a pod, without effect; return the status, and the sentence it was refused with."""
+    """Try to create a pod in a dry run; return the status and the refusal's sentence."""
     status, answer = await api.request("POST", PODS, pod, dryRun="All")
     return status, refusal(answer) if status >= 400 else ""
 
@@ -589,26 +591,26 @@ async def created(api: RestClient, pod: Object) -> tuple[int, str]:
 async def test_a_pod_with_neuron_names_no_node(
     plane: ControlPlane, *, resource: str, init: str, scheduler_name: str
 ) -> None:
-    """Whichever container asks, whatever the name of the resource and of the scheduler: 403, and what to do instead."""
+    """For any container, resource name and scheduler name: 403, and what to do instead."""
     pod = asking("asking", {resource: "1"}, init=init, scheduler_name=scheduler_name)
     assert await created(plane.admin, pod) == (201, "")
     pod["spec"]["nodeName"] = "n1"
-    status, said = await created(plane.admin, pod)
+    status, sentence = await created(plane.admin, pod)
     assert status == 403
-    assert said.startswith("a pod that asks for Neuron may not name its node")
-    assert "remove spec.nodeName, set schedulerName" in said
+    assert sentence.startswith("a pod that asks for Neuron may not name its node")
+    assert "remove spec.nodeName, set schedulerName" in sentence
 
 
 @pytest.mark.control_plane
 @pytest.mark.parametrize("limits", [{}, {"aws.amazon.com/neuron": "0"}, {"example.com/neuron": "1"}])
 async def test_other_pods_may_name_a_node(plane: ControlPlane, limits: Mapping[str, str]) -> None:
-    """What asks for no Neuron is none of our business."""
+    """A pod without Neuron is accepted."""
     assert await created(plane.admin, asking("asking", limits, nodeName="n1", scheduler_name="other")) == (201, "")
 
 
 @pytest.mark.control_plane
 async def test_a_request_for_neuron_has_a_limit(plane: ControlPlane) -> None:
-    """The API server itself refuses one without, so that the policies need to look at limits only."""
+    """The API server itself refuses a request without a limit, so the policies need to check limits only."""
     pod = asking("asking", {}, nodeName="n1")
     pod["spec"]["containers"][-1]["resources"] = {"requests": {"aws.amazon.com/neuron": "1"}}
     status, answer = await plane.admin.request("POST", PODS, pod, dryRun="All")
@@ -618,7 +620,7 @@ async def test_a_request_for_neuron_has_a_limit(plane: ControlPlane) -> None:
 
 @pytest.mark.control_plane
 async def test_only_a_node_reports_a_mirror_pod(plane: ControlPlane) -> None:
-    """The annotation of a mirror pod excuses the kubelet of a node, and no tenant who writes it."""
+    """The annotation of a mirror pod exempts a node's kubelet, but no other user who writes it."""
     pod = asking("asking", {"aws.amazon.com/neuron": "1"}, nodeName="n1", scheduler_name="default-scheduler")
     mirror = {**pod, "metadata": {**pod["metadata"], "annotations": MIRROR}}
     async with plane.client(NODE.token) as node:
@@ -633,7 +635,7 @@ async def test_only_a_node_reports_a_mirror_pod(plane: ControlPlane) -> None:
 
 
 async def warnings(plane: ControlPlane, pod: Object) -> str:
-    """Create a pod, without effect, with the user's own kubectl; return what it warns of."""
+    """Create a pod in a dry run with the user's own kubectl; return its warnings."""
     path = plane.folder / "pod.json"
     path.write_text(json.dumps(pod))
     flags = ("-f", path, "--dry-run=server", "--kubeconfig", plane.folder / "kubeconfig")
@@ -642,18 +644,18 @@ async def warnings(plane: ControlPlane, pod: Object) -> str:
 
 @pytest.mark.control_plane
 async def test_a_pod_with_neuron_and_another_scheduler_is_warned_of(plane: ControlPlane) -> None:
-    """The user's own kubectl shows what to set; with the right name, or without Neuron, it is silent."""
+    """The user's own kubectl shows what to set; with the right name, or without Neuron, there is no warning."""
     limits = {"aws.amazon.com/neuron": "1"}
     for name in ("default-scheduler", "another"):
-        said = await warnings(plane, asking("asking", limits, scheduler_name=name))
-        assert f"a pod that asks for Neuron needs schedulerName: my-scheduler, but has {name};" in said
+        warned = await warnings(plane, asking("asking", limits, scheduler_name=name))
+        assert f"a pod that asks for Neuron needs schedulerName: my-scheduler, but has {name};" in warned
     assert await warnings(plane, asking("asking", limits)) == ""
     assert await warnings(plane, asking("asking", {}, scheduler_name="another")) == ""
 
 
 @pytest.fixture
 async def customized(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[None]]]:
-    """Return what applies the manifests with components added as a user adds them; they are applied without again."""
+    """Yield a function that applies the manifests with components; at the end they are applied without them."""
     flags = ("--kubeconfig", plane.folder / "kubeconfig")
     folder = shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
 
@@ -672,7 +674,7 @@ async def customized(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Calla
 async def test_a_component_requires_our_scheduler(
     plane: ControlPlane, customized: Callable[..., Awaitable[None]]
 ) -> None:
-    """With it the warning is a refusal, but for a mirror pod, which runs already."""
+    """With it the warning is a refusal, except for a mirror pod, which already runs."""
     await customized("components/require-scheduler")
     pod = asking("asking", {"aws.amazon.com/neuron": "1"}, scheduler_name="another")
 
