@@ -1,8 +1,8 @@
 """
-The filters of a profile, asked of a set of nodes: as things are, and with the pods that space was promised to.
+The filters of a profile, asked about a set of nodes: with the pods that are there, and with those nominated too.
 
 Upstream: `RunFilterPluginsWithNominatedPods` in `pkg/scheduler/framework/runtime/framework.go`. A node on which space
-is promised to a pod of equal or higher priority must do both ways: the pod may never come, or it may be in the way.
+is nominated for a pod of equal or higher priority must pass with that pod and without it: it may never be bound there.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ Filtered = tuple[NodeSet, list[Refusal]]
 
 
 def nomination_priorities(node_info: NodeInfo) -> Values:
-    """Index definition: the priorities of the pods to which space is promised on a node."""
+    """Index definition: the priorities of the pods with a nomination on a node."""
     if not node_info.nominated:
         return ()
     return tuple({nomination.pod.priority for nomination in node_info.nominated})
@@ -33,7 +33,7 @@ def nomination_priorities(node_info: NodeInfo) -> Values:
 
 @attrs.frozen(cache_hash=True)
 class WithNominated:
-    """Lens: rows with those nominated pods as tenants that have this priority or a higher one."""
+    """Overlay: rows on which the nominated pods of this priority or a higher one are pods of the node."""
 
     priority: int
 
@@ -43,19 +43,19 @@ class WithNominated:
         return nomination_priorities
 
     def changes(self, mark: Hashable) -> bool:
-        """Tell whether a nominated pod of this priority counts."""
+        """Return whether a nominated pod of this priority counts."""
         return cast(int, mark) >= self.priority
 
     def __call__(self, node_info: NodeInfo) -> NodeInfo:
-        """Return the row as it will be once those pods have come."""
+        """Return the row as it is with those pods."""
         return node_info.with_nominated(self.priority)
 
 
 def nominated_overlay(cluster: Cluster, priority: int) -> WithNominated | None:
     """
-    Return the lens that shows the pods to which space is promised before a pod of this priority; None without any.
+    Return the overlay with the nominated pods that precede a pod of this priority; None if there are none.
 
-    Pods of all priorities between two nominated ones look through the same lens, and share its indexes.
+    Pods of all priorities between those of two nominated pods get the same overlay, and share its indexes.
     """
     if not cluster.has_nominations:
         return None
@@ -65,7 +65,7 @@ def nominated_overlay(cluster: Cluster, priority: int) -> WithNominated | None:
 
 
 def nodes_with_nominations(cluster: Cluster, priority: int) -> NodeSet:
-    """Return the nodes on which space is promised to a pod of this priority or a higher one."""
+    """Return the nodes with a nomination of this priority or a higher one."""
     overlay = nominated_overlay(cluster, priority)
     return NO_NODES if overlay is None else cluster.view.changed(overlay)
 
@@ -73,10 +73,10 @@ def nodes_with_nominations(cluster: Cluster, priority: int) -> NodeSet:
 def walk(
     view: View, pod: Pod, profile: Profile, among: NodeSet, *, overlooking: Collection[str] = frozenset()
 ) -> Filtered:
-    """Ask each filter about the nodes that all before it accepted; what the `overlooking` plugins say is not heard."""
+    """Ask each filter about the nodes that all before it accepted; refusals of `overlooking` plugins are ignored."""
     refusals: list[Refusal] = []
-    for plugin in profile.plan(pod).filters:
-        for refusal in plugin.refuse(view, pod, among):
+    for step in profile.plan(pod).filters:
+        for refusal in step.refuse(view, pod, among):
             if refusal.nodes and refusal.plugin not in overlooking:
                 refusals.append(refusal)
                 among = less(among, refusal.nodes)
@@ -86,7 +86,7 @@ def walk(
 
 
 def fitting(cluster: Cluster, pod: Pod, plan: Plan, among: NodeSet) -> NodeSet:
-    """Return the nodes that `accepted` returns, without the reasons of the others: that is known for much less."""
+    """Return the nodes that `accepted` returns, without the reasons of the others: this takes much less time."""
     accepts = plan.accepts
     among = _passing(cluster.view, pod, accepts, among)
     overlay = nominated_overlay(cluster, pod.priority)
@@ -106,24 +106,25 @@ def _passing(view: View, pod: Pod, accepts: Iterable[Accept], among: NodeSet) ->
 
 def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Filtered:
     """
-    Return the nodes that pass with those nominated and as they are, in one question each to all of them.
+    Return the nodes that pass with the nominated pods and without them, and why the others do not.
 
-    With the nominated first, as kube-scheduler asks: a node is refused for what it will lack once they have come.
+    The filters are asked about all nodes at once, with the nominated pods first, as kube-scheduler does: a node is
+    refused for what it lacks with them.
     """
     overlay = nominated_overlay(cluster, pod.priority)
     doubtful = cluster.view.changed(overlay) & among if overlay is not None else NO_NODES
     if overlay is None or not doubtful:
         return walk(cluster.view, pod, profile, among)
-    still, refusals = walk(cluster.view.with_overlay(overlay), pod, profile, doubtful)
-    candidates, more = walk(cluster.view, pod, profile, less(among, doubtful) | still)
+    passing, refusals = walk(cluster.view.with_overlay(overlay), pod, profile, doubtful)
+    candidates, more = walk(cluster.view, pod, profile, less(among, doubtful) | passing)
     return candidates, refusals + more
 
 
 def refusals_of(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -> list[Refusal]:
     """
-    Return why one node refuses a pod, with those nominated or as it is; empty if it takes it.
+    Return why one node refuses a pod, with the nominated pods or without them; empty if it passes.
 
-    Exact where `accepted` is not: the nominated count in what spreading and affinity look at, too.
+    Exact where `accepted` is not: here, topology spread and pod affinity count the nominated pods too.
     """
     node_info = cluster.view.row(slot)
     with_nominated = node_info.with_nominated(pod.priority)

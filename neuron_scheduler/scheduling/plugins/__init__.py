@@ -1,7 +1,8 @@
 """
-One file for each plugin of kube-scheduler that we serve, and `neuron_topology`.
+The plugins: one file and one `Plugin` value for each that kube-scheduler has and we serve, and for our own.
 
-A *filter* says which of the given nodes cannot take the pod, and why; a *preference* says which of the given nodes
-it likes best; a *pre-filter* refuses the pod itself. All are functions of (view, pod, nodes) that ask indexes:
-none loops over nodes or pods.
+A *filter* returns which of the given nodes cannot take the pod, and why. A *preference* returns the best of the given
+nodes. A *pre-filter* refuses the pod itself. All are functions of (view, pod, nodes) that ask indexes: none loops over
+nodes or pods. `contract` defines the value, `registry` has the order, `pod_fields` and `cluster_events` are what a
+plugin names in it.
 """

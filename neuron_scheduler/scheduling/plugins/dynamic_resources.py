@@ -1,8 +1,8 @@
 """
-DynamicResources: claims of Dynamic Resource Allocation are refused for good.
+DynamicResources: pods with claims of Dynamic Resource Allocation are always refused.
 
-Allocating and reserving a claim is the DRA driver's and kube-scheduler's business; a pod bound without it would never
-start, because the kubelet finds the claim not reserved for it.
+The DRA driver and kube-scheduler allocate and reserve claims. A pod that is bound without this would never start,
+because the kubelet finds that the claim is not reserved for it.
 """
 
 from neuron_scheduler.cluster.view import View

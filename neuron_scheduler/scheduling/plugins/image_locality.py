@@ -1,8 +1,8 @@
 """
-ImageLocality: among equals, the node that has most of the pod's images already.
+ImageLocality: of nodes that are otherwise equal, those that have most of the pod's images are best.
 
 Upstream: `plugins/imagelocality/image_locality.go`. An image counts by its size times the share of nodes that have
-it, so that one node with it does not attract every pod. Counted in eighths of upstream's range.
+it, so that a single node with it does not attract every pod. Sums are compared in eighths of upstream's range.
 """
 
 from collections.abc import Iterator
@@ -44,9 +44,9 @@ def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def _amounts(view: View, pod: Pod) -> Iterator[tuple[int, NodeSet]]:
     """Yield size times share of nodes, and the nodes that have the image in that size."""
     for name in (*pod.images, *pod.volume_images):
-        found = tuple(view.images(name))
-        having = sum(nodes.bit_count() for _, nodes in found)
-        for size, nodes in found:
+        sizes = tuple(view.images(name))
+        having = sum(nodes.bit_count() for _, nodes in sizes)
+        for size, nodes in sizes:
             yield size * having // view.node_count, nodes
 
 

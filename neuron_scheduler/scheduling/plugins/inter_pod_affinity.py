@@ -1,9 +1,9 @@
 """
-InterPodAffinity: near the pods that a pod's terms select, far from others, and what the pods already there say of it.
+InterPodAffinity: a pod's affinity and anti-affinity terms, and the terms of placed pods that match it.
 
-Upstream: `plugins/interpodaffinity/{filtering,scoring}.go`. Matching pods are counted per domain of the term's label.
-Terms that placed pods bear are found by the incoming pod's labels, and their bearers counted per domain alike. Pods
-being deleted count.
+Upstream: `plugins/interpodaffinity/{filtering,scoring}.go`. Pods that match a term are counted per domain of the term's
+label. Terms of placed pods are found by the labels of the incoming pod, and the pods that have them are counted per
+domain in the same way. Pods that are being deleted count.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,11 +24,11 @@ NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_APART = "node(s) didn't match pod anti-affinity rules"
 KEPT_AWAY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-WISHED = (TermKind.AFFINITY, TermKind.PREFERRED_AFFINITY, TermKind.PREFERRED_ANTI_AFFINITY)
-"""The terms of placed pods that make a node better or worse for those whom they mean."""
+PREFERRED_KINDS = (TermKind.AFFINITY, TermKind.PREFERRED_AFFINITY, TermKind.PREFERRED_ANTI_AFFINITY)
+"""The kinds of terms of placed pods that make a node better or worse for the pods that match them."""
 
 HARD_POD_AFFINITY_WEIGHT = 1
-"""What a placed pod's required affinity term that means the incoming pod is worth (`hardPodAffinityWeight`)."""
+"""The weight of a placed pod's required affinity term that matches the incoming pod (`hardPodAffinityWeight`)."""
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -50,7 +50,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes that neither the pod's terms nor those of pods already placed speak against."""
+    """Return the nodes that neither the pod's terms nor the terms of placed pods exclude."""
     constraints = pod.constraints
     if constraints.affinity or constraints.anti_affinity or view.has_terms(TermKind.ANTI_AFFINITY):
         for refusal in filter_nodes(view, pod, among):
@@ -59,7 +59,7 @@ def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 
 
 def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
-    """Yield the weights of preferred terms, the pod's own and those that mean it, once for every matching pod."""
+    """Yield the weights of preferred terms, its own and those of placed pods, once for every pod that matches."""
     for term in pod.constraints.preferred_affinity:
         for totals in _matching_pods(view, term):
             yield from _times(term.weight, totals)
@@ -78,7 +78,7 @@ def _near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
     """
     Return the nodes that carry all keys and have, in the domain of each, a pod that matches all terms.
 
-    Where no such pod stands in any domain, a pod that matches its own terms is the first of its series, and the keys
+    If there is no such pod in any domain and the pod matches its own terms, it is the first of its series, and the keys
     suffice.
     """
     matching = _matching(view, terms)
@@ -109,14 +109,14 @@ def _matching(view: View, terms: Iterable[PodAffinityTerm]) -> Matching | None:
         if term.selector is None:
             return None
         selectors[term.selector] = None
-        meant = _namespaces(view, term)
-        if meant is not None:
-            namespaces = meant if namespaces is None else namespaces & meant
+        of_term = _namespaces(view, term)
+        if of_term is not None:
+            namespaces = of_term if namespaces is None else namespaces & of_term
     return Matching(tuple(selectors), namespaces, terminating=True)
 
 
 def _namespaces(view: View, term: PodAffinityTerm) -> frozenset[str] | None:
-    """Return the names of the namespaces that a pod's own term means; None for all there are."""
+    """Return the names of the namespaces of a pod's own term; None for all."""
     selector = term.namespace_selector
     if selector is None:
         return term.namespaces
@@ -139,7 +139,7 @@ def _times(weight: int, totals: Column) -> Iterator[tuple[int, NodeSet]]:
 
 
 def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
-    """Yield what ranks nodes as if the weight were taken away for each pod: it is given to the others."""
+    """Yield the weight for the nodes without the pods, which ranks nodes as if it were subtracted for each pod."""
     for number, nodes in totals.weights():
         yield weight * number, less(among, nodes)
 

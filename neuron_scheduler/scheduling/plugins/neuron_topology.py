@@ -1,10 +1,10 @@
 """
 NeuronTopology: a legal, contiguous, free set of devices or cores, out of the smallest block that suffices.
 
-The count of free devices says nothing about whether they are connected: {0, 2, 4} is three devices and no ring. So
-nodes are posted, per request, under the *level* of the block that a placement would cut (`neuron.topology`): no
-level means no block, the lowest level in the fleet wastes least. Three refusals are kept apart: a count the type
-does not support, too little free silicon, and enough of it but in pieces.
+Whether free devices are connected does not follow from their count: {0, 2, 4} is three devices and no ring. So nodes
+are posted, per request, under the *level* of the block that a placement would cut (`neuron.topology`): no level means
+no block, and the lowest level in the fleet wastes least. There are three different refusals: the instance type does not
+support the count, too few devices or cores are free, and enough are free but not in one block.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class BlockLevel:
 
     The level is an even number. One unit is at the odd number above it on a node with pods of several units: it would
     break up what they leave. The kind is in the lower `KIND_BITS`; 0 where the level alone counts: for a block of at
-    most one device, which nobody misses who needs several, and for requests in cores (decision 10).
+    most one device, which is of no use to pods that need several, and for requests in cores (decision 10).
 
     Attributes:
         count_unknown_only: unknown holders count by number only (`--unknown-allocations=count-only`).
@@ -103,10 +103,9 @@ illegal_counts = lru_cache(maxsize=1024)(IllegalCount)
 
 def _is_safe(node_info: NodeInfo, request: NeuronRequest) -> bool:
     """
-    Tell whether unknown holders leave room for the request for certain.
+    Return whether there is certainly room for the request beside the pods whose ids are unknown.
 
-    One unit is given by count, as the device plugin itself does; anything in between needs to know which units are
-    free.
+    For one unit the count is enough, as it is for the device plugin; for more, it must be known which units are free.
     """
     if node_info.machine is None or not request.is_one_unit:
         return False
@@ -130,20 +129,18 @@ def _has_unknown(node_info: NodeInfo) -> Values:
 
 @attrs.frozen(eq=False)
 class FreeUnits:
-    """Index definition: how much of the silicon a pod could get under a resource's name, in pieces if need be."""
+    """Index definition: how many whole devices, or cores, a pod could get by a resource's name, connected or not."""
 
     resource: str
 
     def __call__(self, node_info: NodeInfo) -> int:
-        """Return the whole devices or the cores that nobody holds, and no more than kubelet would hand out."""
+        """Return the whole devices or the cores that no pod holds, at most as many as the kubelet would hand out."""
         machine = node_info.machine
         if machine is None:
             return 0
         by_core = self.resource == NEURON_CORE
-        neuron_usage = (
-            node_info.free_cores.bit_count() if by_core else whole_free_devices(machine, node_info.free_cores)
-        )
-        return min(neuron_usage, node_info.free(self.resource))
+        free = node_info.free_cores.bit_count() if by_core else whole_free_devices(machine, node_info.free_cores)
+        return min(free, node_info.free(self.resource))
 
 
 @attrs.frozen(eq=False)
@@ -167,12 +164,12 @@ largest_block_of = lru_cache(maxsize=len(NEURON_NAMES))(LargestBlock)
 
 
 def machines(view: View) -> Postings:
-    """Return the nodes by their silicon."""
+    """Return the nodes by their devices and cores."""
     return view.node_postings(_machine)
 
 
 def free_units(view: View, resource: str) -> Column:
-    """Return how many whole devices, or cores, a pod could get on each node, in pieces if need be."""
+    """Return how many whole devices, or cores, a pod could get on each node, connected or not."""
     return view.column(free_units_of(resource))
 
 
@@ -187,12 +184,12 @@ def unhealthy(view: View) -> NodeSet:
 
 
 def with_unknown(view: View) -> NodeSet:
-    """Return the nodes on which some of the silicon may be held, and nobody knows which."""
+    """Return the nodes with pods that hold Neuron devices whose ids are unknown."""
     return view.postings(_has_unknown).keyed
 
 
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
-    """Refuse pods whose request for Neuron contradicts itself."""
+    """Refuse pods that can never be bound (`Pod.refusal`), such as those that ask for devices and for cores."""
     return PodRefusal(NAME, pod.refusal, new_node_cannot_help=True) if pod.refusal else None
 
 
@@ -230,7 +227,7 @@ def fits(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
 
 @attrs.frozen
 class FreeBlock:
-    """The filter for a free block, with the profile's stand on unknown allocations."""
+    """The filter for a free block, with the profile's setting for unknown allocations."""
 
     count_unknown_only: bool = False
 
@@ -242,7 +239,7 @@ class FreeBlock:
         return less(with_block, unhealthy(view))
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-        """Refuse nodes without a free block for the request, and say which of capacity and fragmentation it is."""
+        """Refuse nodes without a free block for the request, for lack of capacity or because of fragmentation."""
         request = pod.neuron
         if request is None:
             return NONE_REFUSED
@@ -268,7 +265,7 @@ def plugin(*, count_unknown_only: bool = False) -> Plugin:
         name=NAME,
         pre_filter=PreFilter(pre_filter, reads=(PodField.REFUSAL,), before=EVERY_PLUGIN, cause=Cause.POD),
         filters=(
-            # Before NodeResourcesFit: a pod that must change its count shall not be told to wait for free devices.
+            # Before resources: a pod with an illegal count does not wait for free devices.
             Filter(filter_counts, legal_nodes, reads=(PodField.NEURON,), before=node_resources_fit.NAME),
             Filter(free_block, free_block.nodes, reads=(PodField.NEURON,), narrows=True),
         ),

@@ -1,5 +1,5 @@
 """
-NodeAffinity: nodeSelector, required node affinity as a filter, preferred node affinity as wishes.
+NodeAffinity: nodeSelector and required node affinity as filters; preferred node affinity is a source of WeightedTerms.
 
 Upstream: `plugins/nodeaffinity/node_affinity.go`. A requirement on a label is a union of that label's postings;
 only Gt and Lt look at the label's distinct integers.
@@ -45,7 +45,7 @@ def filter_names(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """
     Refuse all other nodes where every required term names some.
 
-    Comes before all other filters: upstream, a pre-filter's choice of nodes leaves the rest without any other reason.
+    It comes before all other filters: upstream, nodes that a pre-filter leaves out get no other reason.
     """
     names = _required_names(pod)
     if names is None:
@@ -87,8 +87,8 @@ def fits(selection: Selection, node: Node) -> bool:
 
 def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weight of each preferred term with the nodes that match it."""
-    for preferred in pod.constraints.preferred_terms:
-        yield preferred.weight, _matching(view, preferred.term, among)
+    for weighted in pod.constraints.preferred_terms:
+        yield weighted.weight, _matching(view, weighted.term, among)
 
 
 def any_term(view: View, terms: Sequence[NodeSelectorTerm], among: NodeSet) -> NodeSet:

@@ -1,5 +1,5 @@
 """
-NodeDeclaredFeatures: a pod that needs a feature of the kubelet stands only where `status.declaredFeatures` names it.
+NodeDeclaredFeatures: a pod that needs a feature of the kubelet fits where `status.declaredFeatures` names it.
 
 Upstream: `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go`. `kube.objects.pod_constraints` reads which features a
 pod needs. A node has only the features that it declares: API servers without them refuse the pods that need them.

@@ -1,8 +1,8 @@
 """
 NodeName: a pod that names its node fits nowhere else.
 
-Upstream: `plugins/nodename/node_name.go`. Only pods without a node reach a scheduler, so it never refuses in
-practice.
+Upstream: `plugins/nodename/node_name.go`. Only pods without a node reach a scheduler, so it refuses nothing
+in practice.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """
 NodeResourcesFit: what the pod requests must be free, resource by resource; without Neuron, the emptiest node is best.
 
-Upstream: `plugins/noderesources/fit.go`. Counts only: whether the silicon that is free makes a legal set is the
-question of `neuron_topology`.
+Upstream: `plugins/noderesources/fit.go`. Only counts: `neuron_topology` looks at which
+devices are free.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ class Allocatable:
         return max(0, node.allocatable.get(self.resource, 0))
 
 
-# An index is looked up by its definition: one object for each makes that a look-up by identity.
+# An index is looked up by its definition; with one object for each definition, the look-up is by identity.
 free_of = lru_cache(maxsize=1024)(Free)
 allocatable_of = lru_cache(maxsize=1024)(Allocatable)
 
@@ -119,7 +119,7 @@ def prefer_least_allocated(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """
     Return the nodes with the most cpu and memory left, as a sum of shares in eighths (LeastAllocated, coarsely).
 
-    Pods with Neuron are packed by their silicon instead.
+    Pods with Neuron are packed instead (`smallest_block`).
     """
     return among if pod.neuron is not None else view.column(_emptiness).highest(among)
 

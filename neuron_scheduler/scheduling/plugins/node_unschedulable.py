@@ -1,5 +1,5 @@
 """
-NodeUnschedulable: cordoned nodes take only pods that tolerate it. Nodes we could not read take nobody.
+NodeUnschedulable: cordoned nodes take only pods that tolerate it, and nodes that could not be read take no pod.
 
 Upstream: `plugins/nodeunschedulable/node_unschedulable.go`.
 """
@@ -40,7 +40,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def open_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes that take new pods, or this one."""
+    """Return the nodes that take new pods, or at least this one."""
     states = view.node_postings(_state)
     return less(among, states.any_of(_reasons(pod.tolerations))) if states.keyed else among
 
@@ -50,7 +50,7 @@ def _tolerations(pod: Pod) -> tuple[Toleration, ...]:
 
 
 def fits(tolerations: Sequence[Toleration], node: Node) -> bool:
-    """Return whether one node takes new pods, or those with these tolerations; as `open_nodes`."""
+    """Return whether one node takes new pods, or at least those with these tolerations; as `open_nodes`."""
     state = _state(node)
     return not state or state[0] not in _reasons(tolerations)
 

@@ -1,11 +1,10 @@
 """
-NodeVolumeLimits: a CSI driver attaches so many volumes to a node, and no more.
+NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
 
-Upstream: `plugins/nodevolumelimits/csi.go`. What is attached is counted once however many pods use it, and so is what
-a VolumeAttachment says though no pod uses it any more. A node without a limit for the driver takes any number, and none
-if the driver is not installed there and its CSIDriver says that this matters (on by default since Kubernetes 1.37).
-A volume of an in-tree plugin counts for the driver that took its place, whatever the node's migrated-plugins
-annotation says.
+Upstream: `plugins/nodevolumelimits/csi.go`. A volume counts once, however many pods use it, and also if only a
+VolumeAttachment names it and no pod uses it any more. A node without a limit for the driver takes any number, and none
+if the driver is not installed there and its CSIDriver requires it (on by default since Kubernetes 1.37). A volume of an
+in-tree plugin counts for the driver that replaced the plugin, whatever the node's migrated-plugins annotation is.
 """
 
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ Disk = Attachable | InlineVolume
 
 def _used(node_info: NodeInfo) -> set[tuple[str, str]]:
     """Return (driver, handle) of the volumes that the node's pods use."""
-    return {(held.driver, held.handle) for held in node_info.volumes if not isinstance(held, str)}
+    return {(volume.driver, volume.handle) for volume in node_info.volumes if not isinstance(volume, str)}
 
 
 def _attached(node_info: NodeInfo) -> Values:
@@ -68,11 +67,11 @@ _room = lru_cache(maxsize=256)(Room)
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes that lack a driver, and those on which the volumes that are not there yet would be too many."""
+    """Refuse nodes that lack a driver, and nodes on which the volumes that are not attached yet would be too many."""
     by_driver: dict[str, list[Disk]] = {}
-    for held in view.volumes.held_by(pod):
-        if not isinstance(held, str):
-            by_driver.setdefault(held.driver, []).append(held)
+    for volume in view.volumes.held_by(pod):
+        if not isinstance(volume, str):
+            by_driver.setdefault(volume.driver, []).append(volume)
     if not by_driver:
         return NONE_REFUSED
     refusals, crowded = list[Refusal](), NO_NODES
@@ -88,9 +87,9 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def _lacking(view: View, driver: str, among: NodeSet) -> NodeSet:
-    """Return the nodes without the driver, if pods with its volumes are to be kept off them."""
-    found = view.volumes.drivers.get(driver)
-    if found is None or not found.required:
+    """Return the nodes without the driver, if its CSIDriver keeps pods with its volumes off them."""
+    csi_driver = view.volumes.drivers.get(driver)
+    if csi_driver is None or not csi_driver.required:
         return NO_NODES
     return less(among, view.postings(_installed).get(driver))
 

@@ -2,9 +2,9 @@
 PodTopologySpread: no domain of a label may have many more matching pods than another (hard), or should (soft).
 
 Upstream: `plugins/podtopologyspread/{common,filtering,scoring}.go`. A constraint has its *eligible* nodes: those that
-carry all keys of the pod's constraints of this kind, and that the constraint's policies let count. Matching pods by
-domain are a rollup, true as it is where no matching pod stands outside the eligible nodes; the domains in which one
-does are counted anew.
+carry all keys of the pod's constraints of this kind, and that the constraint's policies let count. The number of
+matching pods per domain comes from a rollup, which is exact if all matching pods are on eligible nodes; domains with
+matching pods on other nodes are counted again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,13 +35,13 @@ SYSTEM_DEFAULT = (
     SpreadConstraint(HOSTNAME_LABEL, max_skew=3, hard=False, selector=None),
     SpreadConstraint(ZONE_LABEL, max_skew=5, hard=False, selector=None),
 )
-"""What kube-scheduler assumes for a pod without constraints that belongs to a Service or a workload."""
+"""The constraints that kube-scheduler assumes for a pod without any that belongs to a Service or a workload."""
 
 _FEW_DOMAINS = 16
-"""Up to so many domains are looked up one by one; for more, counting all is cheaper."""
+"""Up to this number, domains are looked up singly; for more, counting all is cheaper."""
 
 _FINENESS = 64
-"""Scores are counted in fractions of upstream's unit, which are integers on every machine."""
+"""Scores are integers: this many for one of upstream's units, so that they are the same on every machine."""
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -65,7 +65,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
-    """Yield weights that are the higher, the fewer matching pods there are; nodes without a soft key get none."""
+    """Yield higher weights for fewer matching pods; nodes without the key of a soft constraint get none."""
     soft = [constraint for constraint in pod.constraints.spread if not constraint.hard]
     if not soft:
         return
@@ -78,7 +78,7 @@ def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeS
 
 
 def prefer_by_default(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    """Return the nodes that the system default likes best; pods with Neuron are packed, not spread."""
+    """Return the best nodes by the system default; pods with Neuron are packed, not spread."""
     if pod.neuron is not None or pod.constraints.spread:
         return among
     selector = view.workloads.selector_of(pod)
@@ -104,7 +104,7 @@ def _eligible(view: View, pod: Pod, constraint: SpreadConstraint, carrying: Node
 
 
 def _crowded(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet, *, eligible: NodeSet) -> NodeSet:
-    """Return those of `among` whose domain would have too many more matching pods than the one that has the fewest."""
+    """Return those of `among` whose domain would exceed the maximum skew over the domain with the fewest pods."""
     totals = _totals(view, pod, constraint, eligible)
     lowest = totals.minimum(eligible)
     if lowest and not _has_domains(view, constraint, eligible):
@@ -114,7 +114,7 @@ def _crowded(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet,
 
 
 def _has_domains(view: View, constraint: SpreadConstraint, eligible: NodeSet) -> bool:
-    """Tell whether there are as many eligible domains as the constraint wants."""
+    """Return whether there are as many eligible domains as the constraint wants."""
     domains = view.domains(constraint.topology_key)
     if constraint.min_domains > _FEW_DOMAINS:
         return domains.count_among(eligible) >= constraint.min_domains
@@ -154,9 +154,9 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     """
     Return how many matching pods there are on the eligible nodes of each node's domain.
 
-    The one loop is over the domains in which a matching pod stands on a node that does not count: a selector that is
-    shared by pods with different node selectors, or a taint. A few zones are nothing; thousands of racks would take
-    milliseconds. Nodes that are a domain each need no loop.
+    The only loop is over the domains that have a matching pod on a node that is not eligible: because pods with
+    different node selectors share a label selector, or because of a taint. For a few zones this takes next to no time,
+    for thousands of racks milliseconds. If every node is a domain of its own, there is no loop.
     """
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()

@@ -1,10 +1,10 @@
 """
-What the pod's owner would like, as one weighted sum: preferred node affinity, soft spreading, preferred pod affinity.
+WeightedTerms: preferred node affinity, soft topology spread and preferred pod affinity, as one weighted sum.
 
-Upstream each of these plugins scores on its own, is normalised to 0..100, and counts twice
+Upstream, each of these plugins scores on its own, is normalised to 0..100, and counts twice
 (`pkg/scheduler/apis/config/v1/default_plugins.go`); the same here, with fractions instead of rounding. A *source* is a
-function of (view, pod, among) that yields (weight above 0, nodes); a node gets the sum of its weights. What counts
-against nodes is yielded as a weight for the others of `among`.
+function of (view, pod, among) that yields (weight above 0, nodes); a node gets the sum of its weights. A weight against
+nodes is yielded as a weight for the other nodes of `among`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,15 +24,15 @@ Source = Callable[[View, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
 
 OF_SPAN: tuple[Source, ...] = (inter_pod_affinity.preferred,)
 """
-Sources in which a node's share is how far it is above the lowest sum, over the highest less the lowest.
+Sources in which a node's share is (its sum - the lowest sum) / (the highest sum - the lowest sum).
 
-In the others it is the sum over the highest.
+In the other sources it is its sum / the highest sum.
 """
 
 
 def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes with the highest sum of shares."""
-    sources = list(_speaking(view, pod.constraints))
+    sources = list(_sources(view, pod.constraints))
     if not sources:
         return among
     if len(sources) == 1:
@@ -50,13 +50,17 @@ def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return shares.highest(among)
 
 
-def _speaking(view: View, told: Constraints) -> Iterator[Source]:
-    """Yield the sources that may have something to say."""
-    if told.preferred_terms:
+def _sources(view: View, constraints: Constraints) -> Iterator[Source]:
+    """Yield the sources that may have weights for a pod."""
+    if constraints.preferred_terms:
         yield node_affinity.preferred
-    if told.spread and not all(constraint.hard for constraint in told.spread):
+    if constraints.spread and not all(constraint.hard for constraint in constraints.spread):
         yield pod_topology_spread.preferred
-    if told.preferred_affinity or told.preferred_anti_affinity or view.has_terms(*inter_pod_affinity.WISHED):
+    if (
+        constraints.preferred_affinity
+        or constraints.preferred_anti_affinity
+        or view.has_terms(*inter_pod_affinity.PREFERRED_KINDS)
+    ):
         yield inter_pod_affinity.preferred
 
 
@@ -78,6 +82,6 @@ PLUGIN = Plugin(
             PodField.PREFERRED_AFFINITY,
             PodField.PREFERRED_ANTI_AFFINITY,
         ),
-        every_pod=True,  # pods that are placed may have terms for it
+        every_pod=True,  # placed pods may have terms that match it
     ),
 )

@@ -1,15 +1,15 @@
 """
-What a pod does to the balance between a node's silicon and the cpu and memory beside it.
+How a pod changes the balance between a node's silicon (devices and cores) and its cpu and memory.
 
-Silicon without cpu is of no use to the pods that follow, nor is cpu without silicon. So of nodes that are otherwise
-alike those are best where |cpu left - silicon left| and |memory left - silicon left|, in shares of the node, grow the
-least: a pod that asks for much cpu goes where more cpu than silicon is left.
+Later pods cannot use silicon without cpu, nor cpu without silicon. So of nodes that are otherwise alike, those are best
+where |cpu left - silicon left| and |memory left - silicon left|, in shares of the node, grow least: a pod that asks for
+much cpu goes where more cpu than silicon is left.
 
 With d, the *surplus* of a resource over the silicon on a node, and delta, by how much more of the resource than of
 silicon a pod takes, |d - delta| - |d| is |delta| less twice the *relief*: how far d lies in delta's direction, from 0
-to |delta|. So one column of d for each resource does for every pod, and no index is made for what one pod asks for.
-Delta depends on the node's size only, of which a fleet has few. Refuses to weigh anything against the choice of a
-block: it only breaks ties.
+to |delta|. So one column of d for each resource serves every pod, and no index is made for a single request. For a pod,
+delta depends only on the node's size, of which a fleet has few. Refuses to outweigh the choice of a block: it only
+breaks ties.
 """
 
 from typing import cast
@@ -28,7 +28,7 @@ from neuron_scheduler.model.resources import CPU, MEMORY
 from neuron_scheduler.neuron.catalog import Machine, machine_of
 
 STEPS = 16
-"""A node's whole share, in the unit that surpluses are told in: 1 for each device of 16."""
+"""A node's whole share, in the unit of surpluses: 1 for each device of 16."""
 _DIGITS = 6
 """Leading bits of an amount that count for a node's size; kubelets of one instance type differ by some KiB."""
 
@@ -36,7 +36,7 @@ _DIGITS = 6
 @attrs.frozen(cache_hash=True)
 class Size:
     """
-    What nodes have alike for whom a pod's delta is the same.
+    What nodes with the same delta for a pod have in common.
 
     Attributes:
         cpu, memory: allocatable, rounded down.
@@ -103,7 +103,7 @@ def deltas_of(pod: Pod, request: NeuronRequest, size: Size) -> tuple[int, int]:
 
 
 def _delta(amount: int, whole: int, taken: int, cores: int) -> int:
-    """Return the difference of two shares in steps, rounded away from 0: the smallest still tells the direction."""
+    """Return the difference of two shares in steps, rounded away from 0: the smallest still has a direction."""
     if whole <= 0:
         return 0
     more = (amount * cores - taken * whole) * STEPS
@@ -115,26 +115,28 @@ def _rounded(amount: int) -> int:
     return amount >> dropped << dropped
 
 
-def _most_relieved(one: Column, one_delta: int, other: Column, other_delta: int, among: NodeSet) -> tuple[int, NodeSet]:
+def _most_relieved(
+    cpu: Column, cpu_delta: int, memory: Column, memory_delta: int, among: NodeSet
+) -> tuple[int, NodeSet]:
     """Return the largest sum of two reliefs, and the nodes that have it."""
-    relief, most = _relief(one, one_delta, among), _relief(other, other_delta, among)
-    nodes = _with_relief(other, other_delta, most, _with_relief(one, one_delta, relief, among))
+    relief, most = _relief(cpu, cpu_delta, among), _relief(memory, memory_delta, among)
+    nodes = _with_relief(memory, memory_delta, most, _with_relief(cpu, cpu_delta, relief, among))
     if nodes:
         return relief + most, nodes
-    best, found = -1, among
+    best, best_nodes = -1, among
     while relief >= 0 and relief + most >= best:
-        # A node with more of the one and as much of the other would have been found before, with a larger sum.
-        nodes = _with_relief(one, one_delta, relief, among)
-        total = relief + _relief(other, other_delta, nodes)
+        # A node with a larger relief of cpu and this relief of memory was seen before, with a larger sum.
+        nodes = _with_relief(cpu, cpu_delta, relief, among)
+        total = relief + _relief(memory, memory_delta, nodes)
         if total >= best:
-            nodes = _with_relief(other, other_delta, total - relief, nodes)
-            best, found = total, nodes | found if total == best else nodes
+            nodes = _with_relief(memory, memory_delta, total - relief, nodes)
+            best, best_nodes = total, nodes | best_nodes if total == best else nodes
         relief -= 1
-    return best, found
+    return best, best_nodes
 
 
 def _relief(surpluses: Column, delta: int, among: NodeSet) -> int:
-    """Return the largest relief among some nodes; that there is none is common, and soon known."""
+    """Return the largest relief among some nodes; 0 is common, and found first."""
     if not delta or not (some := _with_relief(surpluses, delta, 1, among)):
         return 0
     far = abs(delta)
@@ -144,7 +146,7 @@ def _relief(surpluses: Column, delta: int, among: NodeSet) -> int:
 
 
 def _with_relief(surpluses: Column, delta: int, relief: int, among: NodeSet) -> NodeSet:
-    """Return those of some nodes whose relief is at least so many steps."""
+    """Return those of some nodes whose relief is at least this many steps."""
     if not relief:
         return among
     if delta > 0:

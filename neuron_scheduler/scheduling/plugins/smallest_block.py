@@ -66,7 +66,7 @@ class SmallestBlock:
 
 
 class _Ranks(dict[int, int]):
-    """By value of `BlockLevel`: what the loss of the block costs, then its level, as one number; made when asked."""
+    """By value of `BlockLevel`: the cost of losing the block, then its level, as one number; computed on demand."""
 
     def __init__(self, request: NeuronRequest, weights: Weights) -> None:
         super().__init__()

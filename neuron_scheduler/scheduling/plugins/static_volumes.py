@@ -1,9 +1,9 @@
 """
-Which volumes serve which claims, on which nodes; and, for one node, who gets which.
+Which volumes serve which claims, on which nodes; and, for one node, which claim gets which volume.
 
 Upstream: `FindMatchingVolume` in `component-helpers/storage/volume/pv_helpers.go`, `findMatchingVolumes` in the
 scheduler's `volumebinding/binder.go`: claims by size, each gets the smallest volume that is left. Equal volumes are
-taken by name. No node is looked at by itself: who takes a volume where is a set of nodes.
+taken by name. No node is looked at by itself: where a claim takes a volume is a set of nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def _migrated(node_info: NodeInfo) -> Values:
 
 
 def mountable(view: View, volume: PersistentVolume, among: NodeSet) -> NodeSet:
-    """Return the nodes that match the volume's node affinity, told in its driver's labels where it is migrated."""
+    """Return the nodes that match the volume's node affinity, in its driver's labels where its plugin is migrated."""
     if not volume.plugin or volume.csi_terms == volume.required_terms:
         return _matching(view, volume.required_terms, among)
     migrated = view.postings(_migrated).get(volume.plugin)
@@ -57,7 +57,7 @@ def with_labels(view: View, selector: LabelSelector, among: NodeSet) -> NodeSet:
 
 
 def labelled(view: View, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
-    """Return the nodes with one of the values of one of the labels: many affinities to one label each, at once."""
+    """Return the nodes with one of the values of one of the labels: the affinities of many volumes at once."""
     nodes = NO_NODES
     for key, values in wanted.items():
         nodes |= view.labelled(key).any_of(values)
@@ -67,10 +67,10 @@ def labelled(view: View, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
 @attrs.define(eq=False)
 class _Reach:
     """
-    The nodes, of some, that match a volumes's affinity; looked up once for all claims.
+    The nodes, of some, that match the affinity that volumes share; looked up once for all claims.
 
     Attributes:
-        only: the labels of the node where there is but one.
+        only: the labels of the node if there is only one.
     """
 
     view: View
@@ -91,21 +91,21 @@ class _Reach:
             return _matching(self.view, volumes.terms, self.among)
         if self.only is not None:
             return self.among if wanted.matches(self.only) else NO_NODES
-        told = self._postings.get(wanted.key)
-        if told is None:
-            told = self._postings[wanted.key] = self.view.labelled(wanted.key)
-        return self.among & told.any_of(wanted.values)
+        postings = self._postings.get(wanted.key)
+        if postings is None:
+            postings = self._postings[wanted.key] = self.view.labelled(wanted.key)
+        return self.among & postings.any_of(wanted.values)
 
 
 def served(
     view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet
 ) -> Sequence[tuple[PersistentVolumeClaim, NodeSet]]:
-    """Return the claims by size, each with the nodes on which it gets a volume that is there already."""
+    """Return the claims by size, each with the nodes on which it gets an existing volume."""
     by_size = sorted(claims, key=lambda claim: claim.request)
     if len({claim.class_name for claim in by_size}) == len(by_size):
         return [(claim, _served_alone(view, claim, among)) for claim in by_size]
     taken = _all_taken(by_size, _Reach(view, among))
-    return [(claim, _anywhere(each)) for claim, each in zip(by_size, taken, strict=True)]
+    return [(claim, _anywhere(offers)) for claim, offers in zip(by_size, taken, strict=True)]
 
 
 def assigned(
@@ -120,8 +120,8 @@ def assigned(
     return [
         *((claim, None) for claim in claims if claim.selected_node is not None),
         *(
-            (claim, view.volumes.volume(each[0].name) if each else None)
-            for claim, each in zip(by_size, taken, strict=True)
+            (claim, view.volumes.volume(offers[0].name) if offers else None)
+            for claim, offers in zip(by_size, taken, strict=True)
         ),
     ]
 
@@ -147,7 +147,7 @@ def _all_taken(by_size: Sequence[PersistentVolumeClaim], reach: _Reach) -> Seque
 
 
 def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[Offer]:
-    """Return the volumes that serve a claim, the best first; one that is kept for it is the only one."""
+    """Return the volumes that serve a claim, the best first; only the reserved one if there is one."""
     view = reach.view
     kept = _kept(view, claim)
     if kept is not None:
@@ -161,7 +161,7 @@ def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[
 
 
 def _best(view: View, claim: PersistentVolumeClaim, volumes: VolumesOfAffinity, most: int) -> Sequence[Entry]:
-    """Return the first volumes of a volumes that serve a claim; more than there are claims are never needed."""
+    """Return the first `most` volumes of an affinity that serve a claim; no more are needed than there are claims."""
     fitting = volumes.fitting(claim)
     if claim.selector is None:
         return fitting[:most]
@@ -186,18 +186,18 @@ def _anywhere(offers: Sequence[Offer]) -> NodeSet:
 
 
 def _taken(offers: Sequence[Sequence[Offer]]) -> Sequence[Sequence[Offer]]:
-    """Let each claim in turn take the first volume that is left, on all nodes at once; return who took what where."""
+    """Return the volumes that the claims take, and where: on each node, each claim in turn the first that is left."""
     gone: dict[str, NodeSet] = {}
     taken = []
-    for each in offers:
-        wanting, mine = _anywhere(each), []
-        for offer in each:
-            there = offer.nodes & wanting
-            if there and offer.name in gone:
-                there = less(there, gone[offer.name])
-            if there:
-                mine.append(Offer(offer.capacity, offer.name, there))
-                gone[offer.name] = gone.get(offer.name, NO_NODES) | there
-                wanting ^= there
-        taken.append(mine)
+    for offers_to_claim in offers:
+        wanting, taken_by_claim = _anywhere(offers_to_claim), []
+        for offer in offers_to_claim:
+            nodes = offer.nodes & wanting
+            if nodes and offer.name in gone:
+                nodes = less(nodes, gone[offer.name])
+            if nodes:
+                taken_by_claim.append(Offer(offer.capacity, offer.name, nodes))
+                gone[offer.name] = gone.get(offer.name, NO_NODES) | nodes
+                wanting ^= nodes
+        taken.append(taken_by_claim)
     return taken

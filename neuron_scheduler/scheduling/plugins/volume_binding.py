@@ -1,9 +1,10 @@
 """
-VolumeBinding: every claim has its volume where the pod goes, or can get one there.
+VolumeBinding: on the pod's node, each of its claims has a volume that can be mounted, or can get one.
 
-Upstream: `plugins/volumebinding/{volume_binding,binder}.go`. A bound claim's volume says by its node affinity where it
-can be mounted. A claim that waits for its first consumer gets the smallest volume that serves it there, else one is
-provisioned, where the class allows it and the driver has room. Volumes are sets of nodes here, as selectors are.
+Upstream: `plugins/volumebinding/{volume_binding,binder}.go`. The node affinity of a bound claim's volume decides where
+it can be mounted. A claim that waits for its first consumer gets the smallest volume that serves it on the node; if
+there is none, one is provisioned, where the class allows it and the driver has room. Volumes are sets of nodes here, as
+selectors are.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ NO_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent
 
 
 def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
-    """Refuse a pod with a claim that no node could serve as it is."""
+    """Refuse a pod with a claim that no node could serve in its current state."""
     claims = []
     for name in pod.constraints.volume_claims:
         claim = view.volumes.claim(f"{pod.namespace}/{name}")
@@ -60,13 +61,13 @@ def _unusable(claim: PersistentVolumeClaim, pod: Pod, *, ephemeral: bool) -> str
 
 def claims_of(view: View, pod: Pod) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
     """Return the pod's claims that are bound, and those that wait for their first consumer."""
-    found = [view.volumes.claim(f"{pod.namespace}/{name}") for name in pod.constraints.volume_claims]
-    claims = [claim for claim in found if claim is not None]
+    known = [view.volumes.claim(f"{pod.namespace}/{name}") for name in pod.constraints.volume_claims]
+    claims = [claim for claim in known if claim is not None]
     return [c for c in claims if c.fully_bound], [c for c in claims if not c.fully_bound]
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes on which a claim has no volume and gets none, with every reason that a node gives."""
+    """Refuse nodes on which a claim has no volume and gets none, with all reasons of each node."""
     if not pod.constraints.volume_claims:
         return NONE_REFUSED
     bound, waiting = claims_of(view, pod)
@@ -77,7 +78,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 
 def _filter_bound(view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet) -> Sequence[tuple[str, NodeSet]]:
-    """Go through the claims until one of them settles it for a node."""
+    """Refuse nodes on which the volume of a bound claim cannot be mounted; without the volume, all that are left."""
     elsewhere = NO_NODES
     for claim in claims:
         volume = view.volumes.volume(claim.volume_name)
@@ -110,27 +111,28 @@ def _filter_waiting(
 
 def _filter_provisioning(view: View, claim: PersistentVolumeClaim, among: NodeSet) -> Sequence[tuple[str, NodeSet]]:
     """Refuse nodes for which the claim's class cannot make a volume."""
-    found = view.volumes.classes.get(claim.class_name)
+    storage_class = view.volumes.classes.get(claim.class_name)
     if not among:
         return []
-    if found is None or found.provisioner in ("", NO_PROVISIONER):
+    if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
         return [(BIND_CONFLICT, among)]
-    allowed = any_term(view, found.allowed_topologies, among) if found.allowed_topologies is not None else among
-    return [(BIND_CONFLICT, among & ~allowed), (NO_SPACE, allowed & ~_roomy(view, claim, found, allowed))]
+    topologies = storage_class.allowed_topologies
+    allowed = any_term(view, topologies, among) if topologies is not None else among
+    return [(BIND_CONFLICT, among & ~allowed), (NO_SPACE, allowed & ~_roomy(view, claim, storage_class, allowed))]
 
 
-def _roomy(view: View, claim: PersistentVolumeClaim, found: StorageClass, among: NodeSet) -> NodeSet:
-    """Return the nodes for which the driver has room, which is all of them if it does not publish how much it has."""
-    driver = view.volumes.drivers.get(found.provisioner)
+def _roomy(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, among: NodeSet) -> NodeSet:
+    """Return the nodes for which the driver has room: all of them if it does not publish its capacity."""
+    driver = view.volumes.drivers.get(storage_class.provisioner)
     if not claim.request or driver is None or not driver.storage_capacity:
         return among
     roomy, labels = NO_NODES, dict[str, list[str]]()
-    for capacity in view.volumes.capacities.get(found.name, {}).values():
+    for capacity in view.volumes.capacities.get(storage_class.name, {}).values():
         if capacity.topology is None or capacity.largest is None or capacity.largest < claim.request:
             continue
         match capacity.topology.requirements:
-            case [Requirement(operator=Operator.IN) as only]:  # of a driver for local disks: one for each node
-                labels.setdefault(only.key, []).extend(only.values)
+            case [Requirement(operator=Operator.IN) as requirement]:  # of a driver for local disks: one for each node
+                labels.setdefault(requirement.key, []).extend(requirement.values)
             case _:
                 roomy |= with_labels(view, capacity.topology, among)
     return among & (roomy | labelled(view, labels))

@@ -1,8 +1,8 @@
 """
-VolumeRestrictions: a ReadWriteOncePod claim has one pod in the view, a disk that cannot be shared one on the node.
+VolumeRestrictions: a ReadWriteOncePod claim has one pod in the cluster, a disk that cannot be shared one per node.
 
 Upstream: `plugins/volumerestrictions/volume_restrictions.go`. In-tree disks that no CSI driver serves (iSCSI, RBD,
-Photon) are refused: whether two pods may share one is not looked into here.
+Photon) are refused: this module does not know whether two pods may share one.
 """
 
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ _EXCLUSIVE = (AWS_EBS, GCE_PD)
 
 
 def _disks(node_info: NodeInfo) -> Values:
-    """Post each disk, and once more if somebody writes to it."""
+    """Post each disk, and once more with whether it is read-only."""
     if not node_info.volumes:
         return ()
-    disks = [held for held in node_info.volumes if isinstance(held, InlineVolume)]
+    disks = [volume for volume in node_info.volumes if isinstance(volume, InlineVolume)]
     return tuple({key for disk in disks for key in (_disk(disk), (*_disk(disk), disk.read_only))})
 
 
@@ -59,7 +59,7 @@ def not_found(name: str) -> str:
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes with a pod that uses the same disk, and all of them if one of the claims has its one pod."""
+    """Refuse nodes with a pod that uses the same disk; all nodes if a claim for one pod is in use."""
     constraints = pod.constraints
     if not (constraints.disks or constraints.volume_claims):
         return NONE_REFUSED

@@ -1,8 +1,8 @@
 """
-VolumeZone: a volume that tells its zone in labels, as old ones do, is served in that zone only.
+VolumeZone: a volume whose labels name its zone, as those of old volumes do, can be used in that zone only.
 
-Upstream: `plugins/volumezone/volume_zone.go`. Volumes of CSI drivers tell it in their node affinity, which is for
-VolumeBinding.
+Upstream: `plugins/volumezone/volume_zone.go`. Volumes of CSI drivers have the zone in their node affinity, which
+VolumeBinding looks at.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _KEYS = (*_TODAY, *_TODAY.values())
 
 
 def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
-    """Refuse a pod whose claims lead to no volume and to no class that would make one."""
+    """Refuse a pod with a claim that has neither a volume nor a class that would provision one."""
     for key in _claims(pod):
         claim = view.volumes.claim(key)
         if claim is None:
@@ -47,21 +47,21 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes of another zone or region than a volume's; a node that tells neither takes any."""
-    told = [told for key in _claims(pod) for told in _zones_of(view, key)]
-    if not told:
+    """Refuse nodes in another zone or region than a volume's; a node without such labels takes any."""
+    required = [label for key in _claims(pod) for label in _zones_of(view, key)]
+    if not required:
         return NONE_REFUSED
-    telling = NO_NODES
+    labelled = NO_NODES
     for key in _KEYS:
-        telling |= view.labelled(key).keyed
+        labelled |= view.labelled(key).keyed
     refused = NO_NODES
-    for key, zones in told:
+    for key, values in required:
         postings = view.labelled(key)
-        there = postings.any_of(zones)
+        there = postings.any_of(values)
         if key in _TODAY:
-            there |= view.labelled(_TODAY[key]).any_of(zones) & ~postings.keyed
+            there |= view.labelled(_TODAY[key]).any_of(values) & ~postings.keyed
         refused |= ~there
-    return [Refusal(NAME, REASON, among & telling & refused, unresolvable=True)]
+    return [Refusal(NAME, REASON, among & labelled & refused, unresolvable=True)]
 
 
 def _claims(pod: Pod) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _zones_of(view: View, key: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def zones(volume: PersistentVolume) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the labels in which a volume tells where it is, with the values they allow, `__` between them."""
+    """Yield the labels of a volume's zone and region, each with the values it allows; `__` separates them."""
     for key in _KEYS:
         parts = tuple(part.strip() for part in volume.labels.get(key, "").split("__"))
         if all(parts):

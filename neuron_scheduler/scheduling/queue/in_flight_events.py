@@ -36,4 +36,4 @@ class InFlightEvents:
     def may_help(self, queued: QueuedPod, group: Group, row: Rows) -> bool:
         """Return whether one of the events may help the pod, now that it is known what refused it."""
         wake_ups = self.events.helped((group,), row) if self.queued is queued else ()
-        return any(wake_up.means(queued.pod) for wake_up in wake_ups)
+        return any(wake_up.concerns(queued.pod) for wake_up in wake_ups)

@@ -14,15 +14,15 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY, COUNTING_PODS, COUNTING_VOLUMES
 
 MOST_ASKED = 256
-"""Different pods in one burst of events; beyond, asking which of them matter costs more than it saves."""
+"""Different pods in one burst of events; beyond, comparing them with the waiting pods costs more than it saves."""
 
-_ASKING_WHICH_POD = COUNTING_PODS | COUNTING_VOLUMES
+_DEPENDING_ON_PODS = COUNTING_PODS | COUNTING_VOLUMES
 
 
 @attrs.frozen(cache_hash=True)
 class PodChange:
     """
-    What of a pod that came, went or changed can matter to others.
+    The part of a pod that came, went or changed which can matter to other pods.
 
     Attributes:
         before: the same before a change; None for one that came or went.
@@ -39,10 +39,10 @@ class PodChange:
 @attrs.frozen(cache_hash=True)
 class Interest:
     """
-    What a refused pod counts other pods by, and what they may mean it by; equal for the replicas of a workload.
+    How a refused pod selects other pods, and what they may select it by; equal for the replicas of a workload.
 
     Attributes:
-        asks_much: to find out which other pods concern it would take longer than needless attempts.
+        asks_much: comparing it with other pods would take longer than needless attempts.
     """
 
     namespace: str
@@ -53,22 +53,22 @@ class Interest:
     asks_much: bool = False
 
     def concerns(self, other: PodChange, event: ClusterEvent) -> bool:
-        """Tell whether the other pod may be one of those that count; of two that keep apart none helps by coming."""
+        """Return whether the other pod may matter; one that is added never helps a pod that must be apart from it."""
         if self.asks_much:
             return True  # thousands of such pods may wait, and each event would be compared with each of them
         if other.before is not None:
-            return self._tells_apart(other.before, other)
+            return self._counts_otherwise(other.before, other)
         return (
             any(self._counts(selector, other) for selector in self.selectors)
-            or any(_may_mean(term, other.namespace, other.labels) for term in self.affinity)
-            or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._shuns(other))
+            or any(_may_match(term, other.namespace, other.labels) for term in self.affinity)
+            or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._keeps_apart(other))
         )
 
-    def _tells_apart(self, before: PodChange, after: PodChange) -> bool:
-        """Tell whether a pod that has changed counts otherwise now; whom itself keeps away does not depend on it."""
+    def _counts_otherwise(self, before: PodChange, after: PodChange) -> bool:
+        """Return whether a pod that has changed counts otherwise now; its own terms cannot have changed."""
 
-        def means(term: PodAffinityTerm, pod: PodChange) -> bool:
-            return _may_mean(term, pod.namespace, pod.labels)
+        def matches(term: PodAffinityTerm, pod: PodChange) -> bool:
+            return _may_match(term, pod.namespace, pod.labels)
 
         return (
             any(
@@ -76,22 +76,22 @@ class Interest:
                 != (self._counts(selector, after) and not after.terminating)
                 for selector in self.selectors
             )
-            or any(means(term, before) != means(term, after) for term in self.affinity)
-            or any(means(term, before) and not means(term, after) for term in self.anti_affinity)
+            or any(matches(term, before) != matches(term, after) for term in self.affinity)
+            or any(matches(term, before) and not matches(term, after) for term in self.anti_affinity)
         )
 
     def _counts(self, selector: LabelSelector, other: PodChange) -> bool:
         return other.namespace == self.namespace and selector.matches(dict(other.labels))
 
-    def _shuns(self, other: PodChange) -> bool:
-        return any(_may_mean(term, other.namespace, other.labels) for term in self.anti_affinity) or any(
-            _may_mean(term, self.namespace, self.labels) for term in other.anti_affinity
+    def _keeps_apart(self, other: PodChange) -> bool:
+        return any(_may_match(term, other.namespace, other.labels) for term in self.anti_affinity) or any(
+            _may_match(term, self.namespace, self.labels) for term in other.anti_affinity
         )
 
 
 def pod_changes(event: ClusterEvent, pods: Collection[Pod]) -> Iterator[PodChange | None]:
-    """Yield what of the pods that an event happened to can matter to others: of a change, the pod before and after."""
-    told = [
+    """Yield the parts that can matter of the pods that an event happened to: of a change, the pod before and after."""
+    changes = [
         PodChange(
             namespace=pod.namespace,
             labels=frozenset(pod.labels.items()),
@@ -101,15 +101,15 @@ def pod_changes(event: ClusterEvent, pods: Collection[Pod]) -> Iterator[PodChang
         )
         for pod in pods
     ]
-    if event is ClusterEvent.ASSIGNED_POD_LABELS and len(told) == 2:
-        before, after = told
+    if event is ClusterEvent.ASSIGNED_POD_LABELS and len(changes) == 2:
+        before, after = changes
         yield attrs.evolve(after, before=before)
     else:
-        yield from told or (None,)
+        yield from changes or (None,)
 
 
 def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
-    """Return which pods matter to one that these plugins refused; None if none of them counts pods."""
+    """Return which pods matter to a pod that these plugins refused; None if none of the plugins counts pods."""
     if not plugins & COUNTING_PODS:
         return None
     constraints = pod.constraints
@@ -132,16 +132,16 @@ def may_help(
     local: Callable[[frozenset[str]], bool] = bool,
 ) -> bool:
     """
-    Tell whether an event may help a pod that these plugins refused.
+    Return whether an event may help a pod that these plugins refused.
 
-    For plugins that count pods, or their volumes, it matters which pods it happened to; where that is not told (None),
-    or they are too many, it may help. Of the others `local` is asked, which knows the nodes it happened to.
+    For plugins that count pods, or their volumes, it depends on the pods that it happened to; if these are unknown
+    (None) or too many, it may help. For the other plugins `local` is asked, which knows the nodes it happened to.
     """
     if not plugins:
         return True
     helped = plugins & CONCERNED_BY[event]
-    local_ones = helped - _ASKING_WHICH_POD
-    if len(happened_to) > MOST_ASKED and helped != local_ones:
+    by_node = helped - _DEPENDING_ON_PODS
+    if len(happened_to) > MOST_ASKED and helped != by_node:
         return True
     if helped & COUNTING_VOLUMES and any(pod is None or pod.has_volumes for pod in happened_to):
         return True
@@ -149,11 +149,11 @@ def may_help(
         pod is None or interest is None or interest.concerns(pod, event) for pod in happened_to
     ):
         return True
-    return bool(local_ones) and local(local_ones)
+    return bool(by_node) and local(by_node)
 
 
-def _may_mean(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
-    """Tell whether a term may mean a pod; which namespaces a selector means is not known here, so it may mean any."""
+def _may_match(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
+    """Return whether a term may match a pod; a namespace selector may match any, for namespaces are unknown here."""
     if term.selector is None or not term.selector.matches(dict(labels)):
         return False
     return term.namespace_selector is not None or namespace in term.namespaces

@@ -1,9 +1,9 @@
 """
-What has happened since the queue last looked, and which waiting pods it may help.
+The events since the queue last looked, and which waiting pods they may help.
 
-Events come in bursts: they are put together by kind, with the pods, the nodes and the claims they happened to, and
-weighed once. Waiting pods stand in groups of equal (refusing plugins, need, interest in other pods), so that what is
-asked is asked of groups. Where the details are unknown, or too many, an event may help everybody it is registered for.
+Events come in bursts: they are collected by kind, with the pods, the nodes and the claims that they happened to, and
+evaluated once. Waiting pods are in groups of equal (refusing plugins, hint input, interest in other pods), so that
+hints are asked for groups. An event whose details are unknown, or too many, may help all pods that its plugins refused.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Set as AbstractSet
@@ -33,26 +33,26 @@ from neuron_scheduler.scheduling.queue.interest import (
 )
 
 _MOST_CHECKS = 20_000
-"""Groups times changed nodes; beyond, a hint for each costs more than the attempts it saves."""
+"""Groups times changed nodes; beyond, the hints cost more than the attempts they save."""
 _MOST_BEFORE = 16
-"""States of one node in one burst of events; beyond, it counts as new."""
+"""States of one node in one burst of events; beyond, the node counts as new."""
 
 Rows = Callable[[str], NodeInfo | None]
 """A node as it is now, by name; None if it is not known."""
 
 
 def unknown_row(_name: str) -> None:
-    """Stand in where nobody knows the cluster: nodes are taken for what they were at the event."""
+    """Return None: without a cluster, nodes are taken as they were at the event."""
 
 
 @attrs.frozen(cache_hash=True)
 class Group:
     """
-    What waiting pods have in common.
+    The properties that waiting pods have in common.
 
     Attributes:
-        plugins: who refused them last.
-        need: what those look at in the pods, of the plugins that judge a node by itself.
+        plugins: names of those that refused them last.
+        hint_input: what those of the plugins that have a hint look at in the pods.
         interest: which other pods matter to them; None if no plugin that counts pods refused them.
         scheduler_name: their profile.
     """
@@ -79,7 +79,7 @@ class WakeUp:
     An event and a group that it may help.
 
     Attributes:
-        nodes: names of those that may take a pod of the group; None if it cannot be told which.
+        nodes: names of those that may take a pod of the group; None if they are unknown.
         claims: only the pods that use one of them; None for all.
     """
 
@@ -88,15 +88,15 @@ class WakeUp:
     nodes: tuple[str, ...] | None = None
     claims: AbstractSet[str] | None = None
 
-    def means(self, pod: Pod) -> bool:
-        """Tell whether the event may help this pod of the group."""
+    def concerns(self, pod: Pod) -> bool:
+        """Return whether the event may help this pod of the group."""
         names = pod.constraints.volume_claims
         return self.claims is None or any(f"{pod.namespace}/{name}" in self.claims for name in names)
 
 
 @attrs.define(eq=False)
 class PendingEvents:
-    """Events by kind, each with what it happened to: None stands for what is not known."""
+    """Events by kind, each with the objects that it happened to; None stands for unknown objects."""
 
     _pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
     _changes: dict[ClusterEvent, dict[str, NodeChange] | None] = attrs.field(factory=dict)
@@ -106,7 +106,7 @@ class PendingEvents:
         return bool(self._pods or self._claims)
 
     def note(self, event: ClusterEvent, pods: Collection[Pod], on: NodeChange | None) -> None:
-        """Take an event, with the pods it happened to and the node it happened on, if they are known."""
+        """Note an event, with the pods that it happened to and the change of a node, if they are known."""
         known = self._pods.setdefault(event, set())
         if len(known) <= MOST_ASKED:
             known.update(pod_changes(event, pods))
@@ -115,16 +115,16 @@ class PendingEvents:
             self._changes[event] = None
             return
         name = on.node_info.node.name
-        earlier = changes.get(name)  # who waits may have been refused before it, or between the two
+        earlier = changes.get(name)  # a waiting pod may have been refused before it, or between the two
         before = on.before if earlier is None else (*earlier.before, *on.before)
         changes[name] = NodeChange(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
 
     def note_claim(self, event: ClusterEvent, claim: str) -> None:
-        """Take an event that concerns only the pods that use a claim."""
+        """Note an event that concerns only the pods that use a claim."""
         self._claims.setdefault(event, set()).add(claim)
 
     def helped(self, groups: Collection[Group], row: Rows) -> Iterator[WakeUp]:
-        """Yield whom each event may help, as the nodes are now; `groups` may change meanwhile."""
+        """Yield the groups that each event may help, for the nodes as they are now; `groups` may change meanwhile."""
         for event in sorted(self._pods):
             yield from self._helped(event, groups, row)
         for event in sorted(self._claims):
@@ -153,8 +153,8 @@ class PendingEvents:
                 yield WakeUp(event, group, tuple(takers) or None)
 
 
-def would_do(group: Group, nodes: list[str], row: Rows) -> bool:
-    """Tell whether one of the nodes would still do for a group; those that would not are dropped."""
+def any_acceptable(group: Group, nodes: list[str], row: Rows) -> bool:
+    """Return whether one of the nodes may still take a pod of a group; nodes that do not are removed from the list."""
     while nodes:
         try:
             node_info = row(nodes[-1])
@@ -167,6 +167,6 @@ def would_do(group: Group, nodes: list[str], row: Rows) -> bool:
 
 
 def _takers(group: Group, changes: Mapping[str, NodeChange], takers: list[str], helped: frozenset[str]) -> bool:
-    """Add the names of the nodes that may take a pod of the group, as these plugins may have changed their mind."""
+    """Add the names of the nodes that may take a pod of the group now; `helped` are the plugins that may accept it."""
     takers += [name for name, change in changes.items() if may_accept(group.hint_input, change, helped=helped)]
     return bool(takers)

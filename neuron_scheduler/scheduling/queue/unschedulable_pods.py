@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.pending_events import Group, Rows, WakeUp, would_do
+from neuron_scheduler.scheduling.queue.pending_events import Group, Rows, WakeUp, any_acceptable
 from neuron_scheduler.scheduling.queue.places import Places
 from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
@@ -121,7 +121,7 @@ class UnschedulablePods:
     def wake(self, line: Line, wake_up: WakeUp, now: float) -> None:
         """Try the first pod of a line, on behalf of all of them, if the event may help it."""
         first = line.pods.first()
-        if first is not None and wake_up.means(first.pod):
+        if first is not None and wake_up.concerns(first.pod):
             line.wake(wake_up)
             self._send_ahead(line, now)
 
@@ -165,7 +165,7 @@ class UnschedulablePods:
 
     def _may_do(self, line: Line) -> bool:
         """Return whether one of the nodes for which a line was woken may still take one of its pods."""
-        return line.nodes is None or would_do(line.group, line.nodes, self._row)
+        return line.nodes is None or any_acceptable(line.group, line.nodes, self._row)
 
     def cause_of(self, queued: QueuedPod) -> Cause:
         """Return what a pod waits for: the latest cause of any pod of its line."""
