@@ -90,7 +90,7 @@ class World:
         }
         same: Mapping[str, Callable[[Any, Any], bool]] = {"pod": PODS.same, "node": NODES.same}
         self.sights = {
-            kind: ObjectStore(handler=handler, same=same.get(kind, lambda old, new: old == new))
+            kind: ObjectStore(handler=handler, kind=kind, same=same.get(kind, lambda old, new: old == new))
             for kind, handler in handlers.items()
         }
 

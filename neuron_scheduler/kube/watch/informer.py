@@ -101,6 +101,7 @@ class Informer(Generic[T]):
         self._relisting = attrs.evolve(self.backoff)
         self._store = ObjectStore(
             handler=self.handler,
+            kind=self.resource.kind,
             same=self.resource.same,
             failed=partial(self.on_unhandled, self.resource.name),
         )

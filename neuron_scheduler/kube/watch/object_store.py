@@ -66,11 +66,13 @@ class ObjectStore(Generic[T]):
     The objects of one resource by key.
 
     Attributes:
+        kind: of the objects, such as `Pod`, for reports.
         same: whether two states differ in nothing that the handler has to know.
         failed: called whenever the handler has raised.
     """
 
     handler: Handler[T]
+    kind: str
     same: Callable[[T, T], bool]
     failed: Callable[[], None] = _count_nothing
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
@@ -156,7 +158,7 @@ class ObjectStore(Generic[T]):
         self._doubtful.add(key)
         old = self._objects.setdefault(key, value)
         reason = f"{type(error).__name__}: {error}"
-        malformed = Malformed(type(value).__name__, key, reason, value.uid, getattr(value, "node_name", ""))
+        malformed = Malformed(self.kind, key, reason, value.uid, getattr(value, "node_name", ""))
         for step in (partial(self._delete, key, old), partial(self._report, malformed)):
             try:
                 step()

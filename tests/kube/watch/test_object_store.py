@@ -1,6 +1,7 @@
 """What a new state of an object means, without any I/O."""
 
 from collections.abc import Callable
+from operator import eq
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.object_store import ObjectStore
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.workload import Workload
 
 
 @attrs.define(eq=False)
@@ -69,7 +71,7 @@ def log() -> Log:
 @pytest.fixture
 def store(log: Log) -> ObjectStore[Pod]:
     """Return a store of pods."""
-    return ObjectStore(handler=log, same=PODS.same)
+    return ObjectStore(handler=log, kind=PODS.kind, same=PODS.same)
 
 
 def test_a_life(log: Log, store: ObjectStore[Pod]) -> None:
@@ -159,7 +161,7 @@ STATES = st.lists(
 def test_the_handler_always_holds_the_objects_of_the_store(states: list[Decoded[Pod] | str]) -> None:
     """Whatever the states and their order, the calls are consistent and nothing is left at the end."""
     log = Log()
-    store: ObjectStore[Pod] = ObjectStore(handler=log, same=PODS.same)
+    store: ObjectStore[Pod] = ObjectStore(handler=log, kind=PODS.kind, same=PODS.same)
     for state in states:
         if isinstance(state, str):
             store.remove(state)
@@ -218,7 +220,9 @@ class Failing:
 def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
     """The handler may have stored it in part, so it is removed, and reported as malformed with its node."""
     handler, failures = Failing(["after"]), list[int]()
-    store: ObjectStore[Pod] = ObjectStore(handler=handler, same=PODS.same, failed=lambda: failures.append(1))
+    store: ObjectStore[Pod] = ObjectStore(
+        handler=handler, kind=PODS.kind, same=PODS.same, failed=lambda: failures.append(1)
+    )
     store.put(seen(node_name="n1"))
 
     assert handler.pods == {}
@@ -230,10 +234,19 @@ def test_a_pod_that_the_handler_fails_on_is_an_unknown_holder() -> None:
     assert (set(handler.pods), handler.bad) == ({"d/a"}, {})
 
 
+def test_a_report_has_the_kind_of_the_api() -> None:
+    """Not the name of our own type, which several kinds may share; a handler logs once for each kind and key."""
+    handler = Failing(["before"])
+    store: ObjectStore[Any] = ObjectStore(handler=handler, kind="Service", same=eq)
+    store.put(Decoded("d/a", "u1", "1", Workload("u1", "v1", "Service", "d", "a")))
+
+    assert handler.bad == {"d/a": Malformed("Service", "d/a", "RuntimeError: before", "u1")}
+
+
 def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
     """An object that the handler still has counts as present, and must not do so for ever."""
     handler = Failing(["done", "before"])
-    store: ObjectStore[Pod] = ObjectStore(handler=handler, same=PODS.same)
+    store: ObjectStore[Pod] = ObjectStore(handler=handler, kind=PODS.kind, same=PODS.same)
     store.put(seen())
     store.remove("d/a")
     assert handler.pods
@@ -247,7 +260,7 @@ def test_a_deletion_that_fails_is_tried_again_with_the_next_list() -> None:
 def test_a_failure_is_logged_again_for_a_recreated_object(caplog: pytest.LogCaptureFixture) -> None:
     """The same failure on the same object is logged once; on the next object of that name it is logged again."""
     handler = Failing(["before", "before"])
-    store: ObjectStore[Pod] = ObjectStore(handler=handler, same=PODS.same)
+    store: ObjectStore[Pod] = ObjectStore(handler=handler, kind=PODS.kind, same=PODS.same)
     records = []
     for uid in ("u1", "u1"):
         store.put(seen(uid))
@@ -263,7 +276,7 @@ def test_a_failure_is_logged_again_for_a_recreated_object(caplog: pytest.LogCapt
 def test_a_failing_handler_ends_nothing(states: list[Decoded[Pod] | str], plan: list[str]) -> None:
     """Wherever it fails, nothing is raised, and the next list corrects it."""
     handler = Failing(plan)
-    store: ObjectStore[Pod] = ObjectStore(handler=handler, same=PODS.same)
+    store: ObjectStore[Pod] = ObjectStore(handler=handler, kind=PODS.kind, same=PODS.same)
     for state in states:
         if isinstance(state, str):
             store.remove(state)
