@@ -291,7 +291,7 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
     hostile = steps.take("decode", lambda: PODS.decode(encoded).value)
     if not isinstance(hostile, Pod):
         return steps
-    steps.pausing("rehearse", IndexWarmup().of(cluster, hostile, PROFILE))
+    steps.pausing("warm up", IndexWarmup().of(cluster, hostile, PROFILE))
     first = steps.take("decide", lambda: schedule_pod(cluster, hostile, PROFILE))
     urgent = attrs.evolve(hostile, uid="urgent", priority=1000)
     refused = first if isinstance(first, FitError) else FitError(nodes, (("none", nodes),), frozenset({"NodeAffinity"}))
@@ -332,7 +332,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1_400_000, help="bytes of the pod's JSON")
     parser.add_argument("--allowed", action="store_true", help="no more parts than a pod may have")
     arguments = parser.parse_args()
-    stages = ("decode", "rehearse", "decide", "preempt", "queue", "put", "next")
+    stages = ("decode", "warm up", "decide", "preempt", "queue", "put", "next")
     print(f"{'ms':36}{'parts':>8}{'nodes':>7}" + "".join(f"{stage:>10}" for stage in stages))
     for name in arguments.shapes:
         count = largest(SHAPES[name], arguments.size)

@@ -169,7 +169,7 @@ def test_an_error_buys_nothing(server: Server, reporter: PodReporter) -> None:
     assert server.seen == (False, False)
 
 
-def test_nothing_said_nothing_bought(server: Server) -> None:
+def test_a_pod_without_our_condition_buys_no_node(server: Server) -> None:
     """A pod that waits in the queue, gated or not, has no condition of ours."""
     assert server.seen == (False, False)
 

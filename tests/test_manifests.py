@@ -184,7 +184,7 @@ def test_the_kustomization_is_complete(rendered: dict[str, Object]) -> None:
         assert item["metadata"].get("namespace", "kube-system") == "kube-system"
 
 
-def test_what_keeps_the_watch_of_leases_is_apart(rendered: dict[str, Object]) -> None:
+def test_the_lease_watch_is_separate(rendered: dict[str, Object]) -> None:
     """`kubectl delete -k manifests/` deletes neither of its two objects, and it watches the Lease of the fence."""
     kept = list(yaml.safe_load_all(kubectl("kustomize", "manifests/lease-watch")))
     assert [item["kind"] for item in kept] == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
@@ -226,7 +226,7 @@ def test_the_config_says_the_defaults(rendered: dict[str, Object], tmp_path: Pat
     assert config_of(rendered, tmp_path) == Config(profiles=(default,))
 
 
-def test_the_flags_fit_what_stands_around_them(
+def test_the_flags_agree_with_the_manifests(
     rendered: dict[str, Object], examples: dict[str, Object], tmp_path: Path
 ) -> None:
     """Ports, grace period, Lease, scheduler name and selectors agree in all places."""
@@ -303,7 +303,7 @@ def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Pa
     assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"], "the key is readable"
 
 
-def test_the_probes_ask_what_the_server_answers(rendered: dict[str, Object]) -> None:
+def test_the_probes_use_paths_of_the_server(rendered: dict[str, Object]) -> None:
     """Liveness and readiness have different paths, over plain HTTP, and a timeout longer than the endpoints' queue."""
     _, _, container = pod_template(rendered)
     probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")}
@@ -461,7 +461,7 @@ async def test_only_the_holder_of_the_lease_binds(plane: ControlPlane) -> None:
 
 
 @pytest.mark.control_plane
-async def test_nobody_is_stopped_before_there_is_a_lease(plane: ControlPlane) -> None:
+async def test_without_a_lease_every_scheduler_binds(plane: ControlPlane) -> None:
     """On a cluster on which the manifests have just been applied, kube-scheduler binds our own Deployment's pods."""
     await create_pod(plane.admin, pod_manifest("d"))
     await hold_lease(plane.admin, "somebody")
@@ -478,7 +478,7 @@ async def test_nobody_is_stopped_before_there_is_a_lease(plane: ControlPlane) ->
 
 
 @pytest.mark.control_plane
-async def test_nobody_else_binds_with_an_allocation(plane: ControlPlane) -> None:
+async def test_no_other_account_binds_with_an_allocation(plane: ControlPlane) -> None:
     """Each of the annotations is refused in another's Binding, the holder's name beside it or not; its own are not."""
     await create_pod(plane.admin, pod_manifest("e"))
     await hold_lease(plane.admin, "one")
@@ -497,7 +497,7 @@ async def test_nobody_else_binds_with_an_allocation(plane: ControlPlane) -> None
 
 @pytest.mark.control_plane
 @pytest.mark.parametrize("key", KEYS)
-async def test_nobody_creates_a_pod_with_an_allocation(plane: ControlPlane, key: str) -> None:
+async def test_no_account_creates_a_pod_with_an_allocation(plane: ControlPlane, key: str) -> None:
     """Each of the annotations is refused, even to an administrator and even if it is empty."""
     for value in ("0", ""):
         with pytest.raises(ApiError, match=f"may write the annotations {key}$") as refused:

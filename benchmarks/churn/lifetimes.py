@@ -47,7 +47,7 @@ class Lifetimes:
             )
         kept = seconds[: len(seconds) - int(len(seconds) * LEFT_OUT)]
         if len(kept) < 2:
-            raise ValueError(f"{path} tells of no lifetimes")
+            raise ValueError(f"{path} has no lifetimes")
         return cls(tuple(kept))
 
     def quantile(self, share: float) -> float:

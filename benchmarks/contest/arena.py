@@ -188,7 +188,7 @@ def _manifests(policies: bool) -> list[Object]:
         priority | {"metadata": {"name": workloads.HIGH_PRIORITY}},
         binding | {"metadata": {"name": EXTENDER_ACCOUNT}, "subjects": [extender]},
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": workloads.BACKGROUND}},
-        # `clear` deletes it, whoever held it.
+        # `clear` deletes it, for any holder.
         {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": LEASE_METADATA},
     ]
 

@@ -29,7 +29,7 @@ def run(
         "server_cpu_seconds": 3.0,
         "peak_bytes": 100 << 20,
         "machine": {
-            "cpu": "imagined",
+            "cpu": "invented",
             "cores": 2,
             "memory_gib": 8,
             "kernel": "6",

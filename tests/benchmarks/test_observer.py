@@ -22,7 +22,7 @@ def observer(tmp_path: object) -> Observer:
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_binds_are_counted_once_in_whatever_pieces_they_come(observer: Observer, size: int) -> None:
+def test_binds_are_counted_once_in_pieces_of_any_size(observer: Observer, size: int) -> None:
     """Only pods that are new among the bound ones count, and each once."""
     events = [(b"ADDED", b"run-000001"), (b"MODIFIED", b"run-000002"), (b"ADDED", b"run-000003")]
     events += [(b"DELETED", b"run-000001"), (b"ADDED", b"run-000003")]

@@ -8,7 +8,7 @@ from benchmarks.contest import records
 from tests.benchmarks.runs import run
 
 
-def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
+def test_appended_records_are_read_back(tmp_path: Path) -> None:
     """Every field, in the order in which the runs were made."""
     file = tmp_path / "results" / "runs.jsonl"
     made = [run(number=number, latencies=(0.01, 0.02)) for number in range(2)]
@@ -55,12 +55,12 @@ def test_a_run_without_a_bind_has_no_rate() -> None:
     ("events", "dropped", "seconds", "lost"),
     [
         pytest.param({"Scheduled": 3_000, "FailedScheduling": 9}, 0, 5.0, 0, id="one for each bind, and others"),
-        pytest.param({"Scheduled": 2_990}, None, 5.0, 10, id="ten binds of which nothing tells"),
+        pytest.param({"Scheduled": 2_990}, None, 5.0, 10, id="ten binds without an Event"),
         pytest.param({"Scheduled": 3_000}, 7, 5.0, 7, id="the contender says it gave up seven"),
         pytest.param({}, None, None, 0, id="a contender that writes none"),
     ],
 )
-def test_events_are_lost_where_binds_are_not_told_of(
+def test_binds_without_an_event_are_lost_events(
     events: dict[str, int], dropped: int | None, seconds: float | None, lost: int
 ) -> None:
     """Both missing Events and reported drops count."""

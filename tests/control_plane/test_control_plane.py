@@ -72,7 +72,7 @@ async def test_a_granted_right_is_enough_and_nothing_more_is_allowed(
         assert (await reader.request("GET", "/api/v1/nodes/n"))[0] == 403
 
 
-async def test_a_created_node_is_ready_with_its_silicon_and_without_the_taint_of_admission(
+async def test_a_created_node_is_ready_with_its_devices_and_without_the_taint_of_admission(
     cluster_api: RestClient,
 ) -> None:
     """A node keeps its own taints and reports the given amounts."""
@@ -138,7 +138,7 @@ async def test_the_fake_kubelet_runs_bound_pods_and_ends_terminating_ones(cluste
         tasks.cancel_scope.cancel()
 
 
-async def test_waiting_in_vain_shows_what_there_is(cluster_api: RestClient) -> None:
+async def test_waiting_in_vain_shows_the_objects(cluster_api: RestClient) -> None:
     """The error of a wait shows the current objects."""
     await create_pod(cluster_api, pod_manifest("p"))
     with pytest.raises(TimeoutError, match=r'did not get there within 0\.1 s: .*"name": "p"'):

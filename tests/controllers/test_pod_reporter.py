@@ -109,7 +109,7 @@ def test_numbers_alone_are_told_every_half_minute(reports: Reports, reporter: Po
     assert len(reports.conditions) == 6
 
 
-def test_a_changed_reason_is_told_at_once(reports: Reports, reporter: PodReporter) -> None:
+def test_a_changed_reason_is_reported_at_once(reports: Reports, reporter: PodReporter) -> None:
     """Another text, another reason, another pod, or a pod that came back gets an Event at once."""
     reporter.unschedulable(pod("a"), "one", new_node_cannot_help=False)
     reporter.unschedulable(pod("a"), "two", new_node_cannot_help=False)

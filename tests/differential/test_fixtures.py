@@ -13,7 +13,7 @@ RECORDINGS = {
 
 
 @pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS.keys())
-def test_our_filters_say_what_kube_scheduler_said(recording: Recording) -> None:
+def test_our_filters_agree_with_the_recorded_answers(recording: Recording) -> None:
     """The feasible nodes and the counts of refusals by reason are the recorded ones."""
     different = list(disagreements(recording))
     assert not different, "\n\n".join(different)

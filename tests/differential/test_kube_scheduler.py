@@ -29,7 +29,7 @@ from tests.differential.world import PENDING, World, world
 SCENARIOS: Final = int(os.environ.get("SCENARIOS", "1000"))
 SEED: Final = int(os.environ.get("SEED", "0"))
 NUMBERS: Final = count()
-"""Names of worlds: none comes twice, so what a scheduler still remembers of the last one is nobody's."""
+"""Names of worlds: each is used once, so a scheduler's remaining state of the last world has no effect."""
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(900)]  # one test has thousands of scenarios
 

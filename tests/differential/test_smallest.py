@@ -14,7 +14,7 @@ from tests.differential.smallest import Objects, _fewest
         pytest.param(set(range(30)), 70, id="all"),
     ],
 )
-async def test_what_is_not_needed_is_left_out(needed: set[int], most: int) -> None:
+async def test_objects_that_are_not_needed_are_removed(needed: set[int], most: int) -> None:
     """The needed objects stay and no others, after few questions."""
     asked: list[set[int]] = []
     left = set(range(30))

@@ -59,7 +59,7 @@ SAMPLE = {
 }
 
 
-async def test_nine_cores_and_what_is_left_of_an_inf1_6xlarge(api: RestClient, scheduler: SchedulerProcess) -> None:
+async def test_nine_cores_and_the_rest_of_an_inf1_6xlarge(api: RestClient, scheduler: SchedulerProcess) -> None:
     """AWS's sample pod gets cores 0 to 8 of 16; two devices do not fit beside it, one does, and it is device 3."""
     await add_nodes(scheduler, api, inf1="inf1.6xlarge")
     await create_pod(api, SAMPLE)

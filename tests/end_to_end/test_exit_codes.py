@@ -87,7 +87,7 @@ async def test_an_unusable_kubeconfig(tmp_path: Path, content: str | None) -> No
     assert not scheduler.lines_with("Traceback")
 
 
-async def test_credentials_that_nobody_knows(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_unknown_credentials(plane: ControlPlane, tmp_path: Path) -> None:
     """A token that the API server refuses is a configuration error: exit code 2."""
     async with run_scheduler(plane.kubeconfig(tmp_path / "kubeconfig", token="no-such-token")) as scheduler:
         assert await scheduler.ended() == 2
@@ -207,7 +207,7 @@ async def test_a_lost_lease_ends_the_process(account: Path, empty: RestClient) -
     assert (await empty.get(LEASE))["spec"]["holderIdentity"] == "somebody"
 
 
-async def test_a_lease_that_is_deleted_is_written_anew(account: Path, empty: RestClient) -> None:
+async def test_a_deleted_lease_is_created_again(account: Path, empty: RestClient) -> None:
     """Without another holder, the next renewal creates the Lease again, and the process continues."""
     async with run_scheduler(account, *SHORT_LEASE) as scheduler:
         await scheduler.line(ACQUIRED)

@@ -62,11 +62,11 @@ def disruption_of(pod: Object) -> Mapping[str, str]:
 async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient, scheduler: SchedulerProcess) -> None:
     """The node with the fewest and lowest victims is emptied; they get the reason, and the pod gets all 16 devices."""
     await add_priority_classes(api, **PRIORITIES)
-    await add_nodes(scheduler, api, dear="trn1.32xlarge", cheap="trn1.32xlarge")
+    await add_nodes(scheduler, api, costly="trn1.32xlarge", cheap="trn1.32xlarge")
     async with graceful_kubelets(api):
-        on = {name: {"nodeSelector": {"kubernetes.io/hostname": name}} for name in ("dear", "cheap")}
-        await running(api, "dear-a", neuron=8, **on["dear"], **prior("low"))
-        await running(api, "dear-b", neuron=8, **on["dear"], **prior("middle"))
+        on = {name: {"nodeSelector": {"kubernetes.io/hostname": name}} for name in ("costly", "cheap")}
+        await running(api, "costly-a", neuron=8, **on["costly"], **prior("low"))
+        await running(api, "costly-b", neuron=8, **on["costly"], **prior("middle"))
         victims = ("cheap-a", "cheap-b", "cheap-c")
         for name, count in zip(victims, (8, 4, 4), strict=True):
             await running(api, name, neuron=count, **on["cheap"], **prior("low"))
@@ -83,7 +83,7 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
         assert big["spec"]["nodeName"] == "cheap"
         assert ids_of(big) == tuple(range(16))
         assert "nominatedNodeName" not in big["status"]
-        assert await names(api) == {"dear-a", "dear-b", "big"}
+        assert await names(api) == {"costly-a", "costly-b", "big"}
     for name in victims:
         (event,) = await events_of(api, name, "Preempted")
         assert event["note"] == f"Preempted by pod {big['metadata']['uid']} on node cheap"
@@ -93,7 +93,7 @@ async def test_a_pod_of_16_devices_evicts_the_cheapest_legal_set(api: RestClient
     assert metrics["scheduler_preemption_attempts_total"] >= 1
 
 
-async def test_nobody_leaves_where_no_block_would_come_free(api: RestClient, scheduler: SchedulerProcess) -> None:
+async def test_no_pod_leaves_if_no_block_becomes_free(api: RestClient, scheduler: SchedulerProcess) -> None:
     """One pod that must stay in each row blocks all rows; the lower pods stay."""
     await add_priority_classes(api, **PRIORITIES)
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
@@ -134,7 +134,7 @@ async def test_the_room_is_kept_while_the_victims_leave(api: RestClient, schedul
     assert {"half", "late-0", "late-1", "late-2"} == await names(api)
 
 
-async def test_who_loses_its_room_does_not_loop(api: RestClient, scheduler: SchedulerProcess) -> None:
+async def test_a_pod_that_loses_its_nomination_does_not_loop(api: RestClient, scheduler: SchedulerProcess) -> None:
     """A higher pod takes the freed devices; the nominated pod is updated at once, and evicts no other pod in vain."""
     await add_priority_classes(api, **PRIORITIES)
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")

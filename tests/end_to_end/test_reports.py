@@ -36,7 +36,7 @@ async def test_a_condition_is_written_only_when_it_changes(api: RestClient, sche
     assert len(await events_of(api, "apart", "FailedScheduling")) == 1
 
 
-async def test_a_changed_reason_is_told_at_once(api: RestClient, scheduler: SchedulerProcess) -> None:
+async def test_a_changed_reason_is_reported_at_once(api: RestClient, scheduler: SchedulerProcess) -> None:
     """A missing label is added, the reason changes: condition and Event follow, and the transition time stays."""
     await add_nodes(scheduler, api, trn1="trn1.32xlarge")
     first = await refused(api, "seven", neuron=7, nodeSelector={"team": "blue"})
@@ -47,7 +47,7 @@ async def test_a_changed_reason_is_told_at_once(api: RestClient, scheduler: Sche
     assert len(await events_of(api, "seven", "FailedScheduling", count=2)) == 2
 
 
-async def test_a_bound_pod_is_told_so(api: RestClient, scheduler: SchedulerProcess) -> None:
+async def test_a_bound_pod_gets_condition_and_event(api: RestClient, scheduler: SchedulerProcess) -> None:
     """The condition becomes True and an Event names the node, in kube-scheduler's words."""
     assert (await refused(api, "pod", neuron=1))["message"] == "no nodes available to schedule pods"
     await add_nodes(scheduler, api, inf2="inf2.xlarge")

@@ -67,7 +67,9 @@ async def test_a_restart_takes_nothing_back_and_knows_what_is_free(account: Path
         await scheduler.line('pod="default/five"', "Insufficient aws.amazon.com/neuron")
         assert await scheduler.stop() == 0
     after = await empty.get(f"{PODS}/five")
-    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], "it had been told"
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], (
+        "the condition is not written again"
+    )
 
 
 async def test_an_api_server_that_restarts_is_waited_for(plane: ControlPlane, account: Path, empty: RestClient) -> None:

@@ -24,12 +24,12 @@ from tests.end_to_end.workload import add_nodes, add_priority_classes, events_of
 FOLLOWING = Right("watch", "leases", "coordination.k8s.io", "kube-system", "my-scheduler")
 
 
-async def test_the_manifest_says_what_the_process_asks_for_at_its_start() -> None:
+async def test_the_manifest_has_the_rights_that_the_process_checks_at_its_start() -> None:
     """`manifests/rbac.yaml` and the list that is checked with SelfSubjectAccessReviews are the same."""
     assert granted() == set(needed())
 
 
-async def test_the_process_calls_exactly_what_it_may(
+async def test_the_process_uses_exactly_its_rights(
     plane: ControlPlane, account: Path, empty: RestClient, audit_log: Path
 ) -> None:
     """

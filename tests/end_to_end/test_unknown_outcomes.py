@@ -48,7 +48,7 @@ async def test_a_late_binding_changes_nothing(account: Path, empty: RestClient, 
     assert len(scheduler.lines_with(BOUND)) == 2
 
 
-async def test_what_may_be_held_is_held(account: Path, empty: RestClient, proxy: Proxy) -> None:
+async def test_devices_of_an_unknown_outcome_stay_in_use(account: Path, empty: RestClient, proxy: Proxy) -> None:
     """While the outcome is unknown no other pod gets its devices, and after a stop the Lease expires."""
     slow = proxy.add(Fault(binding_of("slow"), hold=True, times=float("inf")))
     flags = ("--shutdown-grace-period=1s", *SHORT_LEASE)

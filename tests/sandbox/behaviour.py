@@ -22,4 +22,4 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
 }
 
 #: The one behaviour that a server shows only when its history is too short.
-EXPIRED = "a version that is too old is told so"
+EXPIRED = "a version that is too old is refused"

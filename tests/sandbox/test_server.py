@@ -121,7 +121,7 @@ async def test_a_watch_can_fall_silent(server: ApiServer, api: Api) -> None:
         assert await watch.next() is None
 
 
-async def test_a_watch_can_be_told_that_it_expired(server: ApiServer, api: Api) -> None:
+async def test_a_watch_can_get_an_expired_error(server: ApiServer, api: Api) -> None:
     """An ERROR event with 410 in a running watch."""
     server.faults.add(ErrorEvent(expired(5, 9)), watch=True)
     async with api.watch("pods") as watch:

@@ -29,7 +29,7 @@ from tests.support.oracle_node import affine, forbidding, untolerated
 from tests.support.oracle_spread import default_scores, spread_refusals, spread_shares
 
 NO_NAMESPACES: Namespaces = {}
-NOBODY: Mapping[str, int] = {}
+NO_REJECTIONS: Mapping[str, int] = {}
 """How often nodes have rejected pods lately."""
 CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
 
@@ -63,7 +63,7 @@ def outcome(
     count_unknown_only: bool = False,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
-    rejecting: Mapping[str, int] = NOBODY,
+    rejecting: Mapping[str, int] = NO_REJECTIONS,
 ) -> Outcome:
     """Return the outcome of a pod according to the documents."""
     nodes = list(nodes)

@@ -34,14 +34,14 @@ def sizes(**shares: float) -> dict[NeuronRequest, float]:
     return {builders.request(int(name[1:])): share for name, share in shares.items()}
 
 
-def test_fragmentation_is_what_the_next_pod_cannot_use() -> None:
+def test_fragmentation_counts_cores_that_the_next_pod_cannot_use() -> None:
     """With 4 of 16 devices held, half of the pods (16 devices) can use none of the 24 free cores."""
     policy, machine = FragmentationGradientDescent(sizes(d1=0.5, d16=0.5)), builders.machine("trn1.32xlarge")
     assert policy.fragmentation(machine, machine.all_cores) == 0
     assert policy.fragmentation(machine, machine.all_cores & ~CoreMask(0xFF)) == 12
 
 
-def test_the_gradient_prefers_what_is_broken_already() -> None:
+def test_the_gradient_prefers_a_broken_node() -> None:
     """On the empty node one device adds 15 cores of fragmentation; on the broken one it removes one."""
     policy, nodes = FragmentationGradientDescent(sizes(d1=0.5, d16=0.5)), cluster(0, 4)
     pod = builders.pod("new", devices=1)

@@ -20,7 +20,7 @@ def test_a_trace_without_lifetimes_is_refused(tmp_path: Path) -> None:
     """An empty file of the right form is an error, not a distribution."""
     trace = tmp_path / "trace.csv"
     trace.write_text("num_gpu,scheduled_time,deletion_time\n1,0,5\n")
-    with pytest.raises(ValueError, match="tells of no lifetimes"):
+    with pytest.raises(ValueError, match="has no lifetimes"):
         Lifetimes.read(trace)
 
 
@@ -31,7 +31,7 @@ def test_quantiles_lie_between_the_knots() -> None:
     assert lifetimes.mean == (5 + 30) / 2
 
 
-def test_what_is_dealt_out_has_the_mean_of_the_distribution() -> None:
+def test_lifetimes_have_the_mean_of_the_distribution() -> None:
     """So the load of a run is exact, with any seed."""
     dealt = OPENB.stratified(20_000, random.Random(1))
     assert sum(dealt) / len(dealt) == pytest.approx(OPENB.mean, rel=0.01)

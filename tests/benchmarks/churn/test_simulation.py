@@ -33,7 +33,7 @@ WAITING = by_hand((100, 16, 100), (110, 16, 50), (120, 8, 30), (390, 16, 100), (
 """The second waits for the first to end at 200, the third for the second at 250; the last finds no place by 400."""
 
 
-def test_a_run_is_what_it_is_by_hand() -> None:
+def test_a_run_equals_one_computed_by_hand() -> None:
     """Times of placements, devices in use after the warm-up, waits, all exact."""
     run = simulated(WAITING)
     run.run()
@@ -48,7 +48,7 @@ def test_a_run_is_what_it_is_by_hand() -> None:
     assert waits[0].pods == 5
 
 
-def test_what_happens_before_the_warm_up_is_over_does_not_count() -> None:
+def test_the_warm_up_does_not_count() -> None:
     """The first quarter of the time does not count for utilisation and waits."""
     run = simulated(by_hand((0, 16, 60), (0, 16, 60), (200, 8, 10)))
     run.run()

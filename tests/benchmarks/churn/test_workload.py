@@ -62,7 +62,7 @@ def test_every_pod_fits_some_empty_node(scenario: str) -> None:
         )
 
 
-def test_pods_are_pinned_in_proportion_to_the_silicon() -> None:
+def test_pods_are_pinned_in_proportion_to_the_devices() -> None:
     """A size that two types serve goes to each in proportion to its devices, and to no other type."""
     ones = Counter(
         arrival.pod.constraints.node_selector[INSTANCE_TYPE_LABEL]
@@ -73,7 +73,7 @@ def test_pods_are_pinned_in_proportion_to_the_silicon() -> None:
     assert ones["trn1.32xlarge"] / ones.total() == pytest.approx(16 / 28, abs=0.05)
 
 
-def test_cpu_and_memory_are_asked_for_by_the_share_that_is_said() -> None:
+def test_cpu_and_memory_have_the_given_share() -> None:
     """Without a demand there is none; with one, the sum over all pods is that share of the amount for their devices."""
     assert not any({CPU, MEMORY} & arrival.pod.requests.keys() for arrival in made("torus").arrivals)
     events = workload(SCENARIOS["torus"], load=0.9, seed=1, pods=4_000, demand=Demand(cpu=0.875))

@@ -22,7 +22,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, explain, schedule_pod
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
-from tests.support.oracle import NO_NAMESPACES, NOBODY, Outcome, outcome
+from tests.support.oracle import NO_NAMESPACES, NO_REJECTIONS, Outcome, outcome
 from tests.support.oracle_affinity import Namespaces
 from tests.support.random_objects import NAMES, bound_pod, pending_pod, some_namespaces, some_node, some_workloads
 from tests.support.thoroughness import examples
@@ -42,7 +42,7 @@ def unanimous(
     count_unknown_only: bool = False,
     workloads: Sequence[Workload] = (),
     namespaces: Namespaces = NO_NAMESPACES,
-    rejecting: Mapping[str, int] = NOBODY,
+    rejecting: Mapping[str, int] = NO_REJECTIONS,
 ) -> Pod | None:
     """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
     found = schedule_pod(cluster, pending, PROFILES[count_unknown_only])
