@@ -1,4 +1,4 @@
-"""The loop goes on: through a renewal that is late, and past a wake-up that never came."""
+"""The loop continues after a late renewal of the Lease, and after a lost wake-up."""
 
 import io
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixtu
 
 
 def world_with_a_pod() -> World:
-    """A node, and a pod that fits there."""
+    """Return a world with a node, and a pod that fits there."""
     world = World(Random(1))
     show(world)
     return world
 
 
 def show(world: World) -> None:
-    """Let the watch show a node and a pod."""
+    """Deliver a node and a pod."""
     world.see_node(node("n1"))
     world.see_pod(pod("p", scheduler_name="my-scheduler"))
 
@@ -41,7 +41,7 @@ async def bound(world: World) -> None:
 
 
 async def test_a_renewal_that_is_late_does_not_end_the_loop() -> None:
-    """The Lease may be lost for a moment, and then it was renewed: nobody else can have led, so the loop goes on."""
+    """The Lease may be lost for a moment and is then renewed: no other replica can have led, so the loop continues."""
     world = world_with_a_pod()
     answers = iter([True, False, False])
     world.scheduler.may_bind = lambda: next(answers, True)
@@ -52,7 +52,7 @@ async def test_a_renewal_that_is_late_does_not_end_the_loop() -> None:
 
 @pytest.mark.parametrize("devices", [4, 7])
 async def test_each_attempt_has_its_lines(devices: int) -> None:
-    """The attempt, the filters' answers, and the outcome, in this order, whether there is a node or not."""
+    """The attempt, the results of the filters, and the outcome, in this order, with or without a fitting node."""
     world, stream = World(Random(1)), io.StringIO()
     world.see_node(node("n1", "trn1.32xlarge"))
     world.see_pod(pod("p", devices=devices, scheduler_name="my-scheduler"))
@@ -73,7 +73,7 @@ async def test_each_attempt_has_its_lines(devices: int) -> None:
 
 
 async def test_nothing_is_decided_while_the_lease_may_be_lost() -> None:
-    """The loop waits, does not count as looking at its queue meanwhile, and still ends when it is asked to."""
+    """The loop waits, does not count as looking at its queue meanwhile, and still stops on request."""
     world = world_with_a_pod()
     world.scheduler.may_bind = lambda: False
     with mock.patch.object(loop, "_PAUSE", 0.0), anyio.fail_after(10):
@@ -87,7 +87,7 @@ async def test_nothing_is_decided_while_the_lease_may_be_lost() -> None:
 
 
 async def test_a_wake_up_that_never_came_is_made_up_for() -> None:
-    """The loop looks at its queue every few seconds, so it is known to live, and no pod waits for ever."""
+    """The loop looks at its queue every few seconds anyway, so it counts as live and no pod waits for ever."""
     world = World(Random(1))
     with mock.patch.object(loop, "_LONGEST_IDLE", 0.001):
         async with running(world):
@@ -99,7 +99,7 @@ async def test_a_wake_up_that_never_came_is_made_up_for() -> None:
 
 @pytest.mark.parametrize("meanwhile", ["a node comes", "the pod goes"])
 async def test_what_happens_while_a_refusal_is_prepared_counts(meanwhile: str) -> None:
-    """Indexes for the reasons are built in steps, in which others run: then the pod is decided once more."""
+    """The indexes for the reasons are built in steps, between which events come: then the pod is decided again."""
     world = World(Random(1))
     world.see_node(node("small", cpu=1))
     world.see_pod(pod("p", cpu=1000, scheduler_name="my-scheduler"))

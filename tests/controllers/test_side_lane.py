@@ -1,4 +1,4 @@
-"""A pod that asks much about others is prepared for beside the loop, and delays nobody."""
+"""A pod with many terms about other pods is prepared beside the loop, and delays no other pod."""
 
 from functools import partial
 from itertools import count
@@ -27,7 +27,7 @@ MANY, TERMS = 500, 40
 
 
 def lane_of(cluster: Cluster, queue: SchedulingQueue) -> SideLane:
-    """Return a lane in which every look at the clock is a long turn."""
+    """Return a lane in which the time between two looks at the clock is a long turn."""
     return SideLane(
         cluster=cluster,
         queue=queue,
@@ -40,7 +40,7 @@ def lane_of(cluster: Cluster, queue: SchedulingQueue) -> SideLane:
 
 
 def hostile(name: str = "hostile") -> Pod:
-    """Return a pod that is compared with all others forty times."""
+    """Return a pod that is compared with all other pods forty times."""
     terms = tuple(
         PodAffinityTerm(HOSTNAME_LABEL, LabelSelector((Requirement(f"x{i}", Operator.EXISTS),)), frozenset({"default"}))
         for i in range(TERMS)
@@ -50,7 +50,7 @@ def hostile(name: str = "hostile") -> Pod:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """A cluster with many pods."""
+    """Return a cluster with many pods."""
     cluster = Cluster()
     cluster.put_node(node("n", labels={HOSTNAME_LABEL: "n"}, pods=10_000))
     cluster.put_node(node("m", labels={HOSTNAME_LABEL: "m"}, pods=10_000))
@@ -99,7 +99,7 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
 
 
 async def test_pods_that_come_meanwhile_are_counted(cluster: Cluster) -> None:
-    """What changes while it is being prepared is caught up with."""
+    """Changes during the preparation are applied too."""
     queue = SchedulingQueue()
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
@@ -111,12 +111,12 @@ async def test_pods_that_come_meanwhile_are_counted(cluster: Cluster) -> None:
             cluster.put_pod(pod(f"new{i}", on="m", cpu=1, labels={"x1": "y"} if i == 5 else {}))
             await anyio.lowlevel.checkpoint()
     assert lane.next() is queued
-    found = schedule_pod(cluster, queued.pod, PROFILE)
-    assert getattr(found, "node_name", None) == "n"
+    decision = schedule_pod(cluster, queued.pod, PROFILE)
+    assert getattr(decision, "node_name", None) == "n"
 
 
 async def test_one_that_is_gone_is_left_out(cluster: Cluster) -> None:
-    """A pod that was deleted while it was prepared for is not handed over."""
+    """A pod that was deleted during its preparation is not returned."""
     queue = SchedulingQueue()
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
@@ -130,12 +130,12 @@ async def test_one_that_is_gone_is_left_out(cluster: Cluster) -> None:
 
 
 async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod that cannot be caught up with is tried again after its backoff."""
+    """A pod for which changes come too fast is tried again after its backoff."""
     queue = SchedulingQueue()
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
-    monkeypatch.setattr(pods, "_MAX_LOG", 0)  # nobody knows what happened a moment ago
+    monkeypatch.setattr(pods, "_MAX_LOG", 0)  # the log of changes is cut at once
     lane = lane_of(cluster, queue)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lane.prepare, queued)
@@ -149,7 +149,7 @@ async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_an_error_is_the_pod_s_own(cluster: Cluster) -> None:
-    """What goes wrong with one pod is tried again after its backoff, and ends nothing."""
+    """After an error the pod is tried again after its backoff, and the lane continues."""
     queue = SchedulingQueue()
     queue.add(attrs.evolve(hostile(), scheduler_name="nobody"), 0.0)
     queued = queue.pop(0.0)
@@ -159,7 +159,7 @@ async def test_an_error_is_the_pod_s_own(cluster: Cluster) -> None:
 
 
 async def test_the_loop_takes_it_when_it_is_ready() -> None:
-    """A pod that had to be prepared for is bound like any other."""
+    """A pod that needed preparation is bound like any other."""
     world = WiredScheduler()
     terms = [{"topologyKey": HOSTNAME_LABEL, "labelSelector": {"matchLabels": {f"x{i}": "y"}}} for i in range(TERMS)]
     near = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
@@ -167,16 +167,16 @@ async def test_the_loop_takes_it_when_it_is_ready() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.parts.scheduling_loop.run)
         tasks.start_soon(world.parts.recorder.run)
-        for found in world.pods.values():
-            world.deliver(world.parts.pods, "ADDED", found)
-        while not all("nodeName" in found["spec"] for found in world.pods.values()):
+        for manifest in world.pods.values():
+            world.deliver(world.parts.pods, "ADDED", manifest)
+        while not all("nodeName" in manifest["spec"] for manifest in world.pods.values()):
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
     assert world.requests["POST", "binding"] == 2
 
 
 def test_others_do_not_come_here(cluster: Cluster) -> None:
-    """A pod with what manifests have, and one that is refused anyway, goes straight on."""
+    """A pod with usual terms, or one that is refused anyway, does not come here."""
     queue = SchedulingQueue()
     lane = lane_of(cluster, queue)
     few = attrs.evolve(hostile("few"), constraints=Constraints(anti_affinity=hostile().constraints.anti_affinity[:3]))
@@ -188,7 +188,7 @@ def test_others_do_not_come_here(cluster: Cluster) -> None:
 
 
 async def test_an_exception_in_preparing_is_that_pods_error(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is handed over, and the lane goes on with the next pod."""
+    """It is returned, and the lane continues with the next pod."""
     queue = SchedulingQueue()
     lane = lane_of(cluster, queue)
     queue.add(hostile(), 0.0)

@@ -1,4 +1,4 @@
-"""The world in which pods and nodes are handled."""
+"""A cluster with waiting pods for the tests of pods and nodes."""
 
 import pytest
 

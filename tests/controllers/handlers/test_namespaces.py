@@ -1,4 +1,4 @@
-"""Namespaces as the watch tells of them: what selectors select, and whom a change wakes."""
+"""Events of namespaces: what selectors select, and which changes wake pods."""
 
 from neuron_scheduler.cluster.tables.namespaces import NamespaceTable
 from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
@@ -15,7 +15,7 @@ TEAM = LabelSelector((Requirement("team", Operator.IN, ("a",)),))
 
 
 def test_the_table_follows_the_watch() -> None:
-    """Each change of labels lets the loop look again; what cannot be read changes nothing."""
+    """Each change of labels wakes the loop; an unreadable object changes nothing."""
     table, queue, woken = NamespaceTable(), SchedulingQueue(), list[int]()
     queue.add(pod("waiting"), 0.0)
     queue.unschedulable(popped(queue, 0.0), frozenset({inter_pod_affinity.NAME}), 0.0)

@@ -1,4 +1,4 @@
-"""What the watch reports of nodes goes to the cluster, and wakes only the pods it could help."""
+"""Events of nodes go to the cluster, and wake only the pods that they could help."""
 
 import attrs
 import msgspec
@@ -22,12 +22,12 @@ from tests.support.handlers import World
 
 
 def in_zone(name: str) -> tuple[NodeSelectorTerm, ...]:
-    """Return the node affinity of a pod that insists on a zone."""
+    """Return the node affinity of a pod that requires a zone."""
     return (NodeSelectorTerm((Requirement(ZONE_LABEL, Operator.IN, (name,)),)),)
 
 
 def test_a_heartbeat_wakes_nobody(world: World) -> None:
-    """A kubelet that reports that it lives, or another image, changes nothing that anybody waits for."""
+    """A heartbeat of the kubelet, or another image, is nothing that a pod waits for."""
 
     def reported(at: str, *images: str) -> Node:
         status = {
@@ -36,9 +36,9 @@ def test_a_heartbeat_wakes_nobody(world: World) -> None:
             "images": [{"names": [name], "sizeBytes": 5} for name in images],
         }
         metadata = {"name": "b", "uid": "b", "resourceVersion": at, "creationTimestamp": "2026-11-21T08:00:00Z"}
-        found = NODES.decode(msgspec.Raw(msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status})))
-        assert isinstance(found.value, Node)
-        return found.value
+        decoded = NODES.decode(msgspec.Raw(msgspec.json.encode({"metadata": metadata, "spec": {}, "status": status})))
+        assert isinstance(decoded.value, Node)
+        return decoded.value
 
     first, second = reported("2026-11-21T08:00:00Z"), reported("2026-11-21T08:05:00Z", "web:1")
     world.nodes.added(attrs.evolve(first, unschedulable=True))
@@ -47,8 +47,8 @@ def test_a_heartbeat_wakes_nobody(world: World) -> None:
     assert world.settle() == []
 
 
-def test_a_label_wakes_who_waits_for_it(world: World) -> None:
-    """Another label wakes nobody, the right one the pod that asks for it, and the right one again nobody."""
+def test_a_label_wakes_the_pod_that_waits_for_it(world: World) -> None:
+    """Another label wakes no pod; the right one wakes the pod that asks for it, once."""
     before = node("a", "trn1.32xlarge", cpu=4000, labels={})
     for labels, want in (({"a": "b"}, []), ({"team": "blue"}, ["label"]), ({"team": "blue", "c": "d"}, [])):
         after = attrs.evolve(before, labels={**node("a", "trn1.32xlarge").labels, **labels}, unschedulable=True)
@@ -58,8 +58,8 @@ def test_a_label_wakes_who_waits_for_it(world: World) -> None:
         before = after
 
 
-def test_a_node_that_can_be_read_again_wakes_who_waits_for_what_is_new(world: World) -> None:
-    """What has changed meanwhile is told from the last good state, by which pods were refused."""
+def test_a_node_that_can_be_read_again_wakes_pods_by_what_has_changed(world: World) -> None:
+    """The change is computed from the last good state, by which pods were refused."""
     good = node("a", "trn1.32xlarge", cpu=4000, taints=(Taint("dedicated", Effect.NO_SCHEDULE),))
     world.nodes.updated(node("a", "trn1.32xlarge", cpu=4000), good)
     world.pods.added(pod("tainted", scheduler_name="one"))
@@ -72,7 +72,7 @@ def test_a_node_that_can_be_read_again_wakes_who_waits_for_what_is_new(world: Wo
 
 
 def test_a_node_is_warned_of_again_when_it_was_gone_or_well(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """A doubt is told once; of a node made anew under the same name, or well in between, it is news."""
+    """A doubt is logged once, and again if the node was recreated or without doubt in between."""
     doubtful = node("b", "trn1.32xlarge", uid="1", created=1, devices=15)
     well = node("b", "trn1.32xlarge", uid="1", created=1)
 
@@ -90,8 +90,8 @@ def test_a_node_is_warned_of_again_when_it_was_gone_or_well(world: World, caplog
     assert warnings() == 3
 
 
-def test_a_node_that_goes_wakes_who_could_not_bear_its_pods(world: World) -> None:
-    """They count no more, before they are gone themselves."""
+def test_a_deleted_node_wakes_pods_with_anti_affinity_to_its_pods(world: World) -> None:
+    """Its pods do not count any more, even before they are deleted themselves."""
     world.nodes.added(node("b", labels={ZONE_LABEL: "x"}, created=1))
     world.nodes.added(node("c", labels={ZONE_LABEL: "x"}, created=2))
     apart = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))
@@ -102,15 +102,15 @@ def test_a_node_that_goes_wakes_who_could_not_bear_its_pods(world: World) -> Non
     assert world.settle() == ["apart: placed"]
 
 
-def test_a_promise_does_not_outlive_the_machine(world: World) -> None:
-    """Cores were promised that are others now that the device plugin counts them otherwise; a label changes nothing."""
-    told: list[str] = []
-    world.nodes.nomination_lost = lambda pod: told.append(pod.name)
+def test_a_nomination_does_not_outlive_the_machine(world: World) -> None:
+    """When the node becomes another machine, its core numbers mean other cores; a label changes nothing."""
+    lost: list[str] = []
+    world.nodes.nomination_lost = lambda pod: lost.append(pod.name)
     before = node("b", "trn1.32xlarge", created=1)
     world.nodes.added(before)
-    world.cluster.nominate("b", Nomination(pod("promised", scheduler_name="one", devices=1), cores=CoreMask(3)))
+    world.cluster.nominate("b", Nomination(pod("nominated", scheduler_name="one", devices=1), cores=CoreMask(3)))
     labelled = attrs.evolve(before, labels={**before.labels, "x": "y"})
     world.nodes.updated(before, labelled)
-    assert told == []
+    assert lost == []
     world.nodes.updated(labelled, node("b", created=1))
-    assert told == ["promised"]
+    assert lost == ["nominated"]

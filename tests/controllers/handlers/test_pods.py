@@ -1,4 +1,4 @@
-"""What the watch reports of pods goes to the cluster and the queue, and wakes only the pods it could help."""
+"""Events of pods go to the cluster and the queue, and wake only the pods that they could help."""
 
 import attrs
 
@@ -11,20 +11,20 @@ from tests.support.handlers import World
 
 
 def test_pods_of_every_profile_are_queued(world: World) -> None:
-    """The names that are served are ours, and no other."""
+    """Only pods with one of our scheduler names are queued."""
     assert world.queue.count(Place.UNSCHEDULABLE) == 3
     assert {name for _, name in world.queue.refused_by_plugin()} == {"one", "two"}
 
 
 def test_what_happens_while_nobody_waits_wakes_nobody() -> None:
-    """The loop is woken by what could help a pod that waits, and by one that comes."""
+    """The loop is woken by an event that could help a waiting pod, and by a new pod."""
     world, woken = World(), list[str]()
 
-    def happens(what: str) -> list[str]:
+    def happens(prefix: str) -> list[str]:
         woken.clear()
-        world.queue.on_change = lambda: woken.append(what)
-        world.nodes.added(node(f"n{what}", cpu=1000))
-        there = pod(f"p{what}", on=f"n{what}", cpu=1000)
+        world.queue.on_change = lambda: woken.append(prefix)
+        world.nodes.added(node(f"n{prefix}", cpu=1000))
+        there = pod(f"p{prefix}", on=f"n{prefix}", cpu=1000)
         world.pods.added(there)
         world.pods.updated(there, attrs.evolve(there, labels={"a": "b"}))
         world.pods.deleted(there)
@@ -37,60 +37,60 @@ def test_what_happens_while_nobody_waits_wakes_nobody() -> None:
     assert happens("second")
 
 
-def test_a_promise_wakes_others_once_its_pod_is_elsewhere(world: World) -> None:
-    """Whoever bound the pod: what was kept for it is free for those of its priority or a lower one."""
+def test_a_nomination_wakes_others_once_its_pod_is_elsewhere(world: World) -> None:
+    """Whichever scheduler bound it, its nominated space is free for pods of its priority or lower."""
     world.nodes.added(node("b", cpu=4000, created=1))
-    promised = pod("promised", scheduler_name="one", cpu=4000, priority=5)
-    world.cluster.nominate("b", Nomination(promised))
+    nominated = pod("nominated", scheduler_name="one", cpu=4000, priority=5)
+    world.cluster.nominate("b", Nomination(nominated))
     world.pods.added(pod("lower", scheduler_name="one", cpu=4000))
     assert "lower" in world.settle()
-    world.pods.added(attrs.evolve(promised, node_name="elsewhere"))
+    world.pods.added(attrs.evolve(nominated, node_name="elsewhere"))
     assert "lower: placed" in world.settle()
 
 
-def test_who_loses_a_promise_is_told(world: World) -> None:
-    """A pod that others bind to a node may take what was promised there; a node that goes takes it for certain."""
-    told: list[str] = []
-    world.pods.came = told.append
-    world.nodes.nomination_lost = lambda pod: told.append(pod.name)
+def test_a_lost_nomination_is_reported(world: World) -> None:
+    """A pod that another scheduler binds may take the nominated space; a deleted node always does."""
+    reported: list[str] = []
+    world.pods.came = reported.append
+    world.nodes.nomination_lost = lambda pod: reported.append(pod.name)
     world.nodes.added(node("b", cpu=4000, created=1))
-    world.cluster.nominate("b", Nomination(pod("promised", scheduler_name="one", cpu=4000)))
+    world.cluster.nominate("b", Nomination(pod("nominated", scheduler_name="one", cpu=4000)))
     foreign = pod("foreign", on="b", cpu=1000)
     world.pods.added(foreign)
     world.pods.updated(foreign, attrs.evolve(foreign, labels={"x": "y"}))
     world.nodes.deleted(node("b"))
-    assert told == ["b", "promised"]
+    assert reported == ["b", "nominated"]
 
 
-def test_many_pods_that_claim_the_same_cores_are_told_once_each(world: World) -> None:
-    """A line and two Events a pod, not one of each for every pair of pods; the same when a replica takes over."""
-    told = list[tuple[str, str]]()
-    world.pods.double_booked = lambda pod, rival: told.append((pod.name, rival.name))
+def test_pods_that_claim_the_same_cores_are_reported_once_each(world: World) -> None:
+    """One log line and two Events per pod, not one for every pair of pods; the same when a replica takes over."""
+    reported = list[tuple[str, str]]()
+    world.pods.double_booked = lambda pod, rival: reported.append((pod.name, rival.name))
     world.nodes.added(node("n", "trn1.32xlarge"))
     for i in range(20):
         world.pods.added(pod(f"p{i}", devices=2, ids=(0, 1), on="n"))
-    assert len(told) == 2 * 19
-    assert ("p19", "p0") in told
-    told.clear()
+    assert len(reported) == 2 * 19
+    assert ("p19", "p0") in reported
+    reported.clear()
     world.pods.report_doubts()
-    assert [name for name, _ in told] == [f"p{i}" for i in range(20)]
+    assert [name for name, _ in reported] == [f"p{i}" for i in range(20)]
 
 
-def test_what_was_contested_before_is_told_again(world: World) -> None:
-    """Both owners hear of it, for whom nobody spoke while no replica was leading."""
-    told: list[tuple[str, str]] = []
-    world.pods.double_booked = lambda pod, rival: told.append((pod.name, rival.name))
+def test_a_new_leader_reports_double_booked_cores(world: World) -> None:
+    """A new leader reports it to both owners."""
+    reported: list[tuple[str, str]] = []
+    world.pods.double_booked = lambda pod, rival: reported.append((pod.name, rival.name))
     world.nodes.added(node("b", "trn1.32xlarge", created=1))
     for name in ("one", "other"):
         world.pods.added(pod(name, devices=1, on="b", ids=(3,)))
-    told.clear()
+    reported.clear()
     world.pods.report_doubts()
-    assert sorted(told) == [("one", "other"), ("other", "one")]
+    assert sorted(reported) == [("one", "other"), ("other", "one")]
     assert world.unknown == []
 
 
-def test_an_unknown_holder_is_told_once_and_by_the_next_leader_again(world: World) -> None:
-    """A change of the pod is no news, nor is another listing; a replica that takes over has not said it yet."""
+def test_an_unknown_holder_is_reported_once_by_each_leader(world: World) -> None:
+    """A change of the pod or another list does not repeat it; a new leader does."""
     world.nodes.added(node("b", "trn1.32xlarge", created=1))
     forgot = pod("forgot", devices=1, on="b", scheduler_name="default-scheduler")
     want = [("forgot", "no annotation names its ids")]
@@ -107,14 +107,14 @@ def test_an_unknown_holder_is_told_once_and_by_the_next_leader_again(world: Worl
 
 
 def test_a_pod_that_cannot_be_read_is_an_unknown_holder(world: World) -> None:
-    """Its owner hears of it once; one that is on no node holds nothing, and one that was read keeps what it had."""
+    """It is reported once; a pod without a node uses nothing, and a pod that was readable keeps its devices."""
     for name, uid, on in (("odd", "odd", "a"), ("odd", "odd", "a"), ("pending", "pending", ""), ("d0", "uid-d0", "a")):
         world.pods.malformed(Malformed("Pod", f"default/{name}", "bad", uid=uid, node_name=on))
     assert world.unknown == [("odd", "the pod object cannot be read")]
 
 
 def test_what_a_pod_leaves_wakes_whom_it_suffices(world: World) -> None:
-    """Too little is no help; devices enough are, once, though in pieces; then only a block is."""
+    """Too little free space wakes no pod; enough devices in pieces do so once; then only a block does."""
     idle = pod("idle", on="a", cpu=500)
     world.pods.added(idle)
     world.pods.deleted(idle)
@@ -132,16 +132,16 @@ def test_what_a_pod_leaves_wakes_whom_it_suffices(world: World) -> None:
     assert world.settle() == ["cpu: placed"]
 
 
-def test_who_leaves_before_it_started_may_have_been_rejected(world: World) -> None:
-    """A pod that ran, that somebody deleted, that had no node or could not be read was not."""
-    for each in (
+def test_a_pod_that_goes_before_it_started_may_have_been_rejected(world: World) -> None:
+    """Not if it ran, was deleted by a user, had no node or could not be read."""
+    for gone in (
         pod("rejected", devices=1, on="a"),
         pod("ran", devices=1, on="a", started=5.0),
         pod("deleted", devices=1, on="a", terminating=True),
         pod("pending", scheduler_name="one", devices=16),
     ):
-        world.pods.added(each)
-        world.pods.deleted(each)
+        world.pods.added(gone)
+        world.pods.deleted(gone)
     world.pods.malformed(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="a"))
     world.pods.mended(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="a"))
     assumed = pod("assumed", scheduler_name="one", cpu=1)  # bound and rejected between two lists
@@ -151,8 +151,8 @@ def test_who_leaves_before_it_started_may_have_been_rejected(world: World) -> No
     assert world.left == ["rejected", "assumed"]
 
 
-def test_who_starts_is_told_once(world: World) -> None:
-    """A start time appears once; a pod that has it when it is first seen started some time ago."""
+def test_a_start_is_reported_once(world: World) -> None:
+    """Only when the start time appears; a pod that has one when it is first seen started earlier."""
     begun = pod("d1", devices=4, on="a", ids=range(4, 8), started=5.0)
     world.pods.updated(attrs.evolve(begun, started=None), begun)
     world.pods.updated(begun, attrs.evolve(begun, labels={"a": "b"}))
@@ -161,7 +161,7 @@ def test_who_starts_is_told_once(world: World) -> None:
 
 
 def test_a_pod_that_is_deleted_on_its_way_to_a_node_is_not_tried_again(world: World) -> None:
-    """A finalizer may keep it for ever; its place is kept until the outcome of its Binding is known."""
+    """A finalizer may keep the pod for ever; its space is kept until the outcome of its Binding is known."""
     world.nodes.added(node("n1", devices=4))
     waiting = pod("p", devices=1, scheduler_name="one", priority=1)
     world.pods.added(waiting)

@@ -1,4 +1,4 @@
-"""What events of Services and controllers do to the table of selectors."""
+"""Events of Services and controllers keep the table of selectors."""
 
 import attrs
 
@@ -16,7 +16,7 @@ SERVICE = Workload("u", "v1", "Service", "default", "s", WEB)
 
 
 def test_a_service_comes_changes_and_goes() -> None:
-    """Only its latest selector counts; one that cannot be read for a while keeps its last."""
+    """Only the latest selector counts; an unreadable Service keeps its last one."""
     workloads, metrics = Workloads(), Metrics()
     handler = WorkloadHandler(workloads=workloads, metrics=metrics, resource="services")
     web, db = pod(labels={"app": "web"}), pod(labels={"app": "db"})

@@ -1,4 +1,4 @@
-"""The queue says when it is worth to pop again, and is silent about what cannot matter."""
+"""The queue signals when it is worth to pop again, and only then."""
 
 from copy import deepcopy
 from math import inf
@@ -27,7 +27,7 @@ class Waiting:
     in_flight: list[QueuedPod] = attrs.field(factory=list)
 
     def signal(self) -> None:
-        """Take the signal."""
+        """Remember the signal."""
         self.signalled = True
 
     def put_back(self, queued: QueuedPod) -> None:
@@ -49,7 +49,7 @@ class Waiting:
                 self.in_flight.append(queued)
 
     def change(self) -> None:
-        """Let one thing happen."""
+        """Make one random change."""
         name = f"p{self.dice.randrange(6)}"
         gates = ("wait",) if self.dice.random() < 0.2 else ()
         seen = pod(
@@ -76,7 +76,7 @@ class Waiting:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_can_be_popped_was_signalled(seed: int) -> None:
-    """After a pop that gave nothing, without a signal there is nothing to pop, and nothing will be any sooner."""
+    """After a pop that returned None, without a signal the next pop returns None too, and not until the same time."""
     world = Waiting(Random(seed))
     world.queue.on_change = world.signal
     for _ in range(300):
@@ -94,7 +94,7 @@ def test_what_can_be_popped_was_signalled(seed: int) -> None:
 
 
 def test_an_event_while_nobody_waits_for_events_is_no_signal() -> None:
-    """The loop is not woken for what cannot help any pod."""
+    """The loop is not woken for an event that cannot help any pod."""
     queue, signals = queue_of("a"), list[str]()
     queue.on_change = lambda: signals.append("signal")
     queue.note(GONE)

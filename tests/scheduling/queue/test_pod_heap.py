@@ -1,4 +1,4 @@
-"""A heap from which any pod may leave: best first, and in proportion to who is there."""
+"""A heap from which any pod can be removed: best first, with memory in proportion to its pods."""
 
 from random import Random
 
@@ -10,17 +10,17 @@ from tests.support.builders import pod
 
 
 def queued(name: object) -> QueuedPod:
-    """Return a pod that waits."""
+    """Return a waiting pod."""
     return QueuedPod(pod(str(name)), since=0.0)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_it_is_what_a_sorted_list_is(seed: int) -> None:
-    """Whoever comes and goes, in whatever order: the first is the least key, and of equals the one that came first."""
+    """After any pushes and removals the first pod has the least key, and of equal keys was pushed first."""
     dice, heap, there = Random(seed), PodHeap(), dict[QueuedPod, tuple[int, int]]()
     for number in range(2_000):
         if there and dice.random() < dice.choice([0.3, 0.7]):
-            gone = dice.choice(list(there)) if dice.random() < 0.5 else min(there, key=lambda each: there[each])
+            gone = dice.choice(list(there)) if dice.random() < 0.5 else min(there, key=lambda queued: there[queued])
             del there[gone]
             heap.discard(gone)
             heap.discard(gone)
@@ -28,13 +28,13 @@ def test_it_is_what_a_sorted_list_is(seed: int) -> None:
             came, key = queued(number), dice.randint(0, 9)
             there[came] = (key, number)
             heap.push(came, key)
-        assert heap.first() is min(there, key=lambda each: there[each], default=None)
+        assert heap.first() is min(there, key=lambda queued: there[queued], default=None)
         assert (len(heap), list(heap)) == (len(there), list(there))
         assert len(heap._entries) <= 2 * len(heap) + 65
 
 
-def test_it_holds_nobody_who_is_gone() -> None:
-    """Nobody asks a standby's heap for its first, so nothing is thrown away on the way to it."""
+def test_it_keeps_no_removed_pod() -> None:
+    """A standby never asks for the first pod, so stale entries are not removed on the way to it."""
     heap = PodHeap()
     stays = queued("stays")
     heap.push(stays, -1)

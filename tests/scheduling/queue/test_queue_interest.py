@@ -1,4 +1,4 @@
-"""Pods that were refused by where other pods are: which of those wake them."""
+"""Pods that were refused because of other pods: which of those wake them."""
 
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement, SpreadConstraint
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -21,7 +21,7 @@ def waiting(*apps: str, plugins: frozenset[str] = SPREAD) -> SchedulingQueue:
 
 
 def test_a_pod_wakes_those_that_count_it() -> None:
-    """Binding a pod of one application leaves the pods of the others where they are."""
+    """Binding a pod of one application does not wake the pods of other applications."""
     queue = waiting("web", "db")
     queue.note(ClusterEvent.ASSIGNED_POD_ADDED, pod("other", labels={"app": "web"}))
     assert drain(queue, 10.0) == ["web"]
@@ -29,7 +29,7 @@ def test_a_pod_wakes_those_that_count_it() -> None:
 
 
 def test_a_pod_that_nobody_counts_wakes_nobody() -> None:
-    """Neither by its labels nor in its namespace."""
+    """Another label or another namespace wakes no pod."""
     queue = waiting("web")
     queue.note(ClusterEvent.ASSIGNED_POD_ADDED, pod("other", labels={"app": "x"}))
     queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod("far", labels={"app": "web"}, namespace="far"))
@@ -37,14 +37,14 @@ def test_a_pod_that_nobody_counts_wakes_nobody() -> None:
 
 
 def test_old_and_new_labels_matter() -> None:
-    """A pod that leaves an application wakes it as well as the one that it joins."""
+    """A pod whose label changes wakes the pods of both applications."""
     queue = waiting("web", "db", "x")
     queue.note(ClusterEvent.ASSIGNED_POD_LABELS, pod(labels={"app": "web"}), pod(labels={"app": "db"}))
     assert drain(queue, 10.0) == ["web", "db"]
 
 
 def test_an_event_that_names_nobody_wakes_all() -> None:
-    """So does a node that goes: it may have been the emptiest domain."""
+    """So does a deleted node: it may have been the emptiest domain."""
     for event in (ClusterEvent.ASSIGNED_POD_GONE, ClusterEvent.NODE_DELETED):
         queue = waiting("web")
         queue.note(event)
@@ -52,7 +52,7 @@ def test_an_event_that_names_nobody_wakes_all() -> None:
 
 
 def test_whoever_lacks_room_too_is_woken_by_any_pod_that_goes() -> None:
-    """The cpu of a stranger is as good."""
+    """The cpu of any pod helps."""
     queue = waiting("web", plugins=SPREAD | FIT)
     queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod("far", namespace="far"))
     assert drain(queue, 10.0) == ["web"]

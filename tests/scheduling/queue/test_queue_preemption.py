@@ -1,4 +1,4 @@
-"""The queue while others are asked to leave for a pod: it is held, and misses nothing."""
+"""The queue while victims are asked to leave for a pod: the pod is held, and misses no event."""
 
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import pod
@@ -6,7 +6,7 @@ from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, q
 
 
 def test_an_event_during_a_long_decision_is_not_lost() -> None:
-    """It wakes the pod as soon as it is put back, if it could have helped."""
+    """It wakes the pod as soon as it is put back, if it could help."""
     for plugins, there in ((FIT, {"active": 1}), (AFFINITY, {"unschedulable": 1})):
         queue = queue_of("p")
         queued = popped(queue, 0.0)
@@ -17,7 +17,7 @@ def test_an_event_during_a_long_decision_is_not_lost() -> None:
 
 
 def test_what_was_before_the_decision_counts_no_more() -> None:
-    """An event that was there when the decision was made changes nothing; nor does one that came for another pod."""
+    """An event before the decision, or during the decision of another pod, changes nothing."""
     queue = queue_of("p", "q")
     first = popped(queue, 0.0)
     queue.note(GONE)
@@ -31,7 +31,7 @@ def test_what_was_before_the_decision_counts_no_more() -> None:
 
 
 def test_a_change_of_the_pod_during_a_long_decision_is_not_lost() -> None:
-    """Its new state was not decided about."""
+    """The decision was about its old state."""
     queue = queue_of("p")
     queued = popped(queue, 0.0)
     queue.update(pod("p", labels={"new": "yes"}), 0.1)
@@ -39,7 +39,7 @@ def test_a_change_of_the_pod_during_a_long_decision_is_not_lost() -> None:
     assert counts(queue) == {"active": 1}
 
 
-def held(*names: str) -> SchedulingQueue:
+def queue_of_held(*names: str) -> SchedulingQueue:
     """Return a queue in which these pods are held."""
     queue = queue_of(*names)
     for _ in names:
@@ -48,8 +48,8 @@ def held(*names: str) -> SchedulingQueue:
 
 
 def test_nothing_wakes_a_held_pod() -> None:
-    """Neither events nor changes nor time; all of it counts at its release."""
-    queue = held("p")
+    """No event, change or timeout wakes it; all of them count at its release."""
+    queue = queue_of_held("p")
     queue.note(GONE)
     assert drain(queue, 1.0) == []
     queue.update(pod("p", labels={"new": "yes"}), 1.0)
@@ -60,16 +60,16 @@ def test_nothing_wakes_a_held_pod() -> None:
 
 
 def test_a_released_pod_waits_for_the_end_of_its_victims() -> None:
-    """Nothing has happened: it stays where it is, until it does."""
-    queue = held("p")
+    """Without an event it stays where it is."""
+    queue = queue_of_held("p")
     queue.release("uid-p", 1.0)
     assert counts(queue) == {"unschedulable": 1}
     queue.note(GONE)
     assert drain(queue, 2.0) == ["p"]
 
 
-def test_who_was_displaced_is_tried_again() -> None:
-    """Only a refused pod can be activated; nobody else is moved, and a stranger is nothing to fear."""
+def test_a_pod_that_lost_its_nomination_is_tried_again() -> None:
+    """Only a refused pod is activated; any other pod stays, and an unknown uid is ignored."""
     queue = queue_of("p")
     queue.activate("uid-p", 0.0)
     assert counts(queue) == {"active": 1}

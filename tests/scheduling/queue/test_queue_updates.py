@@ -1,4 +1,4 @@
-"""The queue follows its pods: they change, lose their gates, and go."""
+"""The queue follows its pods: they change, lose their gates, and are deleted."""
 
 import attrs
 import pytest
@@ -31,7 +31,7 @@ def refused(now: float = 0.0) -> SchedulingQueue:
     ],
 )
 def test_an_update_wakes_if_it_bears_on_scheduling(changed: Pod, wakes: bool) -> None:
-    """Our own writes must not wake the pod they are about; either way the new state is kept."""
+    """Our own writes must not wake their pod; in any case the new state is kept."""
     queue = refused()
     queue.update(changed, 1.0)
     assert counts(queue) == ({"active": 1} if wakes else {"unschedulable": 1})
@@ -40,14 +40,14 @@ def test_an_update_wakes_if_it_bears_on_scheduling(changed: Pod, wakes: bool) ->
 
 
 def test_an_update_of_an_unknown_pod_adds_it() -> None:
-    """It may be ours only since the change."""
+    """Its scheduler name may be ours only since the change."""
     queue = queue_of()
     queue.update(pod("a"), 0.0)
     assert drain(queue, 0.0) == ["a"]
 
 
 def test_adding_a_pod_twice_is_an_update() -> None:
-    """A relist tells of pods that are here already; they keep their place and their history."""
+    """A new list contains pods that are here already; they keep their place and their history."""
     queue = refused()
     queue.add(pod("a", resource_version="2"), 1.0)
     assert counts(queue) == {"unschedulable": 1}
@@ -56,7 +56,7 @@ def test_adding_a_pod_twice_is_an_update() -> None:
 
 
 def test_a_pod_in_flight_takes_its_new_state() -> None:
-    """It is tried as it is now when it comes back."""
+    """It is tried with its new state when it is put back."""
     queue = queue_of("a")
     queued = popped(queue, 0.0)
     newer = pod("a", labels={"x": "y"})
@@ -70,7 +70,7 @@ def test_a_pod_in_flight_takes_its_new_state() -> None:
 
 
 def test_a_gated_pod_waits_for_its_gates() -> None:
-    """Its time begins when the last gate goes; nothing else wakes it."""
+    """Its time begins when the last gate is removed; nothing else wakes it."""
     queue = SchedulingQueue()
     gated = pod("a", gates=("one", "two"))
     queue.add(gated, 0.0)
@@ -88,7 +88,7 @@ def test_a_gated_pod_waits_for_its_gates() -> None:
 
 @pytest.mark.parametrize("place", ["active", "in_flight", "backoff", "error", "unschedulable", "gated"])
 def test_a_removed_pod_is_gone_from_everywhere(place: str) -> None:
-    """Deleted, bound, or no longer ours: wherever it waits, it never comes back by itself."""
+    """Deleted, bound, or no longer ours: wherever it waited, it is never popped."""
     queue = SchedulingQueue()
     queue.add(pod("a", gates=("g",) if place == "gated" else ()), 0.0)
     if place not in ("active", "gated"):
@@ -111,7 +111,7 @@ def test_a_removed_pod_is_gone_from_everywhere(place: str) -> None:
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "made anew"])
 def test_a_pod_removed_in_flight_does_not_come_back(again: bool) -> None:
-    """The end of its attempt finds another history, or none."""
+    """The end of its attempt finds a new entry, or none."""
     queue = queue_of("a")
     queued = popped(queue, 0.0)
     queue.remove("uid-a")
@@ -124,7 +124,7 @@ def test_a_pod_removed_in_flight_does_not_come_back(again: bool) -> None:
 
 
 def test_stale_entries_of_heaps_are_passed_over() -> None:
-    """A pod that left and came again is had once."""
+    """A pod that was removed and added again is popped once."""
     queue = queue_of("a", "b")
     queue.remove("uid-a")
     queue.add(pod("a"), 1.0)

@@ -1,4 +1,4 @@
-"""The queue is arithmetic on `now`: who is next, when a backoff is over, and whom an event wakes."""
+"""The queue computes with `now`: which pod is next, when a backoff is over, and which pods an event wakes."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, popped, q
 
 
 def test_priority_then_time() -> None:
-    """The higher priority first, then who came first, then who was taken in first."""
+    """Higher priority first, then the earlier time, then the earlier call."""
     queue = SchedulingQueue()
     for name, priority, now in (
         ("late", 0, 2.0),
@@ -27,7 +27,7 @@ def test_priority_then_time() -> None:
 
 
 def test_a_refused_pod_keeps_its_place() -> None:
-    """Age counts, however often a pod was refused: those that came meanwhile are behind it."""
+    """Age counts, however often a pod was refused: pods that came later are behind it."""
     queue = queue_of("a", now=0.0)
     for now in (1.0, 100.0, 200.0):
         queue.unschedulable(popped(queue, now), FIT, now)
@@ -37,15 +37,15 @@ def test_a_refused_pod_keeps_its_place() -> None:
 
 
 def test_an_error_does_not_cost_a_pod_its_place() -> None:
-    """It waits for its backoff, and then comes before those that are younger."""
+    """It waits for its backoff, and then comes before younger pods."""
     queue = queue_of("a", now=0.0)
     queue.failed(popped(queue, 0.0), 0.0)
     queue.add(pod("b"), 0.5)
     assert drain(queue, 1.0) == ["a", "b"]
 
 
-def test_who_was_there_before_the_first_pop_is_served_by_age() -> None:
-    """A list tells of pods by name: after a restart, the one that waits longest must not come last."""
+def test_pods_from_before_the_first_pop_are_ordered_by_age() -> None:
+    """A list is ordered by name: after a restart, the pod that waits longest must not come last."""
     queue = SchedulingQueue()
     for name, created in (("a", 30.0), ("b", 10.0), ("c", 20.0)):
         queue.add(pod(name, created=created), 0.0)
@@ -56,7 +56,7 @@ def test_who_was_there_before_the_first_pop_is_served_by_age() -> None:
 
 
 def test_a_changed_priority_counts_at_once() -> None:
-    """A waiting pod is moved, not doubled."""
+    """A waiting pod is moved, not duplicated."""
     queue = queue_of("a", "b")
     queue.update(pod("b", priority=1), 1.0)
     assert counts(queue) == {"active": 2}
@@ -64,7 +64,7 @@ def test_a_changed_priority_counts_at_once() -> None:
 
 
 def test_attempts_and_the_first_time_are_remembered() -> None:
-    """They are reported when the pod is bound at last."""
+    """They are reported when the pod is bound."""
     queue = queue_of("a", now=5.0)
     for attempt in (1, 2, 3):
         queued = popped(queue, attempt * 100.0)
@@ -86,7 +86,7 @@ def test_backoff_doubles_up_to_its_cap() -> None:
 
 
 def test_an_error_backoff_is_never_cut_short() -> None:
-    """The API server needs the pause, however idle we are."""
+    """The API server needs the pause, even if no other pod is active."""
     queue = queue_of("a")
     queue.failed(popped(queue, 0.0), 0.0)
     queue.note(GONE)
@@ -96,7 +96,7 @@ def test_an_error_backoff_is_never_cut_short() -> None:
 
 
 def test_the_first_refusal_costs_no_backoff() -> None:
-    """What wakes a pod that was refused once has a reason; it comes before those that came after it."""
+    """A pod that was refused once is woken without a backoff, and comes before younger pods."""
     queue = queue_of("a")
     refuse_all(queue, 10.0)
     queue.add(pod("b"), 10.1)
@@ -105,7 +105,7 @@ def test_the_first_refusal_costs_no_backoff() -> None:
 
 
 def refused_in_vain(names: str, times: int, now: float) -> SchedulingQueue:
-    """Return a queue of unlike pods that were refused several times in a row."""
+    """Return a queue of different pods that were refused several times in a row."""
     queue = SchedulingQueue()
     for cpu, name in enumerate(names):
         queue.add(pod(name, cpu=cpu), now)
@@ -116,7 +116,7 @@ def refused_in_vain(names: str, times: int, now: float) -> SchedulingQueue:
 
 
 def test_a_refusal_backoff_is_cut_short_when_nothing_else_waits() -> None:
-    """As upstream: an idle scheduler tries at once what an event has woken, but active pods come first."""
+    """As upstream: an idle scheduler tries a woken pod at once, but active pods come first."""
     queue = refused_in_vain("ab", 2, 10.0)
     queue.add(pod("c"), 10.1)
     assert popped(queue, 10.1).pod.name == "c"
@@ -137,7 +137,7 @@ def test_backoff_doubles_with_each_refusal_in_a_row(times: int, seconds: int) ->
 
 
 def test_a_refusal_long_after_the_last_begins_a_new_row() -> None:
-    """Backoff is against pods that are refused again and again, not against those that wait for long."""
+    """Backoff delays pods that are refused again and again, not pods that wait for long."""
     queue = refused_in_vain("a", 5, 0.0)
     refuse_all(queue, 100.0)
     queue.note(GONE)
@@ -146,7 +146,7 @@ def test_a_refusal_long_after_the_last_begins_a_new_row() -> None:
 
 
 def test_backoffs_that_end_within_a_second_end_together() -> None:
-    """Of them the higher priority is served first, though the lower one was refused earlier."""
+    """The higher priority comes first, although the lower one was refused earlier."""
     queue = SchedulingQueue()
     for name, priority, now in (("low", 0, 10.1), ("high", 5, 10.7)):
         queue.add(pod(name, priority=priority), now)
@@ -156,7 +156,7 @@ def test_backoffs_that_end_within_a_second_end_together() -> None:
 
 
 def test_of_backoffs_that_end_together_the_highest_priority_is_cut_short_first() -> None:
-    """By the second, then by priority: none is tried again and again while others wait for their turn."""
+    """By the second, then by priority: no pod is tried again and again while others wait."""
     queue = SchedulingQueue()
     for name, priority, refusals in (("low", 0, 4), ("late", 9, 5), ("high", 5, 4)):
         queue.add(pod(name, priority=priority), 10.0)
@@ -178,7 +178,7 @@ def test_a_woken_pod_whose_backoff_is_over_is_active_at_once() -> None:
 
 
 def test_a_refusal_forgets_errors() -> None:
-    """Errors in a row count by themselves, refusals by themselves."""
+    """Errors in a row and refusals in a row are counted separately."""
     queue, now = queue_of("a"), 0.0
     for _ in range(4):
         queue.failed(popped(queue, now), now)
@@ -198,7 +198,7 @@ def popped_after(queue: SchedulingQueue, event: ClusterEvent, now: float) -> Que
 
 @pytest.mark.parametrize("refusals", [1, 63, 2000])
 def test_no_number_of_refusals_overflows(refusals: int) -> None:
-    """The cap holds for ever."""
+    """The backoff never exceeds its limit."""
     queue = queue_of("a")
     queued = popped(queue, 0.0)
     queued.refusals = refusals
@@ -229,7 +229,7 @@ def test_without_a_maximum_there_is_no_backoff() -> None:
     ],
 )
 def test_an_event_wakes_those_it_could_help(event: ClusterEvent, want: list[str]) -> None:
-    """A pod waits for an event that concerns a plugin that refused it; one that nobody refused wakes at any."""
+    """A pod waits for an event that concerns a plugin that refused it; without a refusing plugin any event wakes it."""
     queue = SchedulingQueue()
     for cpu, name in enumerate(("affinity", "both", "fit", "nobody")):
         queue.add(pod(name, cpu=cpu), 0.0)
@@ -260,7 +260,7 @@ def test_a_burst_of_events_moves_each_pod_once() -> None:
 
 
 def test_an_event_before_the_refusal_does_not_wake() -> None:
-    """The decision has seen it already."""
+    """The decision has considered it already."""
     queue = queue_of("a", "b")
     refuse_all(queue, 0.0)
     queue.note(GONE)
@@ -270,7 +270,7 @@ def test_an_event_before_the_refusal_does_not_wake() -> None:
 
 
 def test_pods_are_flushed_after_five_minutes() -> None:
-    """Whatever was missed, nobody waits for ever: looked at every 30 s, tried after 300 s."""
+    """No pod waits for ever: the queue checks every 30 s and tries a pod after 300 s."""
     queue = queue_of("a")
     refuse_all(queue, 0.0)
     queue.add(pod("b"), 20.0)
@@ -287,26 +287,26 @@ def test_pods_are_flushed_after_five_minutes() -> None:
 
 
 def test_nothing_waits_for_nothing() -> None:
-    """With nobody waiting there is no time at which to look."""
+    """If no pod waits, there is no next time."""
     queue = queue_of()
     assert (queue.pop(0.0), queue.next_time()) == (None, None)
 
 
 def test_a_paused_queue_gives_nothing_until_then() -> None:
-    """No active pod, no event and no backoff ends the pause, and the time to look again is its end."""
+    """No active pod, no event and no backoff ends the pause, and the next time is its end."""
     queue = SchedulingQueue()
     queue.add(pod("waits"), 0.0)
     queue.pause(5.0)
     queue.add(pod("comes"), 1.0)
     queue.note(ClusterEvent.NODE_ADDED)
     assert (queue.pop(1.0), queue.next_time(), queue.pop(4.9)) == (None, 5.0, None)
-    found = [queue.pop(5.0), queue.pop(5.0)]
-    assert [queued.pod.name for queued in found if queued is not None] == ["waits", "comes"]
+    popped_pods = [queue.pop(5.0), queue.pop(5.0)]
+    assert [queued.pod.name for queued in popped_pods if queued is not None] == ["waits", "comes"]
     assert queue.next_time() is None
 
 
 def test_a_hint_that_fails_wakes_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod that a defect leaves asleep is worse than an attempt in vain, and the loop does not end."""
+    """A needless attempt is better than a pod that is never woken because of a defect, and the loop does not end."""
     monkeypatch.setattr("neuron_scheduler.scheduling.queue.pending_events.may_help", lambda *_, **__: 1 / 0)
     queue = queue_of("a", "b")
     refuse_all(queue, 0.0)
@@ -315,7 +315,7 @@ def test_a_hint_that_fails_wakes_everybody(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_each_waiting_pod_has_one_cause() -> None:
-    """That of its last attempt; whoever is gated, new or in flight is told apart from the refused."""
+    """The cause of its last attempt; gated and new pods have causes of their own, and pods in flight have none."""
     queue = SchedulingQueue()
     queue.add(pod("gated", gates=("g",)), 0.0)
     for name in ("a", "b", "c"):

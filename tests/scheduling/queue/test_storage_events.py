@@ -1,4 +1,4 @@
-"""What a change of a storage object may mean, and to whom."""
+"""The events that follow from a change of a storage object, and the pods that they wake."""
 
 import attrs
 import pytest
@@ -29,7 +29,7 @@ ATTACHMENT = VolumeAttachment("u", "va", "n")
 
 
 @pytest.mark.parametrize(
-    ("found", "want"),
+    ("storage", "want"),
     [
         (claim(), [StorageEvent(E.CLAIM_ADDED, "default/data")]),
         (volume(), [StorageEvent(E.VOLUME_ADDED)]),
@@ -41,9 +41,9 @@ ATTACHMENT = VolumeAttachment("u", "va", "n")
         (ATTACHMENT, []),
     ],
 )
-def test_what_comes(found: Storage, want: list[StorageEvent]) -> None:
-    """A claim concerns its users, what is free concerns all."""
-    assert list(added(found)) == want
+def test_what_comes(storage: Storage, want: list[StorageEvent]) -> None:
+    """A claim concerns its pods, a free volume concerns all pods."""
+    assert list(added(storage)) == want
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_changes(old: Storage, new: Storage, want: list[StorageEvent]) -> N
 
 
 def test_what_goes() -> None:
-    """What goes makes room, or asks for nothing any more; a claim whose volume goes may get another one."""
+    """A deleted object frees room or a requirement; a claim whose volume is deleted may get another one."""
     assert list(deleted(ATTACHMENT)) == [StorageEvent(E.ATTACHMENT_GONE)]
     assert list(deleted(NODE)) == [StorageEvent(E.CSI_NODE_CHANGED)]
     assert list(deleted(DRIVER)) == list(deleted(NEEDED)) == [StorageEvent(E.CSI_DRIVER_CHANGED)]
@@ -100,7 +100,7 @@ def test_what_goes() -> None:
     ],
 )
 def test_what_is_taken_back(storage: tuple[Storage, ...], want: list[StorageEvent]) -> None:
-    """A volume that was to be kept is free for all; a claim whose node was selected concerns its users."""
+    """A reserved volume is free for all pods; a claim whose node was selected concerns its pods."""
     plan = volume_plan(stored([node("a")], *storage), pod(volume_claims=("data",)), "a")
     assert plan is not None
     assert list(taken_back(plan)) == want
@@ -130,7 +130,7 @@ def waiting(*claims: str, plugin: str = "VolumeBinding") -> SchedulingQueue:
     ],
 )
 def test_whom_it_wakes(event: ClusterEvent, about: str, plugin: str, *, woken: bool) -> None:
-    """Only pods that a volume plugin refused, and of a claim only its users."""
+    """Only pods that a volume plugin refused, and for a claim only its pods."""
     queue = waiting("data", plugin=plugin)
     queue.note_storage(event, about)
     assert (queue.pop(1) is not None) == woken

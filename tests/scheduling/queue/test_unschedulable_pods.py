@@ -1,4 +1,4 @@
-"""Of many pods alike the foremost is tried: one event costs one attempt, and whoever can be placed is."""
+"""Of many like pods only the first is tried: one event costs one attempt, and every pod that fits is placed."""
 
 import tracemalloc
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class World:
         self.queue = SchedulingQueue(row=self.cluster.node)
 
     def settle(self) -> list[str]:
-        """Try all that can be tried now; return who was placed."""
+        """Try all ready pods; return those that were placed."""
         self.tried.clear()
         before = set(self.there)
         while (queued := self.queue.pop(self.now)) is not None:
@@ -48,23 +48,23 @@ class World:
         return [name for name in self.there if name not in before]
 
     def place(self, pending: Pod, decision: Decision) -> None:
-        """Let a pod be on a node."""
+        """Put a pod on a node."""
         bound = self.there[pending.name] = placed(pending, decision.node_name, {})
         self.cluster.assume(bound, decision.placement.cores if decision.placement else NO_CORES)
         self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, bound)
         self.queue.remove(bound.uid)
 
     def add(self, pods: Iterable[Pod]) -> None:
-        """Let pods come."""
-        for each in pods:
-            self.queue.add(each, self.now)
+        """Add pods."""
+        for job in pods:
+            self.queue.add(job, self.now)
 
     def see(self, new: Node) -> None:
-        """Let a node come."""
+        """Add a node."""
         self.queue.note(ClusterEvent.NODE_ADDED, on=NodeChange(self.cluster.put_node(new)))
 
     def end(self, name: str) -> None:
-        """Let a pod end."""
+        """Delete a pod."""
         ended = self.there.pop(name)
         self.cluster.remove_pod(ended.uid)
         node_info = self.cluster.node(ended.node_name)
@@ -73,7 +73,7 @@ class World:
 
 
 def jobs(count: int, *, devices: int = 16, priority: int = 0) -> list[Pod]:
-    """Return pods of one size, each of a job of its own."""
+    """Return pods of one size, each of its own job."""
     return [
         pod(f"{devices}-{i:04}", devices=devices, priority=priority, labels={"job-name": f"{devices}-{i}"})
         for i in range(count)
@@ -81,7 +81,7 @@ def jobs(count: int, *, devices: int = 16, priority: int = 0) -> list[Pod]:
 
 
 def test_a_node_that_comes_free_costs_one_attempt_and_not_a_thousand() -> None:
-    """The one that came first gets it; that the others would be refused is known."""
+    """The oldest gets it; the others are not tried."""
     world = World()
     world.see(node("a", "trn1.32xlarge"))
     world.add(jobs(1_001))
@@ -95,10 +95,10 @@ def test_a_node_that_comes_free_costs_one_attempt_and_not_a_thousand() -> None:
 
 
 def test_an_event_that_does_not_help_costs_one_attempt() -> None:
-    """A hint that is wrong, again and again, is found wrong by the foremost, and by it only after its backoff."""
+    """Only the first pod of a line finds out that a hint is wrong, and only after its backoff."""
     queue = SchedulingQueue()
-    for each in jobs(1_000):
-        queue.add(each, 0.0)
+    for job in jobs(1_000):
+        queue.add(job, 0.0)
     refuse_all(queue, 0.0)
     tried = []
     queue.add(pod("busy", priority=-1), 0.0)
@@ -114,7 +114,7 @@ def test_an_event_that_does_not_help_costs_one_attempt() -> None:
 
 
 def test_all_follow_where_there_is_room_for_all() -> None:
-    """One after the other, by priority and age, as long as one of the nodes would do."""
+    """One after the other, by priority and age, as long as one of the nodes may take a pod."""
     world = World()
     world.add([*jobs(10), *jobs(2, devices=8), *jobs(1, priority=5, devices=4)])
     world.settle()
@@ -125,8 +125,8 @@ def test_all_follow_where_there_is_room_for_all() -> None:
     assert [name for name in world.tried if name not in world.there] == ["16-0002", "8-0001"]  # the next of each size
 
 
-def test_who_takes_what_was_free_sends_the_others_back_untried() -> None:
-    """The foremost of another line was woken by the same node, and looks again before it is tried."""
+def test_a_pod_that_takes_the_free_space_sends_others_back_untried() -> None:
+    """The first pod of another line was woken by the same node; the node is checked again before the pod is tried."""
     world = World()
     world.see(node("a", "trn1.32xlarge"))
     world.add([*jobs(2), *jobs(5, devices=8), *jobs(5, devices=4)])
@@ -139,7 +139,7 @@ def test_who_takes_what_was_free_sends_the_others_back_untried() -> None:
 
 
 def test_a_pod_that_waits_is_not_overtaken_for_its_backoff() -> None:
-    """Others took what was free, so its wake-ups were not in vain, and at last it comes before the younger."""
+    """Other pods took the free space, so it gets no backoff, and finally comes before younger pods."""
     world, rivals = World(), jobs(6, priority=1)
     world.see(node("a", "trn1.32xlarge"))
     world.add([*rivals, pod("old", devices=16)])
@@ -154,10 +154,10 @@ def test_a_pod_that_waits_is_not_overtaken_for_its_backoff() -> None:
 
 
 def test_the_next_follows_one_that_goes_away() -> None:
-    """Whoever is ahead of its line may be deleted before it is tried."""
+    """The pod that is ahead of its line may be deleted before it is tried."""
     queue = SchedulingQueue()
-    for each in jobs(3):
-        queue.add(each, 0.0)
+    for job in jobs(3):
+        queue.add(job, 0.0)
     refuse_all(queue, 0.0)
     queue.add(pod("first", priority=9), 0.0)
     queue.note(GONE)
@@ -169,10 +169,10 @@ def test_the_next_follows_one_that_goes_away() -> None:
 
 @pytest.mark.parametrize("change", ["its spec", "a wish to try it"])
 def test_one_that_is_ahead_is_tried_whatever_becomes_of_its_line(change: str) -> None:
-    """It is not like the others any more, so that they are refused says nothing about it."""
+    """It is not like the others any more, so their refusal says nothing about it."""
     queue = SchedulingQueue()
-    for each in (*jobs(2), pod("new", devices=16, priority=9)):
-        queue.add(each, 0.0)
+    for job in (*jobs(2), pod("new", devices=16, priority=9)):
+        queue.add(job, 0.0)
     new = popped(queue, 0.0)
     refuse_all(queue, 0.0)
     queue.note(GONE)
@@ -192,10 +192,10 @@ def test_one_that_is_ahead_is_tried_whatever_becomes_of_its_line(change: str) ->
 
 
 def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
-    """What has just refused a pod refuses those like it, so they wait for the next event."""
+    """What refused a pod refuses like pods too, so they wait for the next event."""
     queue = SchedulingQueue()
-    for each in jobs(2):
-        queue.add(each, 0.0)
+    for job in jobs(2):
+        queue.add(job, 0.0)
     refuse_all(queue, 0.0)
     queue.add(pod("16-0002", devices=16), 0.0)
     late = popped(queue, 0.0)
@@ -211,10 +211,10 @@ def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
 
 @pytest.mark.parametrize("apart", ["held", "nominated", "missed", "too large"])
 def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
-    """A promise, a change in the middle, others that are asked to leave: the rest of the line is tried all the same."""
+    """A nomination, a change during the decision, a hold: the rest of the line is tried all the same."""
     queue = SchedulingQueue()
-    for each in jobs(3):
-        queue.add(each, 0.0)
+    for job in jobs(3):
+        queue.add(job, 0.0)
     refuse_all(queue, 0.0)
     queue.note(GONE)
     first = popped(queue, 0.1)
@@ -226,15 +226,15 @@ def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
 
 
 def test_pods_of_other_labels_are_tried_where_labels_may_matter() -> None:
-    """A plugin that looks at other pods, or that kept others from being asked to leave, may think otherwise of them."""
+    """A plugin that looks at other pods, or that prevented preemption, may accept a pod that differs for it."""
     for plugins, against, tries in (
         (FIT, frozenset[str](), 1),
         (FIT | {"InterPodAffinity"}, frozenset[str](), 3),
         (FIT, frozenset({"InterPodAffinity"}), 3),
     ):
         queue, tried = SchedulingQueue(), []
-        for each in jobs(3):
-            queue.add(each, 0.0)
+        for job in jobs(3):
+            queue.add(job, 0.0)
             queue.unschedulable(popped(queue, 0.0), plugins, 0.0, against_preemption=against)
         queue.note(GONE)
         while (queued := queue.pop(0.1)) is not None:
@@ -244,10 +244,10 @@ def test_pods_of_other_labels_are_tried_where_labels_may_matter() -> None:
 
 
 def test_a_line_waits_for_what_refused_the_latest_of_it() -> None:
-    """The first were refused for one reason; what refuses the next of the same signature refuses them, too."""
+    """The latest refusal of any pod of a signature counts for all pods of the line."""
     queue = SchedulingQueue()
-    for each in jobs(2):
-        queue.add(each, 0.0)
+    for job in jobs(2):
+        queue.add(job, 0.0)
     queue.unschedulable(popped(queue, 0.0), FIT, 0.0)
     queue.unschedulable(popped(queue, 0.0), AFFINITY, 0.0)
     name = pod().scheduler_name
@@ -259,7 +259,7 @@ def test_a_line_waits_for_what_refused_the_latest_of_it() -> None:
 
 
 def test_an_event_during_a_backoff_is_heard() -> None:
-    """What the only pod that waits was woken for is gone before its backoff is over; then a node comes."""
+    """The space for which the only waiting pod was woken is taken before its backoff is over; then a node is added."""
     world = World()
     world.add(jobs(1))
     world.settle()
@@ -279,7 +279,7 @@ def test_an_event_during_a_backoff_is_heard() -> None:
 
 
 def test_a_standby_keeps_nothing_of_pods_that_are_gone() -> None:
-    """Whom the leader binds comes and goes here, and nobody ever pops."""
+    """Pods that the leader binds are added and removed here, and none is ever popped."""
     queue = SchedulingQueue()
     queue.add(pod("waits"), 0.0)
 

@@ -1,4 +1,4 @@
-"""No wake-up is ever lost: whatever happens, a pod that has a place now does not sleep until its timeout."""
+"""No wake-up is lost: whatever happens, a pod that fits now does not wait until its timeout."""
 
 from collections.abc import Callable
 from random import Random
@@ -19,7 +19,7 @@ from tests.support.thoroughness import examples
 
 
 def storage_changes(dice: Random, world: World) -> None:
-    """Let storage alone change around pods that ask for nothing but volumes, some of which are placed."""
+    """Change only storage around pods that ask only for volumes, some of which are placed."""
     if not world.nodes:
         for name in ("a", "b"):
             world.see_node(node(name, labels={ZONE_LABEL: "x", HOSTNAME_LABEL: name}))
@@ -32,12 +32,12 @@ def storage_changes(dice: Random, world: World) -> None:
 
 
 async def live(seed: int, steps: int, happens: Callable[[Random, World], None] = change) -> list[str]:
-    """Let things happen, some of them in a burst or in the middle of a decision; return who sleeps without need."""
+    """Make random changes, some in a burst or during a decision; return the pods that wait although they fit."""
     dice = Random(seed)
     world = World(dice)
-    for each in CLASSES:
-        assert isinstance(each, StorageClass)
-        world.see_storage(f"class/{each.name}", each)
+    for storage_class in CLASSES:
+        assert isinstance(storage_class, StorageClass)
+        world.see_storage(f"class/{storage_class.name}", storage_class)
     async with running(world):
         for step in range(steps):
             happens(dice, world)
@@ -48,19 +48,19 @@ async def live(seed: int, steps: int, happens: Callable[[Random, World], None] =
                 await flicker(dice, world)
             await world.settle()
             if sleepers := world.sleepers():
-                return [f"seed {seed}, step {step}: {each}" for each in sleepers]
+                return [f"seed {seed}, step {step}: {sleeper}" for sleeper in sleepers]
     return []
 
 
 @pytest.mark.parametrize("seed", range(examples(130)))
 def test_no_wake_up_is_lost(seed: int) -> None:
-    """After any burst of events, and its backoff, no pod sleeps that has a place."""
+    """After any burst of events and all backoffs no pod waits that fits."""
     assert anyio.run(live, seed, 60) == []
 
 
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_no_wake_up_by_storage_is_lost(seed: int) -> None:
-    """Nor does a pod that waits for a volume, a class, room or a driver, whatever of it comes, changes or goes."""
+    """The same for a pod that waits for a volume, a class, room or a driver that is added, changed or deleted."""
     assert anyio.run(live, seed, 60, storage_changes) == []
 
 
@@ -70,27 +70,27 @@ def zoned(name: str, zone: str) -> Node:
 
 
 def ours(name: str, *, cpu: int, wants: tuple[str, str], priority: int = 0) -> Pod:
-    """Return a pending pod that insists on a label and asks nobody to leave."""
+    """Return a pending pod that requires a label and never preempts."""
     return pod(
         name, scheduler_name="my-scheduler", cpu=cpu, required_terms=at(*wants), priority=priority, never_preempts=True
     )
 
 
-async def test_a_promise_wakes_others_once_its_pod_found_another_place() -> None:
-    """What was kept for a pod is free when the pod is placed elsewhere, and who waits for it is told."""
+async def test_a_nomination_wakes_others_once_its_pod_found_another_node() -> None:
+    """Nominated space is free when its pod is placed elsewhere, and wakes the pods that wait for it."""
     world = World(Random(0))
     async with running(world):
         world.see_node(zoned("a", ""))
         world.see_node(zoned("b", "x"))
         world.see_pod(pod("small", on="b", cpu=1000))
-        promised = ours("promised", cpu=4000, wants=(ZONE_LABEL, "x"), priority=5)
-        world.cluster.nominate("b", Nomination(promised))
-        world.see_pod(promised)
+        nominated = ours("nominated", cpu=4000, wants=(ZONE_LABEL, "x"), priority=5)
+        world.cluster.nominate("b", Nomination(nominated))
+        world.see_pod(nominated)
         world.see_pod(ours("lower", cpu=3000, wants=(HOSTNAME_LABEL, "b")))
         await world.settle()
-        assert not any(waiting.node_name for waiting in (world.there["promised"], world.there["lower"]))
+        assert not any(waiting.node_name for waiting in (world.there["nominated"], world.there["lower"]))
         world.see_node(attrs.evolve(zoned("a", "x")))
         while not world.there["lower"].node_name:
             await world.settle()
             assert world.sleepers() == []
-        assert (world.there["promised"].node_name, world.there["lower"].node_name) == ("a", "b")
+        assert (world.there["nominated"].node_name, world.there["lower"].node_name) == ("a", "b")
