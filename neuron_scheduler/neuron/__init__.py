@@ -1,6 +1,6 @@
 """
-The silicon: pure functions of machines, core masks and requests.
+Neuron devices and cores: pure functions of machines, core masks and requests.
 
-`catalog` says what a node is, `topology` where a request fits on it, `allocation` how ids stand on a pod. Nothing here
-remembers, waits or logs.
+`catalog` says what machine a node is, `topology` where a request fits on it, `annotations` how ids are written on a
+pod. Nothing here keeps state, waits or logs.
 """

@@ -1,10 +1,10 @@
 """
-Ids on a pod: every dialect is read, one is written.
+The ids in a pod's annotations: every known form is read, one is written.
 
-The device plugin takes a container's ids from the pod's annotations, and the scheduler's memory of who holds what is
-read back from the same place. So reading is strict: what is not certain is an unknown holder (`cores` None), never free
-silicon. Annotations on a pod that is not bound mean nothing, since users can forge them; nothing here is asked about
-such pods.
+The device plugin takes a container's ids from the pod's annotations, and the scheduler reads there which pod holds
+which ids. So reading is strict: a pod whose ids are not certain is an unknown holder (`cores` is None), and its devices
+never count as free. Annotations of a pod that is not bound say nothing, since users can forge them; callers pass bound
+pods only.
 """
 
 import json
@@ -48,8 +48,8 @@ class Allocation:
     What a bound pod holds.
 
     Attributes:
-        cores: mask of its core bits; None for an unknown holder, which may be on any core.
-        problem: why it is unknown, in words for the pod's owner; empty if it is known.
+        cores: None for an unknown holder, which may hold any core.
+        problem: why it is unknown, for the pod's owner; empty if it is known.
     """
 
     cores: CoreMask | None
@@ -64,9 +64,9 @@ def read(pod: Pod, machine: Machine | None) -> Allocation:
     """
     Return what a bound pod holds on its node's machine, whoever bound it.
 
-    Our own annotation first, then `AWS_NEURON_IDS`, then the documented names; the first two must agree if both are
-    there. The ids must be in range, distinct, and as many as the pod asks for. They need not be contiguous: kubelet
-    hands out what it likes. A pod that asks for all there is holds all, whatever it says.
+    Our own annotation counts first, then `AWS_NEURON_IDS`, then the documented names; the first two must agree if both
+    exist. The ids must be in range, distinct, and as many as the pod asks for. They need not be contiguous: the kubelet
+    may choose any. A pod that asks for the whole machine holds all of it, whatever its annotations say.
     """
     request = pod.neuron
     if request is None:
@@ -74,17 +74,17 @@ def read(pod: Pod, machine: Machine | None) -> Allocation:
             return Allocation(None, pod.refusal or "its request for Neuron could not be read")
         return Allocation(NO_CORES)
     try:
-        return Allocation(_held(pod, request=request, machine=machine))
+        return Allocation(_cores_of(pod, request=request, machine=machine))
     except _UnreadableError as error:
         return Allocation(None, str(error))
 
 
 def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_name: str) -> dict[str, str]:
     """
-    Return the annotations that tell what a pod has been given, without `NEURON_ALLOC_TIME`, which the Binding adds.
+    Return the annotations with what a pod has been given, without `NEURON_ALLOC_TIME`, which the Binding adds.
 
-    The id list follows the containers in spec order, because the plugin can only split it so; that is ascending
-    wherever the placement could make it so.
+    The id list has the containers in spec order, because the plugin can only split it so; the ids ascend if the
+    placement made that possible.
 
     Raises:
         ValueError: the pod asks for no Neuron, or the placement is not one of this request on this machine.
@@ -92,10 +92,10 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
     request = pod.neuron
     if request is None:
         raise ValueError(f"pod {pod.key} asks for no Neuron: there is nothing to allocate")
-    told = _told(machine, request, placement, pod.neuron_containers)
-    if told is None:
+    written = _written(machine, request, placement, pod.neuron_containers)
+    if written is None:
         raise ValueError(f"pod {pod.key} asks for {request}, which {placement} on {machine} is not")
-    csv, own = told
+    csv, own = written
     return {
         AWS_NEURON_IDS: csv,
         NEURON_ALLOCATED: "false",
@@ -105,28 +105,28 @@ def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_na
 
 
 @memoised(maxsize=4096)
-def _told(
+def _written(
     machine: Machine, request: NeuronRequest, placement: Placement, containers: tuple[str, ...]
 ) -> tuple[str, str] | None:
-    """Return the ids between commas, and our own annotation from behind the node on; None if they are illegal."""
-    every = (*placement.containers, *placement.inits)
-    shape, wanted = tuple(map(len, (placement.ids, *every))), (request.total, *request.counts, *request.init_counts)
-    held = core_mask(machine, ids=placement.ids, unit=request.unit)
-    if shape != wanted or held != placement.cores or held & ~machine.all_cores:
+    """Return the ids with commas, and our own annotation after its node; None if the placement is not legal."""
+    sets = (*placement.containers, *placement.inits)
+    counts, wanted = tuple(map(len, (placement.ids, *sets))), (request.total, *request.counts, *request.init_counts)
+    cores = core_mask(machine, ids=placement.ids, unit=request.unit)
+    if counts != wanted or cores != placement.cores or cores & ~machine.all_cores:
         return None
     listed = [i for ids in placement.containers for i in ids]
     csv = ",".join(str(i) for i in (listed if len(listed) == request.total else placement.ids))
-    by_container = dict(zip(containers, every, strict=True))
+    by_container = dict(zip(containers, sets, strict=True))
     return csv, _encode({_OWN_KEYS[request.unit]: by_container, "ids": placement.ids}).removeprefix("{")
 
 
 @memoised(maxsize=4096)
 def looked_up(request: NeuronRequest, machine: Machine) -> frozenset[tuple[Unit, int]]:
     """
-    Return the amounts for which the device plugin looks through the pods of its node to find this one.
+    Return the amounts by which the device plugin may identify this pod among the pods of its node.
 
-    The kubelet asks for one container after the other, init containers included. Whether the plugin compares that with
-    what a container or the whole pod asks for is not documented, so both count. For one unit, and for all of the
+    The kubelet asks for one container after the other, init containers included. Whether the plugin compares the amount
+    with the container's or with the whole pod's is not documented, so both count. For one unit, and for the whole
     machine, it takes the kubelet's choice and looks for no pod (SDK 2.22 and later).
     """
     bypassing = {1, machine.size(request.unit)}
@@ -135,12 +135,12 @@ def looked_up(request: NeuronRequest, machine: Machine) -> frozenset[tuple[Unit,
 
 
 def names_ids(pod: Pod) -> bool:
-    """Tell whether a bound pod has ids that the device plugin may hand out."""
+    """Return whether a bound pod has ids that the device plugin may hand out."""
     return any(key in pod.allocation for key in PLUGIN_ID_KEYS)
 
 
 def alloc_time_of(pod: Pod) -> int | None:
-    """Return when a bound pod's ids were given, in Unix nanoseconds; None if it does not say so in a credible way."""
+    """Return when a bound pod was given its ids, in Unix nanoseconds; None if there is no credible time."""
     text = pod.allocation.get(NEURON_ALLOC_TIME, "")
     if not pod.node_name or pod.neuron is None or not _TIME.fullmatch(text):
         return None
@@ -148,8 +148,8 @@ def alloc_time_of(pod: Pod) -> int | None:
     return time if time < _LATEST else None
 
 
-def _held(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> CoreMask:
-    """Return the core bits that the pod holds for certain."""
+def _cores_of(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> CoreMask:
+    """Return the cores that the pod certainly holds."""
     if machine is None:
         raise _UnreadableError("its node is gone or offers no Neuron")
     if request.unit not in machine.units:
@@ -160,7 +160,7 @@ def _held(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> CoreM
 
 
 def _ids(pod: Pod, request: NeuronRequest) -> tuple[int, ...]:
-    """Return the ids that the annotations name, unchecked against the machine."""
+    """Return the ids in the annotations, not yet checked against the machine."""
     kind = pod.allocation.get(NEURON_RESOURCE_TYPE)
     if kind and kind not in _UNIT_NAMES[request.unit]:
         raise _UnreadableError(f"annotation {NEURON_RESOURCE_TYPE} is {kind!r}, but it asks for {request.resource}")
@@ -208,7 +208,7 @@ def _listed(pod: Pod, key: str) -> tuple[int, ...] | None:
 
 
 def _legal(ids: tuple[int, ...], *, request: NeuronRequest, machine: Machine) -> CoreMask:
-    """Return the core bits of ids that the machine has, each named once, as many as asked for."""
+    """Return the cores of the ids, if these are in range, distinct, and as many as asked for."""
     if len(ids) != request.total:
         raise _UnreadableError(f"its annotations name {len(ids)} ids, but it asks for {request.total}")
     if len(set(ids)) != len(ids):

@@ -1,9 +1,9 @@
 """
-What an instance type looks like inside: the shape by table, the counts by the node itself.
+The machine inside an instance type: its shape from a table, its counts from the node itself.
 
-The table exists because no node tells how its devices are linked. It is never asked how many there are: the node's
-capacity says so, and with it how many cores a device has (LNC, the logical NeuronCore configuration, changes that). A
-node whose counts leave the mapping of cores to devices open is served in one unit only; nothing is guessed.
+The table exists because a node does not say how its devices are linked. The number of devices is never taken from it:
+the node's capacity says that, and so how many cores a device has (which LNC, the logical NeuronCore configuration,
+changes). If the counts do not show which cores belong to which device, the node is served in one unit only.
 """
 
 import enum
@@ -18,33 +18,33 @@ from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_
 from neuron_scheduler.neuron.core_mask import CoreMask
 
 MOST_CORES = 4096
-"""More than this is taken for a mistake: the largest machine known has 128."""
+"""A larger count is treated as a mistake: the largest known machine has 128 cores."""
 _WIDTH: Final = MOST_CORES.bit_length()
 _FIELD: Final = (1 << _WIDTH) - 1
 KIND_BITS: Final = 2 * _WIDTH + 6
 
 
 class Shape(enum.Enum):
-    """How the devices of a machine are linked, as far as it decides which sets are legal."""
+    """How the devices of a machine are linked, as far as this decides which sets are legal."""
 
     SINGLE = "single"
     """One device."""
     LINE = "line"
     """Any run of consecutive ids."""
     RING = "ring"
-    """As LINE: the link that closes the ring is never used, since the runtime wants ids in increasing order."""
+    """As LINE: the link that closes the ring is never used, since the runtime needs ids in increasing order."""
     TORUS = "torus"
     """16 devices, 4x4: aligned blocks of 1, 4, 8 and 16."""
     BLOCKS = "blocks"
-    """One device or an aligned block, which is the machine: Trn3 with 4 devices."""
+    """One device or the whole machine: Trn3 with 4 devices."""
     FLAT = "flat"
-    """Links unknown: one unit or all."""
+    """The links are unknown: one unit or the whole machine."""
 
 
 @attrs.frozen(cache_hash=True)
 class Machine:
     """
-    The silicon of one node.
+    The devices and cores of one node.
 
     Attributes:
         instance_type: without `ml.`; empty if the node has no such label.
@@ -52,7 +52,7 @@ class Machine:
         cores_per_device: 1 where only one of the two units is served, so that a bit is an id of that unit.
         units: what requests may be counted in.
         all_cores: every core of it.
-        kind: a number above 0 of `KIND_BITS` bits, the same for machines that differ in the name alone.
+        kind: a number above 0 of `KIND_BITS` bits, the same for machines that differ only in their instance type.
     """
 
     instance_type: str
@@ -74,7 +74,7 @@ class Machine:
 
     @property
     def core_count(self) -> int:
-        """Number of core bits."""
+        """The number of cores."""
         return self.devices * self.cores_per_device
 
     def size(self, unit: Unit) -> int:
@@ -83,7 +83,7 @@ class Machine:
 
 
 def machine_of_kind(kind: int) -> Machine:
-    """Return a machine of a kind, without a name."""
+    """Return a machine of a kind, with no instance type."""
     built, devices, cores_per_device = kind >> 2 * _WIDTH, kind >> _WIDTH & _FIELD, kind & _FIELD
     units = frozenset(unit for i, unit in enumerate(Unit) if built >> i & 1)
     return Machine("", list(Shape)[built >> 2], devices, cores_per_device, units)
@@ -96,7 +96,7 @@ class InstanceType:
 
     Attributes:
         devices: for the plausibility check only.
-        cores_per_device: counts that are plausible, LNC 2 and LNC 1 where both exist.
+        cores_per_device: the plausible counts, for LNC 2 and LNC 1 if both exist.
         source: where the shape comes from.
     """
 
@@ -144,12 +144,12 @@ INSTANCE_TYPES = {
 
 
 def machine_of(node: Node) -> Machine | None:
-    """Return the node's silicon; None if it offers no Neuron, or so much that it must be a mistake (`doubts`)."""
+    """Return the node's machine; None if it has no Neuron, or more than `MOST_CORES` (`doubts` then says so)."""
     return _machine(node.instance_type, _devices(node), _amount(node, NEURON_CORE))
 
 
 def doubts(node: Node) -> str | None:
-    """Return what is implausible about the node's Neuron capacity, in words for its owner; None if nothing is."""
+    """Return what is implausible about the node's Neuron capacity, for its owner; None if nothing is."""
     devices, cores = _devices(node), _amount(node, NEURON_CORE)
     if not devices and not cores:
         return None
@@ -220,14 +220,14 @@ def _machine(instance_type: str, devices: int, cores: int) -> Machine | None:
 
 
 def _core_shape(instance_type: str, cores: int) -> Shape:
-    """Return the shape of cores whose devices are unknown: Inf serves any run of cores, others one core or all."""
+    """Return the shape of cores whose devices are unknown: any run of cores on Inf, else one core or all."""
     if cores == 1:
         return Shape.SINGLE
     return Shape.LINE if instance_type.startswith("inf") else Shape.FLAT
 
 
 def _device_shape(instance_type: str, devices: int) -> Shape:
-    """Return the table's shape where the count is the table's, else what the family and the count allow."""
+    """Return the table's shape if the count is the table's, else what the family and the count allow."""
     row = INSTANCE_TYPES.get(instance_type)
     if devices == 1:
         return Shape.SINGLE

@@ -1,12 +1,12 @@
 """
 Where runs and aligned blocks fit into the free ids of a machine: the arithmetic behind `topology`.
 
-One geometry serves all shapes. Ids lie in *cells* of equal size; inside a cell any run is legal, and larger sets are
+One geometry serves all shapes. Ids are in *cells* of equal size; inside a cell any run is legal, and larger sets are
 aligned *blocks* of whole cells whose sizes divide one another. A line is one cell without blocks; a torus has a cell
-per device and blocks of 4, 8 and 16 cells. Because blocks nest, taking the largest first never makes the others fit
-worse; only runs of different lengths need a search, which is bounded.
+for each device and blocks of 4, 8 and 16 cells. Because blocks nest, placing the largest first never makes the others
+fit worse; only runs of different lengths need a search, which is bounded.
 
-Knows nothing of pods, and does not ask whether a count is legal.
+Refuses to know pods, and to check whether a count is legal.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ import attrs
 from neuron_scheduler.model.memo import memoised
 
 MOST_STEPS = 2_000
-"""Steps of the search for several runs; beyond, the answer is "does not fit", which is the safe side."""
+"""Steps of the search for several runs; after that the answer is "does not fit", which is safe."""
 MOST_PARTS = 128
-"""Runs longer than one id that are searched for together; beyond, they do not fit."""
+"""Runs longer than one id that are searched for together; more do not fit."""
 
 
 def ones(count: int) -> int:
@@ -29,17 +29,17 @@ def ones(count: int) -> int:
 @memoised(maxsize=1 << 14)
 def runs(mask: int) -> tuple[tuple[int, int], ...]:
     """Return (start, length) of each maximal run of set bits, ascending."""
-    found = []
+    listed = []
     start = 0
     while mask:
         zeros = (mask & -mask).bit_length() - 1
         mask >>= zeros
         length = (mask ^ (mask + 1)).bit_length() - 1
         start += zeros
-        found.append((start, length))
+        listed.append((start, length))
         mask >>= length
         start += length
-    return tuple(found)
+    return tuple(listed)
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class FreeIds:
         width: ids per device.
         cell: ids per cell; `size` is a multiple of it.
         blocks: sizes of aligned blocks in ids, ascending, each a multiple of the one before and of `cell`.
-        levels: per device, 0 if any of it is used, else the size in devices of the free block it belongs to.
+        levels: for each device 0 if it is used in part, else the size in devices of the free block that it is in.
     """
 
     free: int
@@ -64,7 +64,7 @@ class FreeIds:
     levels: tuple[int, ...]
 
     def level(self, start: int, count: int) -> int:
-        """Return the size in devices of the largest free block that a set would cut, 0 if no device is broken."""
+        """Return the size in devices of the largest free block that a set would cut, 0 if it cuts none."""
         return max(self.levels[start // self.width : (start + count - 1) // self.width + 1])
 
     def bins(self, free: int) -> Sequence[tuple[int, int]]:
@@ -79,18 +79,18 @@ class FreeIds:
         ]
 
     def block_starts(self, free: int, count: int) -> list[int]:
-        """Return where aligned blocks of so many ids are free."""
+        """Return where aligned blocks of `count` ids are free."""
         block = ones(count)
         return [start for start in range(0, self.size, count) if free >> start & block == block]
 
 
 def best_start(free_ids: FreeIds, free: int, count: int) -> int | None:
     """
-    Return where a set of `count` ids does the least harm within `free`; None if there is no room.
+    Return the start of the best set of `count` ids within `free`; None if there is no room.
 
-    The smallest free block first. For runs then: fewest devices broken, smallest free run, not across a power-of-two
-    border inside a device, at an end of the free run (the rest stays in one piece), lowest id.
-    Which of the two ends makes no difference worth a rule (simulated for 6 and 12 devices at full load).
+    In the smallest free block. For runs then: using the fewest whole devices, in the smallest free run, not across a
+    power-of-two border inside a device, at an end of the free run (the rest stays in one piece), at the lowest id.
+    There is no rule for which end: it makes no difference (simulated for 6 and 12 devices at full load).
     """
     if count > free_ids.cell or free_ids.cell == 1:
         starts = free_ids.block_starts(free, count)
@@ -99,11 +99,11 @@ def best_start(free_ids: FreeIds, free: int, count: int) -> int | None:
     seen: set[tuple[int, int, int]] = set()
     for first, length in free_ids.bins(free):
         last = first + length - count
-        # In another cell the same picture at the same level cannot be better, since its ids are higher.
-        picture = (first % free_ids.cell, length, free_ids.levels[first // free_ids.width])
-        if last < first or picture in seen:
+        # The same run at the same level in a later cell cannot be better, since its ids are higher.
+        run = (first % free_ids.cell, length, free_ids.levels[first // free_ids.width])
+        if last < first or run in seen:
             continue
-        seen.add(picture)
+        seen.add(run)
         for start in {first, last, _align(free_ids, first, count), _align(free_ids, last, count, up=False)}:
             if first <= start <= last:
                 key = _harm(free_ids, start, count, bin_=(first, length))
@@ -113,20 +113,20 @@ def best_start(free_ids: FreeIds, free: int, count: int) -> int | None:
 
 
 def _harm(free_ids: FreeIds, start: int, count: int, *, bin_: tuple[int, int]) -> tuple[int, int, int, bool, bool, int]:
-    """Return what `best_start` compares; the smaller, the better."""
+    """Return what `best_start` compares; smaller is better."""
     first, length = bin_
-    touched = free_ids.levels[start // free_ids.width : (start + count - 1) // free_ids.width + 1]
-    broken = len(touched) - touched.count(0)
+    levels = free_ids.levels[start // free_ids.width : (start + count - 1) // free_ids.width + 1]
+    whole = len(levels) - levels.count(0)
     inside = first < start < first + length - count
-    return max(touched), broken, length, not _aligned(free_ids, start, count), inside, start
+    return max(levels), whole, length, not _aligned(free_ids, start, count), inside, start
 
 
 def fit(free_ids: FreeIds, parts: Sequence[int]) -> tuple[int, ...] | None:
     """
     Return a start for each part, so that the sets are disjoint and free; None if they do not fit.
 
-    Ascending in the order given where that is possible at all, then close together (inside the smallest aligned block),
-    then in the smallest free blocks.
+    Ascending in the order of the parts if possible, then close together (inside the smallest aligned block), then in
+    the smallest free blocks.
     """
     if len(parts) == 1:
         start = best_start(free_ids, free_ids.free, parts[0])
@@ -134,15 +134,15 @@ def fit(free_ids: FreeIds, parts: Sequence[int]) -> tuple[int, ...] | None:
     total = sum(parts)
     for lay in (_ascending, _packed):
         for extent in (free_ids.cell, *free_ids.blocks):
-            found: list[tuple[int, int, tuple[int, ...]]] = []
+            fitting: list[tuple[int, int, tuple[int, ...]]] = []
             for base in range(0, free_ids.size if extent >= total else 0, extent):
                 free = free_ids.free & ones(extent) << base
                 starts = lay(free_ids, free, parts) if free.bit_count() >= total else None
                 if starts is not None:
                     level = max(free_ids.level(*part) for part in zip(starts, parts, strict=True))
-                    found.append((level, base, starts))
-            if found:
-                return min(found)[-1]
+                    fitting.append((level, base, starts))
+            if fitting:
+                return min(fitting)[-1]
     return None
 
 
@@ -155,7 +155,7 @@ def _align(free_ids: FreeIds, start: int, count: int, *, up: bool = True) -> int
 
 
 def _aligned(free_ids: FreeIds, start: int, count: int) -> bool:
-    """Tell whether a run inside a device stays within one aligned power of two; longer runs have no such rule."""
+    """Return whether a run stays within one aligned power of two inside its device; True for longer runs."""
     if count > free_ids.width:
         return True
     grain = 1 << (count - 1).bit_length()
@@ -164,7 +164,7 @@ def _aligned(free_ids: FreeIds, start: int, count: int) -> bool:
 
 
 def _ascending(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
-    """Lay the parts from left to right, at aligned starts if they all fit so, else each as far left as it goes."""
+    """Place the parts in ascending order, at aligned starts if all fit so, else each at the first start that fits."""
     bins = free_ids.bins(free)
     for aligned in (True, False):
         starts: list[int] = []
@@ -195,7 +195,7 @@ def _next_start(
 
 
 def _packed(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ...] | None:
-    """Lay the parts wherever they fit, the largest first; parts of one size ascend in the order given."""
+    """Place the parts where they fit, the largest first; parts of one size ascend in their order."""
     order = sorted(range(len(parts)), key=lambda i: (-parts[i], i))
     starts: dict[int, int] = {}
     blocks = [i for i in order if parts[i] > free_ids.cell]
@@ -206,7 +206,7 @@ def _packed(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ..
         starts[i] = start
         free &= ~(ones(parts[i]) << start)
     small = order[len(blocks) :]
-    # A bin's place in this list is its preference: broken devices first, then short runs.
+    # Preferred bins come first: without whole devices, then in small free blocks, then short runs.
     bins = sorted(free_ids.bins(free), key=lambda b: (free_ids.level(*b), b[1], b[0]))
     chosen = _assign([parts[i] for i in small], [length for _, length in bins])
     if chosen is None:
@@ -219,19 +219,19 @@ def _packed(free_ids: FreeIds, free: int, parts: Sequence[int]) -> tuple[int, ..
 
 
 def _in_order_by_size(parts: Sequence[int], starts: dict[int, int]) -> tuple[int, ...]:
-    """Hand the starts of equal parts out in ascending order."""
+    """Return the starts in the order of the parts; parts of one size get theirs in ascending order."""
     by_size: dict[int, list[int]] = {}
     for i, start in starts.items():
         by_size.setdefault(parts[i], []).append(start)
-    waiting = {count: iter(sorted(found)) for count, found in by_size.items()}
-    return tuple(next(waiting[count]) for count in parts)
+    ascending = {count: iter(sorted(same_size)) for count, same_size in by_size.items()}
+    return tuple(next(ascending[count]) for count in parts)
 
 
 def _assign(items: list[int], room: list[int]) -> list[int] | None:
     """
-    Return a bin for each item (descending sizes), or None if there is none: bin packing, by search with a memory.
+    Return a bin for each item (descending sizes), or None if they do not fit: bin packing, by search with memoisation.
 
-    States that failed are kept by the sizes of what is left, so that equal bins are tried once.
+    Failed states are kept by the sizes of what is left, so equal bins are tried once.
     """
     long = sum(item > 1 for item in items)
     if sum(items) > sum(room) or long > MOST_PARTS:

@@ -1,13 +1,14 @@
 """
 Which container gets which run or block at each phase of a pod's start.
 
-Ordinary init containers run one after the other, each beside the sidecars that started before it, and reuse ids that
-other containers of the pod get later. So each container's set must be disjoint only from those that run beside it, and
-all of them together may take no more ids than the phase that needs most. An init container that fits into the set of a
-later one needs none of its own; for any other one a *carrier* is placed: a set that it and some later ones share.
+Ordinary init containers run one after the other, each beside the sidecars that started before it, and use ids that
+other containers of the pod get later. So a container's set must be disjoint only from the sets of containers that run
+beside it, and all of them together may take no more ids than the phase that needs most. An init container that fits
+into the set of a later container needs no set of its own; for any other one a *carrier* is placed: a set that it shares
+with some later containers.
 
-Because blocks nest, and because containers that share a run fit into it in the order of the spec, looking at every way
-of sharing finds a division if there is one. The search is bounded; beyond, the answer is that they do not fit.
+Because blocks nest, and because containers that share a run fit into it in the order of the spec, trying every way of
+sharing finds a division if there is one. The search is bounded; after that the answer is that they do not fit.
 """
 
 import itertools
@@ -19,12 +20,12 @@ from neuron_scheduler.model.neuron_request import widest_phase
 from neuron_scheduler.neuron.packing import FreeIds, best_start, fit, ones
 
 MOST_SUBSETS_OF = 10
-"""Up to so many containers, every way of sharing ids with a larger init container is tried."""
+"""Up to this number of containers, every way of sharing ids with a larger init container is tried."""
 MOST_DIVISIONS = 1_000
 """Ways of sharing that are tried for one pod on one machine."""
 
 Inits = Sequence[tuple[int, int]]
-"""Of each init container its count, and how many of the others, the first ones, run beside it."""
+"""For each init container its count, and how many of the other containers (the first ones) run beside it."""
 Starts = tuple[int, ...]
 
 
@@ -32,7 +33,7 @@ def arrange(free_ids: FreeIds, counts: tuple[int, ...], inits: Inits) -> tuple[S
     """
     Return the lowest id of the set of each container, and of each init container; None if they do not fit.
 
-    In one run or block where possible, else ascending in the order given where possible. Each count must be legal.
+    In one run or block if possible, else ascending in the order given if possible. Each count must be legal.
     """
     total = sum(widest_phase(counts, inits))
     if total <= free_ids.cell or counts == (total,):
@@ -42,10 +43,10 @@ def arrange(free_ids: FreeIds, counts: tuple[int, ...], inits: Inits) -> tuple[S
         if counts == (total,):
             return None
     apart = _apart(counts, inits)
-    found = _Search().divided(free_ids, counts, [inits[i] for i in apart], room=total)
-    if found is None:
+    division = _Search().divided(free_ids, counts, [inits[i] for i in apart], room=total)
+    if division is None:
         return None
-    starts, carried = found
+    starts, carried = division
     known = dict(zip(apart, carried, strict=True))
     return starts, tuple(
         known[i] if i in known else _within(inits[i], counts, starts, [(inits[j], known[j]) for j in apart])
@@ -54,13 +55,13 @@ def arrange(free_ids: FreeIds, counts: tuple[int, ...], inits: Inits) -> tuple[S
 
 
 def _side_by_side(start: int, counts: tuple[int, ...], inits: Inits) -> tuple[Starts, Starts]:
-    """Lay the containers into one run in their order; an init container begins where those beside it end."""
+    """Place the containers in one run, in their order; an init container starts after those that run beside it."""
     starts = tuple(itertools.accumulate(counts, initial=start))
     return starts[:-1], tuple(starts[beside] for _, beside in inits)
 
 
 def _apart(counts: tuple[int, ...], inits: Inits) -> list[int]:
-    """Return which init containers fit neither into a later container's set nor into another one's; largest first."""
+    """Return the init containers that fit into no set of a later container or of another one; largest first."""
     apart: list[int] = []
     for i in sorted(range(len(inits)), key=lambda i: inits[i], reverse=True):
         count, beside = inits[i]
@@ -72,7 +73,7 @@ def _apart(counts: tuple[int, ...], inits: Inits) -> list[int]:
 def _within(
     init: tuple[int, int], counts: tuple[int, ...], starts: Starts, carried: Sequence[tuple[tuple[int, int], int]]
 ) -> int:
-    """Return where an init container's set begins that lies inside another set: legal sets of all sizes nest."""
+    """Return the start of an init container's set inside another set: legal sets of all sizes nest."""
     count, beside = init
     for i in range(beside, len(counts)):
         if counts[i] >= count:
@@ -83,12 +84,12 @@ def _within(
 @attrs.frozen
 class _Sharing:
     """
-    A set for the largest init container, and who shares it.
+    A set for the largest init container, and the containers that share it.
 
     Attributes:
-        carrier: size of the set.
-        inside: indices of containers.
-        along: indices of further init containers.
+        carrier: the size of the set.
+        inside: indices of the containers that share it.
+        along: indices of further init containers that share it.
     """
 
     carrier: int
@@ -106,9 +107,9 @@ class _Search:
         self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, room: int
     ) -> tuple[Starts, Starts] | None:
         """
-        Return where each set begins if they can be laid with `room` ids in all, as several sets.
+        Return the start of each set if the sets fit into `room` ids in all; None if they do not.
 
-        `inits` are descending by count, ascending by those beside them, and larger than all containers that are not.
+        `inits` descend by count and ascend by `beside`; each is larger than all containers that do not run beside it.
         """
         if not inits:
             starts = fit(free_ids, counts) if counts else ()
@@ -117,40 +118,42 @@ class _Search:
             if not self._left:
                 break
             self._left -= 1
-            found = self._laid(free_ids, counts, inits, sharing=sharing, room=room)
-            if found is not None:
-                return found
+            division = self._placed(free_ids, counts, inits, sharing=sharing, room=room)
+            if division is not None:
+                return division
         return None
 
-    def _laid(
+    def _placed(
         self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, room: int
     ) -> tuple[Starts, Starts] | None:
-        """Lay the carrier among those that do not share it, and then into it those that do."""
+        """Place the carrier beside the containers that do not share it, and those that share it inside it."""
         outside = [i for i in range(len(counts)) if i not in sharing.inside]
         later = [j for j in range(1, len(inits)) if j not in sharing.along]
         before = [sum(i < inits[j][1] for i in outside) for j in later]
         place = min(sum(i < min(sharing.inside, default=len(counts)) for i in outside), *before, len(outside))
         parts = [counts[i] for i in outside]
         parts.insert(place, sharing.carrier)
-        others = [(inits[j][0], beside + 1) for j, beside in zip(later, before, strict=True)]
-        if sum(widest_phase(tuple(parts), others)) > room:
+        rest = [(inits[j][0], beside + 1) for j, beside in zip(later, before, strict=True)]
+        if sum(widest_phase(tuple(parts), rest)) > room:
             return None
-        laid = self.divided(free_ids, tuple(parts), others, room=room)
-        if laid is None:
+        placed = self.divided(free_ids, tuple(parts), rest, room=room)
+        if placed is None:
             return None
-        first = laid[0][place]
+        first = placed[0][place]
         shared = self._shared(free_ids, counts, inits, sharing=sharing, first=first)
         if shared is None:
             return None
-        starts = dict(zip(outside, laid[0][:place] + laid[0][place + 1 :], strict=True))
+        starts = dict(zip(outside, placed[0][:place] + placed[0][place + 1 :], strict=True))
         starts |= zip(sharing.inside, shared[0], strict=True)
-        carried = {0: first} | dict(zip(later, laid[1], strict=True)) | dict(zip(sharing.along, shared[1], strict=True))
+        carried = (
+            {0: first} | dict(zip(later, placed[1], strict=True)) | dict(zip(sharing.along, shared[1], strict=True))
+        )
         return tuple(starts[i] for i in range(len(counts))), tuple(carried[j] for j in range(len(inits)))
 
     def _shared(
         self, free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, *, sharing: _Sharing, first: int
     ) -> tuple[Starts, Starts] | None:
-        """Lay those who share a carrier into it."""
+        """Place the containers that share a carrier inside it."""
         parts, along = _sharers(counts, inits, sharing.inside, sharing.along)
         if sharing.carrier <= free_ids.cell:
             return _side_by_side(first, parts, along)
@@ -161,17 +164,17 @@ class _Search:
 def _sharers(
     counts: tuple[int, ...], inits: Inits, inside: tuple[int, ...], along: tuple[int, ...]
 ) -> tuple[tuple[int, ...], Inits]:
-    """Return those who share a carrier as containers and init containers of their own."""
+    """Return the containers and the init containers that share a carrier, as if they were a pod."""
     parts = tuple(counts[i] for i in inside)
     return parts, [(inits[j][0], sum(i < inits[j][1] for i in inside)) for j in along]
 
 
 def _sharings(free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, room: int) -> Iterator[_Sharing]:
     """
-    Yield the ways of sharing a set with the largest init container that leave room, those first that share least.
+    Yield the ways of sharing a set with the largest init container that leave enough room, the least sharing first.
 
-    Sidecars that run beside it never do. A set inside a cell may be longer than the init container's own, so that
-    others overlap with it; a block holds those who share it.
+    Sidecars that run beside it never share it. A set inside a cell may be longer than the init container's own, so that
+    others overlap with it; a block contains the sets of all that share it.
     """
     count, beside = inits[0]
     total, seen = sum(counts), set[tuple[int, ...]]()
@@ -179,9 +182,9 @@ def _sharings(free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, room: in
     subsets = sorted(_subsets(beside, len(counts), few=few), key=lambda chosen: sum(counts[i] for i in chosen))
     for along in _subsets(1, len(inits), few=few):
         for inside in subsets:
-            parts, others = _sharers(counts, inits, inside, along)
+            parts, rest = _sharers(counts, inits, inside, along)
             shared = sum(parts)
-            carrier = sum(widest_phase(parts, [(count, 0), *others])) if count <= free_ids.cell else count
+            carrier = sum(widest_phase(parts, [(count, 0), *rest])) if count <= free_ids.cell else count
             if shared > carrier or count <= free_ids.cell < carrier or total - shared + carrier > room:
                 continue
             sizes = tuple(sorted(parts))
@@ -191,7 +194,7 @@ def _sharings(free_ids: FreeIds, counts: tuple[int, ...], inits: Inits, room: in
 
 
 def _subsets(first: int, end: int, *, few: bool) -> Iterator[tuple[int, ...]]:
-    """Yield sets of indices, later ones first; only runs up to the last one if there are not few."""
+    """Yield sets of indices, later ones first; unless there are few, only runs that end with the last index."""
     if not few:
         yield from (tuple(range(start, end)) for start in range(end, first - 1, -1))
         return

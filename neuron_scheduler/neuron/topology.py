@@ -1,11 +1,11 @@
 """
-Which sets of devices or cores a request may get on a machine, and which of them does the least harm.
+Which sets of devices or cores a request may get on a machine, and which of them leaves the most for other pods.
 
 The rules are AWS's (documentation of the Neuron scheduler extension): a container's set is contiguous and ascending, on
 a line or ring any run, on a 4x4 torus one device or an aligned block of 4, 8 or 16. Cores on block machines stay inside
-one device or are whole blocks. A set never wraps around, not even on the true ring of inf2.48xlarge. Pure and
-memoised: equal (machine, free cores, request) is answered once. What kubelet's count allows and whether the node is
-healthy is not asked here.
+one device or are whole blocks. A set never wraps around, not even on the true ring of inf2.48xlarge. Pure and memoised:
+the answer for a (machine, free cores, request) is computed once. Refuses to check what the kubelet's count allows and
+whether the node is healthy.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ UNEVEN = "node(s) had aws.amazon.com/neuroncore that cannot be mapped to devices
 
 MOST_REMEMBERED = 1 << 15
 MOST_LISTED = 2_000
-"""Sets that are listed for one request; several containers can have more, and nobody may wait for them all."""
+"""The most sets that are listed for one request; several containers can have more, which would take too long."""
 _MOST_COMBINED = 20_000
 
 
@@ -45,7 +45,7 @@ class Placement:
     Attributes:
         ids: the pod's set, ascending; devices or cores by the request's unit.
         containers: a set for each of the request's `counts`, in their order. Contiguous, ascending, disjoint.
-        cores: mask of the core bits taken.
+        cores: those of the set.
         level: size in devices of the largest free block that is cut; smaller is better, and comparable between
             machines. 0: only devices that are partly used already. On blocks: the free devices of a broken row (1-3 on
             a torus), else the largest aligned free block (4, 8, 16). On lines and rings: the length of the free run.
@@ -66,9 +66,9 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     """
     Return why the machine never serves the request, however empty it is; None if it may.
 
-    Each container's count must be legal, the pod's total need not be; and there must be sets for all who run side by
-    side. The text for devices is AWS's, to the letter. A count above what the machine has is not illegal but a lack of
-    capacity, which the caller says, and asks first.
+    Each container's count must be legal, the pod's total need not be; and there must be sets for all containers that
+    run side by side. The text for devices is AWS's, to the letter. A count above what the machine has is not illegal
+    but a lack of capacity, which the caller checks first.
     """
     if request.unit not in machine.units:
         return UNEVEN
@@ -88,9 +88,9 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
 @memoised(maxsize=MOST_REMEMBERED)
 def place(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement | None:
     """
-    Return the best set for a request within the free cores (a mask), or None if there is none.
+    Return the best set for a request within the free cores, or None if there is none.
 
-    The whole pod in one run or block where possible; several containers ascend in their order where possible; else the
+    The whole pod in one run or block if possible; several containers ascend in their order if possible; else the
     smallest sufficient free block, cut at an end. Init containers get legal sets inside the pod's.
     """
     free_ids = _free_ids(machine, free, request.unit)
@@ -113,22 +113,22 @@ def _sets(starts: Iterable[int], counts: Iterable[int]) -> tuple[tuple[int, ...]
 @memoised(maxsize=1024)
 def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[CoreMask, ...] | None:
     """
-    Return every set (a mask of cores) that a request could get on an empty machine, ascending.
+    Return every set of cores that a request could get on an empty machine, ascending; None if over `MOST_LISTED`.
 
-    Each is made up of sets for those who hold ids when most are held (`NeuronRequest.widest`). None where they are not
-    listed: more than `MOST_LISTED`. `place` with a listed set as all that is free gives just that set.
+    Each combines sets for the containers of the phase that needs most (`NeuronRequest.widest`). If only the cores of a
+    listed set are free, `place` returns that set.
     """
     if illegal_count(machine, request) is not None or request.total > machine.size(request.unit):
         return ()
-    found = {NO_CORES}
+    sets = {NO_CORES}
     for count in sorted(request.widest, reverse=True):
         parts = _parts(machine, request.unit, count)
-        if len(found) * len(parts) > _MOST_COMBINED:
+        if len(sets) * len(parts) > _MOST_COMBINED:
             return None
-        found = {taken | part for taken in found for part in parts if not taken & part}
-        if len(found) > MOST_LISTED:
+        sets = {taken | part for taken in sets for part in parts if not taken & part}
+        if len(sets) > MOST_LISTED:
             return None
-    return tuple(sorted((cores for cores in found if place(machine, cores, request) is not None), key=int))
+    return tuple(sorted((cores for cores in sets if place(machine, cores, request) is not None), key=int))
 
 
 @memoised(maxsize=256)
@@ -142,7 +142,7 @@ def served(machine: Machine, unit: Unit) -> tuple[int, ...]:
 
 
 def _parts(machine: Machine, unit: Unit, count: int) -> list[CoreMask]:
-    """Return the core masks of a single container's legal sets."""
+    """Return the cores of each legal set for a single container."""
     free_ids = _free_ids(machine, machine.all_cores, unit)
     if count > free_ids.cell or free_ids.cell == 1:
         starts = free_ids.block_starts(free_ids.free, count)
@@ -155,7 +155,7 @@ def _parts(machine: Machine, unit: Unit, count: int) -> list[CoreMask]:
 
 
 def core_mask(machine: Machine, *, ids: tuple[int, ...], unit: Unit) -> CoreMask:
-    """Return the core bits that ids of a unit stand for."""
+    """Return the cores of ids of a unit."""
     width = machine.cores_per_device if unit is Unit.DEVICE else 1
     mask = 0
     for i in ids:
@@ -208,7 +208,7 @@ def _free_ids(machine: Machine, free: CoreMask, unit: Unit) -> FreeIds:
 
 
 def _whole(machine: Machine, free: CoreMask) -> CoreMask:
-    """Return the first core bit of each device whose cores are all free."""
+    """Return the first core of each device whose cores are all free."""
     whole = free & _first_cores(machine)
     for offset in range(1, machine.cores_per_device):
         whole &= free >> offset
@@ -222,7 +222,7 @@ def _first_cores(machine: Machine) -> CoreMask:
 
 @memoised(maxsize=MOST_REMEMBERED)
 def _levels(machine: Machine, starts: CoreMask) -> tuple[int, tuple[int, ...]]:
-    """Return the mask of whole devices, and for each device the size of the free block it belongs to (0: not whole)."""
+    """Return the mask of whole devices, and for each device the size of the free block it is in (0: not whole)."""
     per_device = machine.cores_per_device
     bits = int(starts)
     whole = sum((bits >> device * per_device & 1) << device for device in range(machine.devices))

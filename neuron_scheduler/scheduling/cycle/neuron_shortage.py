@@ -22,7 +22,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
-from neuron_scheduler.neuron.topology import illegal_count, place, served, whole_free_devices
+from neuron_scheduler.neuron.topology import illegal_count, served, whole_free_devices
 from neuron_scheduler.scheduling.cycle.filters import fitting, nominated_overlay
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins import neuron_topology
@@ -102,21 +102,15 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     if not blocked:
         return ""
     looked_at = map(cluster.view.row, islice(slots_of(blocked), _MOST_LOOKED_AT))
-    named = list(islice((node_info for node_info in looked_at if _would_fit(node_info, pod)), _MOST_NAMED))
+    named = list(
+        islice((node_info for node_info in looked_at if neuron_topology.fits(pod.neuron, node_info)), _MOST_NAMED)
+    )
     if not named:
         return ""
     sentences = ", ".join(f"{node_info.node.name} is blocked by {_holders(node_info)}" for node_info in named)
     more = blocked.bit_count() - len(named)
     rest = f"; {more} more {'node has' if more == 1 else 'nodes have'} such pods" if more else ""
     return f"Unknown ids: {sentences}{rest}."
-
-
-def _would_fit(node_info: NodeInfo, pod: Pod) -> bool:
-    """Return whether a block would be free if all cores were free that no pod provably holds."""
-    machine = node_info.machine
-    return (
-        machine is not None and pod.neuron is not None and place(machine, node_info.free_cores, pod.neuron) is not None
-    )
 
 
 def _holders(node_info: NodeInfo) -> str:
