@@ -8,24 +8,20 @@ of `cluster` and `scheduling` one sentence only: no index, no running sum, no se
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from math import ceil, floor
 
 import attrs
 
-from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
-from neuron_scheduler.model.resources import CPU, MEMORY, PODS
+from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.model.selectors import Effect, Operator, Taint
 from neuron_scheduler.model.workload import Workload
-from neuron_scheduler.neuron.annotations import read
-from neuron_scheduler.neuron.catalog import Machine, machine_of
-from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.neuron.topology import illegal_count, place, whole_free_devices
+from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.scheduling.plugins import dynamic_resources
 from tests.support import oracle_affinity, oracle_blocks
 from tests.support.oracle_affinity import Namespaces, affinity_refusals, image_eighths
 from tests.support.oracle_node import affine, forbidding, untolerated
+from tests.support.oracle_silicon import free_amounts, illegal, no_block, of_silicon, silicon
 from tests.support.oracle_spread import default_scores, spread_refusals, spread_shares
 
 NO_NAMESPACES: Namespaces = {}
@@ -42,17 +38,6 @@ class Outcome:
     feasible: int = 0
     reasons: tuple[tuple[str, int], ...] = ()
     pod_reason: str = ""
-
-
-@attrs.frozen
-class Machinery:
-    """One node's silicon as its pods leave it."""
-
-    machine: Machine
-    free: CoreMask
-    unknown_devices: int
-    unknown_cores: int
-    in_between: bool
 
 
 def outcome(
@@ -225,15 +210,6 @@ def clash(mine: HostPort, theirs: HostPort) -> bool:
     return same and (mine.ip == theirs.ip or everywhere in (mine.ip, theirs.ip))
 
 
-def illegal(node: Node, pod: Pod) -> list[str]:
-    """Return the sentence about a count that the type never serves, unless the node is too small for it anyway."""
-    machine, request = machine_of(node), pod.neuron
-    if machine is None or request is None or node.allocatable.get(request.resource, 0) < request.total:
-        return []
-    sentence = illegal_count(machine, request)
-    return [sentence] if sentence else []
-
-
 def lacking(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
     """Return a reason for each resource of which too little is free."""
     reasons = ["Too many pods"] if len(here) + 1 > node.allocatable.get(PODS, 0) else []
@@ -241,83 +217,7 @@ def lacking(node: Node, here: Sequence[Pod], pod: Pod) -> list[str]:
     return reasons + [f"Insufficient {name}" for name, amount in pod.requests.items() if amount > free.get(name, 0)]
 
 
-def free_amounts(node: Node, here: Sequence[Pod]) -> Mapping[str, int]:
-    """Return what is left of each resource, never below 0."""
-    return {
-        name: max(0, amount - sum(p.requests.get(name, 0) for p in here)) for name, amount in node.allocatable.items()
-    }
-
-
-def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
-    """Return what the pods leave of a node's silicon."""
-    machine = machine_of(node)
-    if machine is None:
-        return None
-    free, unknown_devices, unknown_cores, in_between = machine.all_cores, 0, 0, False
-    for pod in here:
-        cores = read(pod, machine).cores
-        if cores is not None:
-            free &= ~cores
-            in_between |= bool(cores) and pod.neuron is not None and pod.neuron.total > 1 and cores != machine.all_cores
-        elif pod.neuron is None:
-            unknown_devices += machine.devices
-            unknown_cores += machine.core_count
-        else:
-            in_cores = pod.neuron.unit is Unit.CORE
-            unknown_devices += pod.neuron.total
-            unknown_cores += pod.neuron.total * (1 if in_cores else machine.cores_per_device)
-    return Machinery(machine, free, unknown_devices, unknown_cores, in_between)
-
-
-def no_block(node: Node, here: Sequence[Pod], pod: Pod, *, count_unknown_only: bool) -> list[str]:
-    """Return why the free devices and cores are not enough."""
-    request, left = pod.neuron, silicon(node, here)
-    if request is None:
-        return []
-    by_core = request.unit is Unit.CORE
-    free = doubtful = 0
-    if left is not None:
-        free = left.free.bit_count() if by_core else whole_free_devices(left.machine, left.free)
-        doubtful = 0 if count_unknown_only else left.unknown_cores if by_core else left.unknown_devices
-    reason = ""
-    if node.neuron_unhealthy:
-        reason = "node(s) had an unhealthy Neuron device"
-    elif left is None or free < request.total:
-        reason = f"Insufficient {request.resource}"
-    elif doubtful and (request.total > 1 or free <= doubtful):
-        reason = "node(s) had a pod with an unknown Neuron allocation"
-    elif place(left.machine, left.free, request) is None:
-        reason = f"node(s) didn't have a free block of Neuron {'cores' if by_core else 'devices'}"
-    return [reason] if reason else []
-
-
 def merit(nodes: Sequence[Node], node: Node, here: Sequence[Pod], pod: Pod) -> tuple[object, ...]:
     """Return the values that the last preferences compare, the most important first; the smallest is the best."""
     images = image_eighths(nodes, node, pod)
     return (*of_silicon(node, here, pod, silicon(node, here)), -images, node.created, node.name, node.uid)
-
-
-def of_silicon(node: Node, here: Sequence[Pod], pod: Pod, left: Machinery | None) -> tuple[int, ...]:
-    """Return the part that differs between pods with and without Neuron."""
-    free = free_amounts(node, here)
-    eighths = [free[name] * 8 // node.allocatable[name] for name in (CPU, MEMORY) if node.allocatable.get(name)]
-    if pod.neuron is None or left is None:
-        return (left is not None, -sum(eighths))
-    placement = place(left.machine, left.free, pod.neuron)
-    if placement is None:
-        raise AssertionError("a feasible node has a placement")
-    crowded = left.in_between and pod.neuron.total == 1
-    return (placement.level, crowded, stranded(node, free, pod, left, placement.cores.bit_count()))
-
-
-def stranded(node: Node, free: Mapping[str, int], pod: Pod, left: Machinery, taken: int) -> int:
-    """Return by how much |share of cpu left - share of silicon left|, and of memory, grows: 16ths times devices."""
-    grown = 0
-    for name in (CPU, MEMORY):
-        whole, size = node.allocatable.get(name, 0), left.machine.core_count
-        if whole > 0:
-            surplus = floor((Fraction(free[name], whole) - Fraction(left.free.bit_count(), size)) * 16)
-            alike = int(f"{whole:b}"[:6].ljust(len(f"{whole:b}"), "0"), 2)  # nodes of one type differ slightly
-            more = (Fraction(pod.requests.get(name, 0), alike) - Fraction(taken, size)) * 16
-            grown += abs(surplus - (ceil(more) if more > 0 else floor(more))) - abs(surplus)
-    return grown * left.machine.devices

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.hostile import SHAPES, object_of
+from benchmarks.hostile_shapes import SHAPES, object_of
 from neuron_scheduler.kube.objects.pod_limits import MOST
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod

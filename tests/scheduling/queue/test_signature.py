@@ -14,7 +14,7 @@ from neuron_scheduler.scheduling.queue.signature import signature_of
 from tests.support import random_objects
 from tests.support.builders import pod
 from tests.support.harness import cluster_of
-from tests.support.random_events import CLAIMS
+from tests.support.random_storage import CLAIMS
 from tests.support.thoroughness import examples
 
 PROFILE = default_profile("default-scheduler")
