@@ -7,12 +7,12 @@ and equal amounts, become one object each, in a bounded number of bytes.
 
 from collections.abc import Mapping
 
-from neuron_scheduler.kube.objects.memo import memoized
+from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
 from neuron_scheduler.model.pod import NO_LABELS
 from neuron_scheduler.model.quantity import milli, whole
 from neuron_scheduler.model.resources import CPU, NOTHING, Resources
 
-interned = memoized(most=16 << 20, longest=512)(str)
+interned = byte_bounded_memo(most=16 << 20, longest=512)(str)
 """Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
 
 
@@ -40,7 +40,7 @@ def amounts(quantities: Mapping[str, str | int] | None) -> Resources:
     return resources
 
 
-@memoized()
+@byte_bounded_memo()
 def shared(pairs: tuple[tuple[str, int], ...]) -> Resources:
     """Return the one mapping of these amounts."""
     return dict(pairs)

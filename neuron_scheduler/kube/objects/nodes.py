@@ -10,8 +10,8 @@ from typing import Final
 
 from neuron_scheduler.kube.objects import node_wire as wire
 from neuron_scheduler.kube.objects.base import Malformed, Resource
+from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
 from neuron_scheduler.kube.objects.interning import amounts, interned, labels, shared
-from neuron_scheduler.kube.objects.memo import memoized
 from neuron_scheduler.kube.objects.selectors import taint
 from neuron_scheduler.model.node import NEURON_HEALTH, Image, Node
 from neuron_scheduler.model.resources import NEURON_NAMES
@@ -40,14 +40,14 @@ def _images(images: Iterable[wire.Image]) -> tuple[Image, ...]:
     return _same_images(tuple(dict.fromkeys(_image((tuple(i.names or ()), i.size_bytes or 0)) for i in images)))
 
 
-@memoized(most=16 << 20)
+@byte_bounded_memo(most=16 << 20)
 def _image(names_and_size: tuple[tuple[str, ...], int]) -> Image:
     """Return one shared object for images with the same names and size: nodes have thousands in common."""
     names, size = names_and_size
     return Image(names, max(0, size))
 
 
-@memoized(most=16 << 20, longest=256 << 10)
+@byte_bounded_memo(most=16 << 20, longest=256 << 10)
 def _same_images(images: tuple[Image, ...]) -> tuple[Image, ...]:
     """Return the one object for this list: nodes of a fleet that run the same are alike."""
     return images

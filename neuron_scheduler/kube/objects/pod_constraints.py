@@ -9,9 +9,9 @@ from operator import attrgetter
 from typing import Final
 
 from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
 from neuron_scheduler.kube.objects.csi_migration import in_tree_disk
 from neuron_scheduler.kube.objects.interning import interned, labels
-from neuron_scheduler.kube.objects.memo import memoized
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term, requirement
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, NO_LABELS, Constraints, HostPort
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm, PreferredTerm, SpreadConstraint
@@ -116,7 +116,7 @@ def images(spec: wire.PodSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return _same_images(tuple(image_name(container.image or "") for container in containers)), mounted
 
 
-@memoized()
+@byte_bounded_memo()
 def image_name(reference: str) -> str:
     """
     Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`).
@@ -127,13 +127,13 @@ def image_name(reference: str) -> str:
     return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"
 
 
-@memoized()
+@byte_bounded_memo()
 def _same_images(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the one object for these names."""
     return names
 
 
-@memoized()
+@byte_bounded_memo()
 def _host_port(parts: tuple[str, int, str]) -> HostPort:
     return HostPort(*parts)
 
@@ -175,7 +175,7 @@ def _pod_term(term: wire.PodTerm, namespace: str, *, weight: int = 0) -> PodAffi
     )
 
 
-@memoized()
+@byte_bounded_memo()
 def _same_term(term: PodAffinityTerm) -> PodAffinityTerm:
     """Return the one object for this term."""
     return term

@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from neuron_scheduler.kube.objects import pod_wire as wire
+from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
 from neuron_scheduler.kube.objects.interning import amounts, interned, shared
-from neuron_scheduler.kube.objects.memo import memoized
 from neuron_scheduler.kube.objects.pod_constraints import constraints, host_ports, images
 from neuron_scheduler.kube.objects.selectors import tolerations
 from neuron_scheduler.kube.objects.wire import Quantities
@@ -74,7 +74,7 @@ def spec_key(spec: wire.PodSpec, status: wire.PodStatus) -> bytes:
     return _encode((replace(spec, node_name="bound", volumes=None), given))
 
 
-@memoized(most=8 << 20)
+@byte_bounded_memo(most=8 << 20)
 def fields_of_spec(key_and_namespace: tuple[bytes, str]) -> FieldsOfSpec:
     """
     Return what a spec means in a namespace, read once for equal specs: this is most of the work of reading a pod.

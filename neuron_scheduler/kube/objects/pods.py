@@ -12,8 +12,8 @@ import attrs
 
 from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.objects.base import Resource
+from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
 from neuron_scheduler.kube.objects.interning import interned, labels
-from neuron_scheduler.kube.objects.memo import memoized
 from neuron_scheduler.kube.objects.pod_constraints import constraints, images, is_individual
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
 from neuron_scheduler.kube.objects.pod_spec import fields_of_spec, spec_key
@@ -79,7 +79,7 @@ def _owner(references: Iterable[OwnerReference]) -> Owner | None:
     return next((_controller((r.api_version, r.kind, r.name)) for r in references if r.controller), None)
 
 
-@memoized(most=8 << 20)
+@byte_bounded_memo(most=8 << 20)
 def _controller(parts: tuple[str, str, str]) -> Owner:
     return Owner(*parts)
 
@@ -118,7 +118,7 @@ def _is_preemption(condition: Condition) -> bool:
     return (condition.type, condition.status, condition.reason) == ("DisruptionTarget", "True", PREEMPTION_BY_SCHEDULER)
 
 
-@memoized()
+@byte_bounded_memo()
 def _condition(parts: tuple[str, str, str]) -> PodCondition:
     return PodCondition(*parts)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from neuron_scheduler.kube.objects import pod_wire
+from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
 from neuron_scheduler.kube.objects.interning import interned
-from neuron_scheduler.kube.objects.memo import memoized
 from neuron_scheduler.kube.objects.wire import NodeTerm, Selector
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -59,7 +59,7 @@ def node_term(term: NodeTerm) -> NodeSelectorTerm:
     return NodeSelectorTerm(*read, unreadable=None in expressions or None in fields)
 
 
-@memoized()
+@byte_bounded_memo()
 def requirement(parts: tuple[str, str, tuple[str, ...]]) -> Requirement | None:
     """Return the requirement of key, operator and values, None where `labels.NewRequirement` gives an error."""
     key, name, values = parts
@@ -94,7 +94,7 @@ def tolerations(structs: Iterable[pod_wire.Toleration] | None) -> tuple[Tolerati
     )
 
 
-@memoized()
+@byte_bounded_memo()
 def taint(parts: tuple[str, str, str]) -> Taint:
     """
     Return the taint of key, value and effect.
@@ -109,13 +109,13 @@ def taint(parts: tuple[str, str, str]) -> Taint:
     return Taint(key=key, effect=effect, value=value)
 
 
-@memoized()
+@byte_bounded_memo()
 def _same(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
     """Return the one object for these tolerations."""
     return tolerations
 
 
-@memoized()
+@byte_bounded_memo()
 def _toleration(parts: tuple[str, str, str, str | None]) -> Toleration:
     key, operator, value, name = parts
     return Toleration(

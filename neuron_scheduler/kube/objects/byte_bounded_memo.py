@@ -18,7 +18,7 @@ LONGEST: Final = 16 << 10
 OBJECT: Final = 64  # bytes of any object, about
 
 
-def memoized(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
+def byte_bounded_memo(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
     """
     Return the decorator for a pure function of one argument.
 

@@ -3,7 +3,7 @@
 import attrs
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.kube.objects.memo import OBJECT, memoized, weight_of
+from neuron_scheduler.kube.objects.byte_bounded_memo import OBJECT, byte_bounded_memo, weight_of
 
 
 @attrs.frozen
@@ -18,7 +18,7 @@ def test_it_is_computed_once() -> None:
     """The same object is returned again."""
     calls: list[str] = []
 
-    @memoized()
+    @byte_bounded_memo()
     def doubled(text: str) -> str:
         calls.append(text)
         return text * 2
@@ -31,7 +31,7 @@ def test_what_is_large_is_not_kept() -> None:
     """A spec of a megabyte is read each time."""
     calls: list[int] = []
 
-    @memoized(most=10_000, longest=1000)
+    @byte_bounded_memo(most=10_000, longest=1000)
     def counted(text: str) -> None:
         calls.append(len(text))
 
@@ -45,7 +45,7 @@ def test_what_is_large_is_not_kept() -> None:
 def test_all_together_are_bounded(texts: list[str]) -> None:
     """Whatever the arguments and their order."""
     most = 2000
-    results = memoized(most=most, longest=400)(str.lower)
+    results = byte_bounded_memo(most=most, longest=400)(str.lower)
     for text in texts:
         assert results(text) == text.lower()
     kept = results.__self__  # type: ignore[attr-defined]  # the cache behind it
@@ -56,7 +56,7 @@ def test_all_together_are_bounded(texts: list[str]) -> None:
 def test_what_is_used_stays() -> None:
     """A result that is used moves to the new generation."""
     calls: list[str] = []
-    counted = memoized(most=20 * OBJECT)(calls.append)
+    counted = byte_bounded_memo(most=20 * OBJECT)(calls.append)
     for number in range(100):
         counted("used")
         counted(str(number))
