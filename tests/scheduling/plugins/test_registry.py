@@ -1,0 +1,58 @@
+"""The registry orders the plugins' steps, and a step that names no plugin is an error at import."""
+
+import pytest
+
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_affinity
+from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin
+from neuron_scheduler.scheduling.plugins.registry import (
+    PLUGINS,
+    PREFERENCES,
+    filters_of,
+    pre_filters_of,
+    preferences,
+)
+
+
+def _step(*, before: str = "") -> Filter:
+    return Filter(lambda _view, _pod, _among: (), before=before)
+
+
+def test_plugins_are_in_kube_schedulers_order() -> None:
+    """As in `getDefaultPlugins`; NeuronTopology has its place beside the other resources."""
+    assert [plugin.name for plugin in PLUGINS] == [
+        *("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"),
+        *("NeuronTopology", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"),
+        *("PodTopologySpread", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"),
+    ]
+
+
+def test_steps_that_come_earlier_than_their_plugins() -> None:
+    """The names of nodes that a pod allows come first, legal counts before resources."""
+    places = {step.refuse: place for place, step in enumerate(filters_of(PLUGINS))}
+    assert places[node_affinity.filter_names] == 0
+    assert places[node_affinity.filter_nodes] < places[neuron_topology.filter_counts]
+    assert pre_filters_of(PLUGINS)[0].refuse is neuron_topology.pre_filter
+
+
+def test_steps_are_ordered_by_what_they_come_before() -> None:
+    """Steps before one plugin keep the order of their own plugins."""
+    own, of_b, of_c, first = _step(), _step(before="a"), _step(before="a"), _step(before=EVERY_PLUGIN)
+    plugins = (
+        Plugin(name="a", filters=(own,)),
+        Plugin(name="b", filters=(of_b,)),
+        Plugin(name="c", filters=(of_c, first)),
+    )
+    assert [step.refuse for step in filters_of(plugins)] == [step.refuse for step in (first, of_b, of_c, own)]
+
+
+def test_a_step_before_an_unknown_plugin_is_an_error() -> None:
+    """A misspelt name does not move a filter silently."""
+    with pytest.raises(KeyError, match="NodeResorcesFit"):
+        filters_of((Plugin(name="a", filters=(_step(before="NodeResorcesFit"),)),))
+
+
+def test_each_name_is_there_once() -> None:
+    """A name is a key in refusals, metrics and configuration files."""
+    assert len({plugin.name for plugin in PLUGINS}) == len(PLUGINS)
+    assert tuple(preferences(count_unknown_only=True)) == PREFERENCES
+    assert len(PREFERENCES) == 8
