@@ -1,4 +1,4 @@
-"""Nodes on which space was promised are asked twice, and refused as kube-scheduler refuses them."""
+"""Nodes with nominations are asked about twice, and refused as kube-scheduler refuses them."""
 
 import pytest
 
@@ -13,13 +13,13 @@ TAKEN = "0/1 nodes are available: 1 node(s) didn't have free ports for the reque
 
 
 @pytest.mark.parametrize(
-    ("promised", "pending", "text"),
+    ("nominated", "pending", "text"),
     [
         pytest.param(
             pod("first"),
             pod(cpu=9_000),
             "0/1 nodes are available: 1 Insufficient cpu, 1 Too many pods.",
-            id="what lacks already is told with what will lack",
+            id="one reason lacks now, the other with the nominated pod",
         ),
         pytest.param(pod("first"), pod(), TOO_MANY, id="what will lack is lacking"),
         pytest.param(
@@ -36,8 +36,8 @@ TAKEN = "0/1 nodes are available: 1 node(s) didn't have free ports for the reque
         ),
     ],
 )
-def test_who_was_promised_space_is_there_when_a_node_is_asked_first(promised: Pod, pending: Pod, text: str) -> None:
+def test_nominated_pods_are_there_when_a_node_is_asked_first(nominated: Pod, pending: Pod, text: str) -> None:
     """Reasons are those with the nominated pods, if there are any, else those without (upstream: `framework.go`)."""
     cluster = cluster_of([node("n", cpu=8_000, pods=2)], [pod("bound", on="n")])
-    cluster.nominate("n", Nomination(promised))
+    cluster.nominate("n", Nomination(nominated))
     assert refusal(cluster, pending).text == text

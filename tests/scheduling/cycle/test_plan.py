@@ -1,4 +1,4 @@
-"""Plans: whom a pod concerns is asked, in two forms that agree."""
+"""Plans: only steps that a pod concerns are asked, and both forms of a filter agree."""
 
 import random
 from types import NoneType
@@ -32,7 +32,7 @@ def _some(seed: int) -> tuple[random.Random, Cluster]:
     dice = random.Random(seed)
     nodes = [random_objects.some_node(dice, name) for name in "abcdef"]
     pod_infos = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
-    return dice, cluster_of(nodes, [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in pod_infos])
+    return dice, cluster_of(nodes, [attrs.evolve(bound, node_name=dice.choice("abcdef")) for bound in pod_infos])
 
 
 @pytest.mark.parametrize("seed", range(examples(20)))
@@ -94,8 +94,8 @@ def test_who_is_not_asked_had_nothing_to_say(seed: int) -> None:
 )
 def test_who_must_be_asked(pending: Pod, asked: object) -> None:
     """What a pod asks for brings the filter that knows of it into its plan, and into no plain pod's."""
-    assert asked in [each.refuse for each in PROFILE.plan(pending).filters]
-    assert asked not in [each.refuse for each in PROFILE.plan(pod()).filters]
+    assert asked in [step.refuse for step in PROFILE.plan(pending).filters]
+    assert asked not in [step.refuse for step in PROFILE.plan(pod()).filters]
 
 
 @pytest.mark.parametrize("field", PodField)

@@ -27,14 +27,14 @@ FLEET = (
 )
 def test_preferences_in_order(preferences: Sequence[str], where: str) -> None:
     """The named preferences decide, and no other."""
-    found = schedule_pod(cluster_of(FLEET), pod("p", devices=1), default_profile("p", preferences=preferences))
-    assert isinstance(found, Decision)
-    assert found.node_name == where
-    assert found.placement is not None
+    decision = schedule_pod(cluster_of(FLEET), pod("p", devices=1), default_profile("p", preferences=preferences))
+    assert isinstance(decision, Decision)
+    assert decision.node_name == where
+    assert decision.placement is not None
 
 
 def test_two_profiles_on_one_cluster() -> None:
     """What one name avoids, another may take: the cluster is the same for both."""
     cluster, plain = cluster_of(FLEET), pod("p")
-    found = [schedule_pod(cluster, plain, default_profile("p", preferences=names)) for names in (PREFERENCES, ())]
-    assert [each.node_name for each in found if isinstance(each, Decision)] == ["plain", "large"]
+    decisions = [schedule_pod(cluster, plain, default_profile("p", preferences=names)) for names in (PREFERENCES, ())]
+    assert [decision.node_name for decision in decisions if isinstance(decision, Decision)] == ["plain", "large"]

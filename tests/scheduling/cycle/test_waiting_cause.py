@@ -19,7 +19,7 @@ CPU_NODES = [node(f"cpu{i}") for i in range(5)]
 TAINTED = (Taint("team", Effect.NO_SCHEDULE, "red"),)
 
 
-def held(on: str, *ids: int) -> Pod:
+def holder(on: str, *ids: int) -> Pod:
     """Return a pod that holds devices."""
     return pod(f"on-{on}-{ids[0]}", devices=len(ids), on=on, ids=ids)
 
@@ -27,13 +27,17 @@ def held(on: str, *ids: int) -> Pod:
 @pytest.mark.parametrize(
     ("nodes", "bound", "pending", "want"),
     [
-        pytest.param([node("a", TRN1)], [held("a", *range(12))], pod(devices=8), Cause.CAPACITY, id="too little"),
+        pytest.param([node("a", TRN1)], [holder("a", *range(12))], pod(devices=8), Cause.CAPACITY, id="too little"),
         pytest.param([node("a", TRN1)], [], pod(devices=32), Cause.CAPACITY, id="no node is that large"),
         pytest.param(CPU_NODES, [], pod(devices=1), Cause.CAPACITY, id="no Neuron at all"),
         pytest.param([], [], pod(devices=1), Cause.CAPACITY, id="no nodes for Neuron"),
         pytest.param([], [], pod(cpu=1), Cause.RESOURCES, id="no nodes"),
         pytest.param(
-            [*CPU_NODES, node("a", TRN1)], [held("a", 0, 4, 8, 12)], pod(devices=4), Cause.FRAGMENTATION, id="in pieces"
+            [*CPU_NODES, node("a", TRN1)],
+            [holder("a", 0, 4, 8, 12)],
+            pod(devices=4),
+            Cause.FRAGMENTATION,
+            id="in pieces",
         ),
         pytest.param([*CPU_NODES, node("a", TRN1)], [], pod(devices=7), Cause.INVALID_COUNT, id="no such count"),
         pytest.param(
@@ -48,7 +52,7 @@ def held(on: str, *ids: int) -> Pod:
         ),
         pytest.param(
             [node("a", TRN1), node("b", TRN1)],
-            [held("a", *range(16)), pod("u", devices=1, on="b")],
+            [holder("a", *range(16)), pod("u", devices=1, on="b")],
             pod(devices=4),
             Cause.UNKNOWN_HOLDER,
             id="full beside unknown ids, which alone could be helped",
@@ -88,10 +92,10 @@ def held(on: str, *ids: int) -> Pod:
 )
 def test_the_cause(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: Cause) -> None:
     """Silicon if the sentence says so, else what the nodes lack that came furthest."""
-    found = refusal(cluster_of(nodes, bound), pending)
-    assert found.cause is want
-    if found.hint:
-        assert found.blocked or found.hint.partition(":")[0].lower().replace(" ", "_") == want
+    fit_error = refusal(cluster_of(nodes, bound), pending)
+    assert fit_error.cause is want
+    if fit_error.hint:
+        assert fit_error.blocked or fit_error.hint.partition(":")[0].lower().replace(" ", "_") == want
 
 
 def test_counts_are_looked_at_just_before_resources() -> None:

@@ -20,7 +20,7 @@ def image(name: str, size: int) -> Image:
 WEB, SMALL, HUGE = image("web", 600), image("small", 22), image("huge", 15_000)
 
 CASES: dict[str, tuple[Mapping[str, tuple[Image, ...]], Mapping[str, Any], str]] = {
-    "nobody has it: the oldest": ({}, {"images": ("web:1",)}, "a"),
+    "no node has it: the oldest": ({}, {"images": ("web:1",)}, "a"),
     "the one that has it": ({"c": (WEB,)}, {"images": ("web:1",)}, "c"),
     "found by digest too": ({"c": (WEB,)}, {"images": ("web@sha256:0",)}, "c"),
     "all have it": (dict.fromkeys("abcd", (WEB,)), {"images": ("web:1",)}, "a"),

@@ -38,7 +38,7 @@ NODES = (
     node("b1", labels={ZONE_LABEL: "b", HOSTNAME_LABEL: "b1"}, created=3),
     node("bare", created=4),
 )
-NAMES = [each.name for each in NODES]
+NAMES = [some_node.name for some_node in NODES]
 
 
 def feasible(pending: Pod, bound: Sequence[Pod]) -> tuple[list[str], dict[str, int]]:
@@ -46,7 +46,7 @@ def feasible(pending: Pod, bound: Sequence[Pod]) -> tuple[list[str], dict[str, i
     taking, reasons = [], dict[str, int]()
     for name in NAMES:
         cluster = cluster_of(
-            [attrs.evolve(each, unschedulable=each.name != name) for each in NODES],
+            [attrs.evolve(some_node, unschedulable=some_node.name != name) for some_node in NODES],
             bound,
         )
         for namespace, team in (("default", {}), ("other", {"team": "a"})):
@@ -69,7 +69,12 @@ BESIDE_JOB = Term(ULTRASERVER, WEB, HERE)
     ("bound", "asked", "want"),
     [
         pytest.param((), {"affinity": (BESIDE_JOB,), **OF_WEB}, "u1", id="the first of a job starts in an UltraServer"),
-        pytest.param(("none1",), {"affinity": (BESIDE_JOB,), **OF_WEB}, "u1", id="nobody is in one with those outside"),
+        pytest.param(
+            ("none1",),
+            {"affinity": (BESIDE_JOB,), **OF_WEB},
+            "u1",
+            id="no pod shares a domain with nodes without the key",
+        ),
         pytest.param(("u1",), {"affinity": (BESIDE_JOB,), **OF_WEB}, "u1", id="the job goes on where it is"),
         pytest.param(("none1",), {"anti_affinity": (BESIDE_JOB,)}, "none1", id="nor does anybody crowd them"),
         pytest.param((), {"node_selector": {ULTRASERVER: NONE}}, "none1", id="to a selector it is a value"),
@@ -152,7 +157,7 @@ FILTERS: dict[str, tuple[Mapping[str, Any], Sequence[Pod], list[str], dict[str, 
         ["b1"],
         {NOT_NEAR: 3},
     ),
-    "a term without a selector matches nobody, not even the pod itself": (
+    "a term without a selector matches no pod, not even the pod itself": (
         {"affinity": (Term(ZONE_LABEL, None, HERE),)},
         [pod("w", on="b1", **OF_WEB)],
         [],
@@ -176,13 +181,13 @@ FILTERS: dict[str, tuple[Mapping[str, Any], Sequence[Pod], list[str], dict[str, 
         ["b1", "bare"],
         {KEPT_AWAY: 2},
     ),
-    "on a node without the key it keeps nobody away": (
+    "on a node without the key it keeps no pod away": (
         OF_WEB,
         [pod("w", on="bare", anti_affinity=(NEAR_WEB,))],
         NAMES,
         {},
     ),
-    "it means only whom it selects": (OF_DB, [pod("w", on="a2", anti_affinity=(NEAR_WEB,))], NAMES, {}),
+    "it concerns only pods that it selects": (OF_DB, [pod("w", on="a2", anti_affinity=(NEAR_WEB,))], NAMES, {}),
     "in its own namespace": (
         {**OF_WEB, "namespace": "other"},
         [pod("w", on="a2", anti_affinity=(NEAR_WEB,))],
@@ -222,10 +227,10 @@ def test_filters(sentence: str) -> None:
 
 
 def test_a_refusal_can_buy_nodes() -> None:
-    """A new node could be far from everybody, so the condition says Unschedulable."""
-    found = refusal(cluster_of(NODES[:1], [pod("w", on="a1", **OF_WEB)]), pod(anti_affinity=(NEAR_WEB,)))
-    assert found.text == f"0/1 nodes are available: 1 {NOT_APART}."
-    assert (found.plugins, found.new_node_cannot_help) == (frozenset({NAME}), False)
+    """A new node could be far from all pods, so the condition says Unschedulable."""
+    fit_error = refusal(cluster_of(NODES[:1], [pod("w", on="a1", **OF_WEB)]), pod(anti_affinity=(NEAR_WEB,)))
+    assert fit_error.text == f"0/1 nodes are available: 1 {NOT_APART}."
+    assert (fit_error.plugins, fit_error.new_node_cannot_help) == (frozenset({NAME}), False)
 
 
 PREFERENCES: dict[str, tuple[Mapping[str, Any], Sequence[Pod], str]] = {
@@ -280,7 +285,7 @@ def test_preferences(sentence: str) -> None:
 
 
 def test_a_change_of_a_namespace_gives_another_answer() -> None:
-    """What a namespace selector means is asked anew each time."""
+    """The namespaces of a selector are looked up each time."""
     bound = [pod("w", on="b1", namespace="other", **OF_WEB)]
     cluster = cluster_of(NODES, bound)
     pending = pod(anti_affinity=(Term(ZONE_LABEL, WEB, namespace_selector=TEAM),), node_selector={ZONE_LABEL: "b"})

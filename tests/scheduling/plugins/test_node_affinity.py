@@ -64,7 +64,7 @@ def test_required(asked: dict[str, Any], want: str) -> None:
         pytest.param({"required_terms": ()}, {NOT_MATCHED: 2}, id="no terms match nothing"),
         pytest.param({"required_terms": (term(("rank", "Gt", ("70",))),)}, {NOT_MATCHED: 2}, id="1_000 is no number"),
         pytest.param({"required_terms": (term(("zone", "DoesNotExist", ())),)}, {NOT_MATCHED: 2}, id="all have it"),
-        pytest.param({"required_terms": (term(names=("none",)),)}, {NOT_NAMED: 3}, id="a name that nobody has"),
+        pytest.param({"required_terms": (term(names=("none",)),)}, {NOT_NAMED: 3}, id="a name that no node has"),
         pytest.param(
             {"required_terms": (term(("zone", "In", ("y",)), names=("a",)),)},
             {NOT_NAMED: 2, NOT_MATCHED: 1},
@@ -74,16 +74,16 @@ def test_required(asked: dict[str, Any], want: str) -> None:
 )
 def test_reasons(asked: dict[str, Any], want: dict[str, int]) -> None:
     """The cordoned node counts as cordoned, unless the pod insists on names."""
-    found = dict(refusal(cluster_of(NODES), pod(**asked)).reasons)
-    found.pop("node(s) were unschedulable", None)
-    assert found == want
+    reasons = dict(refusal(cluster_of(NODES), pod(**asked)).reasons)
+    reasons.pop("node(s) were unschedulable", None)
+    assert reasons == want
 
 
 def test_conflicting_names_refuse_the_pod() -> None:
     """No node could ever have two names."""
-    found = refusal(cluster_of(NODES), pod(required_terms=(term(names=("a", "b")),)))
-    assert found.text == "0/3 nodes are available: pod affinity terms conflict."
-    assert found.new_node_cannot_help
+    fit_error = refusal(cluster_of(NODES), pod(required_terms=(term(names=("a", "b")),)))
+    assert fit_error.text == "0/3 nodes are available: pod affinity terms conflict."
+    assert fit_error.new_node_cannot_help
 
 
 def test_refusals_cannot_be_resolved_by_eviction() -> None:
@@ -102,7 +102,7 @@ def test_refusals_cannot_be_resolved_by_eviction() -> None:
         pytest.param([(50, "y")], "b", id="a wish"),
         pytest.param([(50, "y"), (60, "x")], "a", id="the heavier wish"),
         pytest.param([(50, "y"), (60, "x"), (20, "y")], "b", id="wishes add up"),
-        pytest.param([(100, "z")], "a", id="a wish that nobody meets"),
+        pytest.param([(100, "z")], "a", id="a term that no node matches"),
         pytest.param([(0, "y")], "a", id="a wish without weight"),
     ],
 )

@@ -12,21 +12,21 @@ from tests.support.harness import cluster_of, refusal, schedule
 @pytest.mark.parametrize(
     ("needed", "declared", "fits"),
     [
-        pytest.param((), (), True, id="a pod that needs nothing stands anywhere"),
+        pytest.param((), (), True, id="a pod that needs nothing fits anywhere"),
         pytest.param(("a",), ("a", "b"), True, id="a node may declare more than the pod needs"),
         pytest.param(("a",), (), False, id="a node that declares nothing has nothing"),
         pytest.param(("a", "b"), ("b", "c"), False, id="all features that a pod needs have to be there"),
     ],
 )
 def test_features(needed: tuple[str, ...], declared: tuple[str, ...], fits: bool) -> None:
-    """A node is refused for what it does not declare, in kube-scheduler's words, and nobody leaves for it."""
+    """A node is refused for what it does not declare, in kube-scheduler's words, and no eviction helps."""
     cluster = cluster_of([node("n", declared_features=declared)])
     pending = pod(required_features=needed)
     if fits:
         assert schedule(cluster, pending) == ("n", ())
     else:
-        found = refusal(cluster, pending)
-        assert found.text == "0/1 nodes are available: 1 node(s) didn't match Pod's required features."
+        fit_error = refusal(cluster, pending)
+        assert fit_error.text == "0/1 nodes are available: 1 node(s) didn't match Pod's required features."
         [one] = node_declared_features.filter_nodes(cluster.view, pending, cluster.view.live)
         assert one.unresolvable
 

@@ -77,10 +77,12 @@ def test_before_discouraging_taints() -> None:
 
 def test_a_profile_without_it() -> None:
     """What a configuration leaves out has no say in the choice of the node; the ids still come last."""
-    found = schedule_pod(aside(a=SetAside(1, ROW)), pod(devices=4), default_profile("p", preferences=["SmallestBlock"]))
-    assert isinstance(found, Decision)
-    assert found.placement is not None
-    assert (found.node_name, found.placement.ids) == ("a", (4, 5, 6, 7))
+    decision = schedule_pod(
+        aside(a=SetAside(1, ROW)), pod(devices=4), default_profile("p", preferences=["SmallestBlock"])
+    )
+    assert isinstance(decision, Decision)
+    assert decision.placement is not None
+    assert (decision.node_name, decision.placement.ids) == ("a", (4, 5, 6, 7))
 
 
 def test_it_ends() -> None:

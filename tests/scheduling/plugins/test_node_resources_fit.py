@@ -1,4 +1,4 @@
-"""NodeResourcesFit: what is requested must be free, and each lack has its own reason."""
+"""NodeResourcesFit: requests must be free, and each resource has its own reason."""
 
 import pytest
 
@@ -18,7 +18,9 @@ SMALL = node("n", cpu=1000, memory=GI, pods=2)
     [
         pytest.param(pod(cpu=500, memory=GI), (), id="exactly what is left"),
         pytest.param(pod(cpu=501), ("Insufficient cpu",), id="a thousandth too much"),
-        pytest.param(pod(cpu=501, memory=GI + 1), ("Insufficient cpu", "Insufficient memory"), id="every lack is told"),
+        pytest.param(
+            pod(cpu=501, memory=GI + 1), ("Insufficient cpu", "Insufficient memory"), id="a reason for each resource"
+        ),
         pytest.param(
             pod(requests={"vpc.amazonaws.com/efa": 1}), ("Insufficient vpc.amazonaws.com/efa",), id="not there"
         ),

@@ -1,4 +1,4 @@
-"""NodeUnschedulable and NodeName: nodes that take nobody, or only those who say so."""
+"""NodeUnschedulable and NodeName: nodes that take no pod, or only pods that tolerate or name them."""
 
 import pytest
 

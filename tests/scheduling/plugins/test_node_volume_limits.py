@@ -25,9 +25,9 @@ def limited(count: int, *, migrated: bool = True, name: str = "n") -> CSINode:
 def bound(*names: str) -> list[Any]:
     """Return claims that are bound to EBS volumes of the same names."""
     return [
-        each
+        stored_object
         for name in names
-        for each in (
+        for stored_object in (
             claim(name, bound_to=f"pv-{name}"),
             volume(f"pv-{name}", of=name, driver=EBS, handle=f"vol-{name}"),
         )
@@ -119,10 +119,10 @@ def test_a_driver_that_is_not_installed(storage: list[Any], claims: list[Any], f
     if fits:
         assert schedule(cluster, pod(volume_claims=("x",))) == ("n", ())
     else:
-        found = refusal(cluster, pod(volume_claims=("x",)))
-        assert found.text == f"0/1 nodes are available: 1 {MISSING}."
-        assert found.plugins == {"NodeVolumeLimits"}
-        assert not found.new_node_cannot_help
+        fit_error = refusal(cluster, pod(volume_claims=("x",)))
+        assert fit_error.text == f"0/1 nodes are available: 1 {MISSING}."
+        assert fit_error.plugins == {"NodeVolumeLimits"}
+        assert not fit_error.new_node_cannot_help
 
 
 def test_a_driver_that_is_gone_asks_for_nothing() -> None:
@@ -164,13 +164,13 @@ def test_changes_are_followed() -> None:
     cluster = uses(stored([node("n")], limited(1), *bound("y")), "x")
     wanting = pod(volume_claims=("y",))
     assert schedule(cluster.fork(), wanting) == ("n", ())  # the other's claim is not known
-    for found in bound("x"):
-        cluster.put_storage(found)
+    for stored_object in bound("x"):
+        cluster.put_storage(stored_object)
     assert refusal(cluster, wanting).reasons == ((REASON, 1),)
     cluster.put_storage(limited(2))
     assert schedule(cluster.fork(), wanting) == ("n", ())
-    for found in bound("z"):
-        cluster.put_storage(found)
+    for stored_object in bound("z"):
+        cluster.put_storage(stored_object)
     cluster.put_storage(attached("z"))
     assert refusal(cluster, wanting).reasons == ((REASON, 1),)
     cluster.remove_storage(attached("z"))
@@ -187,8 +187,8 @@ def test_changes_are_followed() -> None:
 def test_what_is_known_before_the_node(pod_first: bool) -> None:
     """Pods, claims, attachments and limits may be heard of before their node, in any order."""
     cluster = uses(Cluster(), "x") if pod_first else Cluster()
-    for found in (limited(1), *bound("x", "y")):
-        cluster.put_storage(found)
+    for stored_object in (limited(1), *bound("x", "y")):
+        cluster.put_storage(stored_object)
     if not pod_first:
         uses(cluster, "x")
     cluster.put_node(node("n"))
@@ -196,7 +196,7 @@ def test_what_is_known_before_the_node(pod_first: bool) -> None:
 
 
 def test_a_volume_of_a_nominated_pod() -> None:
-    """Room that is promised to a pod of equal or higher priority is not there; a volume that it brings is shared."""
+    """Room that is nominated for a pod of equal or higher priority is taken; its volumes are shared."""
     cluster = stored([node("n")], limited(1), *bound("x", "y"))
     cluster.nominate("n", Nomination(pod("coming", priority=5, volume_claims=("x",))))
     assert refusal(cluster, pod(priority=5, volume_claims=("y",))).reasons == ((REASON, 1),)

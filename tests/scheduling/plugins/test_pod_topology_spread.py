@@ -59,8 +59,8 @@ NODES = zones(a="x", b="x", c="y", d="")
         pytest.param(pods("a", terminating=True), web(spread()), "a", id="terminating pods are gone"),
         pytest.param(pods("a", namespace="other"), web(spread()), "a", id="other namespaces are elsewhere"),
         pytest.param(pods("a", labels={"app": "db"}), web(spread()), "a", id="others do not match"),
-        pytest.param(pods("aaa"), web(spread(selector=LabelSelector())), "a", id="an empty selector counts nobody"),
-        pytest.param(pods("aaa"), web(spread(selector=None)), "a", id="no selector counts nobody"),
+        pytest.param(pods("aaa"), web(spread(selector=LabelSelector())), "a", id="an empty selector counts no pod"),
+        pytest.param(pods("aaa"), web(spread(selector=None)), "a", id="no selector counts no pod"),
         pytest.param(pods("aacc"), web(spread(), spread(HOSTNAME_LABEL)), "b", id="both constraints must agree"),
         pytest.param(
             pods("a"), web(spread(), node_selector={HOSTNAME_LABEL: "a"}), "a", id="only nodes that match count"
@@ -81,7 +81,7 @@ def test_filter(there: list[Pod], asked: Pod, want: str) -> None:
 @pytest.mark.parametrize(
     ("there", "asked", "want"),
     [
-        pytest.param(pods("a"), web(spread("rack")), {NO_LABEL: 4}, id="a key nobody has"),
+        pytest.param(pods("a"), web(spread("rack")), {NO_LABEL: 4}, id="a key that no node has"),
         pytest.param(pods("aabbc"), web(spread(), node_selector={ZONE_LABEL: "x"}), None, id="the other zone is out"),
         pytest.param(
             pods("a"),
@@ -120,12 +120,12 @@ def test_taints_count_if_the_constraint_says_so() -> None:
     nodes = [*zones(a="x"), node("t", labels={ZONE_LABEL: "y"}, taints=(TAINT,), created=1)]
     for honored, want in ((False, None), (True, ("a", ()))):
         cluster = cluster_of(nodes, pods("a"))
-        found = schedule(cluster, web(spread(honor_taints=honored)))
-        assert found == want or (want is None and CROWDED in str(found))
+        outcome = schedule(cluster, web(spread(honor_taints=honored)))
+        assert outcome == want or (want is None and CROWDED in str(outcome))
 
 
 def test_pods_outside_the_eligible_nodes_do_not_count() -> None:
-    """Two racks of a zone: only the half that the pod's affinity allows is counted, in each domain anew."""
+    """Two racks of a zone: only the half that the pod's affinity allows is counted, in each domain."""
     nodes = [
         node(f"{zone}{rack}", labels={ZONE_LABEL: zone, "rack": rack}, created=i)
         for i, (zone, rack) in enumerate((zone, rack) for zone in "xyz" for rack in "12")
@@ -152,7 +152,7 @@ def test_evicting_pods_gives_no_node_a_label() -> None:
         pytest.param("aabcc", [spread(hard=False)], "c", id="by count, not by node"),
         pytest.param("ac", [spread(HOSTNAME_LABEL, hard=False)], "b", id="the emptier node"),
         pytest.param("acc", [spread(hard=False), spread(HOSTNAME_LABEL, hard=False)], "b", id="zone and node together"),
-        pytest.param("aabc", [spread("rack", hard=False)], "a", id="a key nobody has says nothing"),
+        pytest.param("aabc", [spread("rack", hard=False)], "a", id="a key that no node has changes nothing"),
         pytest.param("aabbccc", [spread(hard=False, max_skew=5)], "c", id="the skew allowed only waters it down"),
     ],
 )
@@ -176,7 +176,7 @@ OWNED = Workload("uid-rs", "apps/v1", "ReplicaSet", "default", "web", WEB)
     [
         pytest.param(web(), SERVICE, "b", id="a Service"),
         pytest.param(pod(owner=Owner("apps/v1", "ReplicaSet", "web")), OWNED, "b", id="a ReplicaSet"),
-        pytest.param(web(), None, "a", id="nobody's pod"),
+        pytest.param(web(), None, "a", id="a pod without an owner"),
         pytest.param(web(devices=1), SERVICE, "a", id="a pod with Neuron is packed"),
         pytest.param(web(spread(max_skew=9)), SERVICE, "a", id="a pod with constraints of its own"),
     ],
@@ -190,12 +190,12 @@ def test_system_default(asked: Pod, workload: Workload | None, want: str) -> Non
     cluster = cluster_of(nodes, pods("a"))
     if workload is not None:
         cluster.workloads.put(workload)
-    found = schedule(cluster, asked)
-    assert found[0] == want
+    decision = schedule(cluster, asked)
+    assert decision[0] == want
 
 
 def test_the_default_does_not_fill_neuron_nodes() -> None:
-    """Spreading that nobody asked for is not worth silicon."""
+    """Spreading by default must not break up free blocks."""
     cluster = cluster_of([*zones(a="x"), node("t", "trn1.32xlarge", created=1)], pods("aaa"))
     cluster.workloads.put(SERVICE)
     assert schedule(cluster, web()) == ("a", ())

@@ -1,4 +1,4 @@
-"""What several plugins wish for is weighed together, each by its own measure."""
+"""Preferred terms of several plugins are one sum, in which each plugin is normalised on its own."""
 
 import pytest
 

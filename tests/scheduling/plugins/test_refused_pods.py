@@ -31,8 +31,8 @@ from tests.support.harness import cluster_of, refusal
     ],
 )
 def test_refusals(asked: dict[str, Any], plugin: str, reason: str) -> None:
-    """The reason stands alone, names its plugin, and buys no nodes."""
-    found = refusal(cluster_of([node("a"), node("b")]), pod(**asked))
-    assert found.text == f"0/2 nodes are available: {reason}."
-    assert found.plugins == {plugin}
-    assert found.new_node_cannot_help
+    """The reason is the only one, names its plugin, and buys no nodes."""
+    fit_error = refusal(cluster_of([node("a"), node("b")]), pod(**asked))
+    assert fit_error.text == f"0/2 nodes are available: {reason}."
+    assert fit_error.plugins == {plugin}
+    assert fit_error.new_node_cannot_help

@@ -3,6 +3,7 @@
 import pytest
 
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_affinity
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin
 from neuron_scheduler.scheduling.plugins.registry import (
     PLUGINS,
@@ -55,4 +56,8 @@ def test_each_name_is_there_once() -> None:
     """A name is a key in refusals, metrics and configuration files."""
     assert len({plugin.name for plugin in PLUGINS}) == len(PLUGINS)
     assert tuple(preferences(count_unknown_only=True)) == PREFERENCES
-    assert len(PREFERENCES) == 8
+
+
+def test_a_new_node_concerns_all_who_refuse_nodes() -> None:
+    """A plugin that lists no event would let its pods wait for the periodic attempt."""
+    assert [plugin.name for plugin in PLUGINS if plugin.filters and ClusterEvent.NODE_ADDED not in plugin.events] == []

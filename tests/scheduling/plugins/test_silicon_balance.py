@@ -43,12 +43,12 @@ def growth(node_info: NodeInfo, pending: Pod) -> int:
 
 def cluster_of(*rows: tuple[Node, int, int, int]) -> Cluster:
     """Return nodes of which so many cores, and so much cpu and memory, is in use."""
-    found = Cluster()
-    for i, (each, cores, cpu, memory) in enumerate(rows):
-        found.put_node(each)
-        used = pod(f"used-{i}", cores=1 if cores else 0, cpu=cpu, memory=memory, on=each.name)
-        found.assume(used, CoreMask((1 << cores) - 1))
-    return found
+    cluster = Cluster()
+    for i, (some_node, cores, cpu, memory) in enumerate(rows):
+        cluster.put_node(some_node)
+        used = pod(f"used-{i}", cores=1 if cores else 0, cpu=cpu, memory=memory, on=some_node.name)
+        cluster.assume(used, CoreMask((1 << cores) - 1))
+    return cluster
 
 
 amounts = st.sampled_from(
@@ -68,16 +68,16 @@ def test_the_nodes_are_those_that_one_finds_node_by_node(
     made: list[tuple[str, tuple[int, int], int, int, int]], devices: int, cpu: int, memory: int, among: NodeSet
 ) -> None:
     """Whatever is in use, of whatever sizes the nodes are: all with the least growth, and no other."""
-    found = []
+    rows = []
     for i, (kind, (cpus, bytes_), cores, used_cpu, used_memory) in enumerate(made):
-        each = node(f"n{i:02}", kind, cpu=cpus, memory=bytes_, created=float(i))
-        most = each.allocatable["aws.amazon.com/neuroncore"]
-        found.append((each, min(cores, most), used_cpu, used_memory * GI))
-    cluster = cluster_of(*found)
+        some_node = node(f"n{i:02}", kind, cpu=cpus, memory=bytes_, created=float(i))
+        most = some_node.allocatable["aws.amazon.com/neuroncore"]
+        rows.append((some_node, min(cores, most), used_cpu, used_memory * GI))
+    cluster = cluster_of(*rows)
     pending = pod("new", devices=devices, cpu=cpu, memory=memory * GI)
     among &= all_slots(len(made))
     grown = {slot: growth(cluster.view.row(slot), pending) for slot in slots_of(among)}
-    wanted = [slot for slot, each in grown.items() if each == min(grown.values())]
+    wanted = [slot for slot, growth in grown.items() if growth == min(grown.values())]
     assert prefer_balanced(cluster.view, pending, among) == from_slots(wanted, len(made))
 
 

@@ -44,12 +44,12 @@ def test_a_single_device_leaves_the_run_that_pods_of_two_need() -> None:
 
 
 def test_without_demand_the_smaller_block_is_cut() -> None:
-    """No pod of two is on a node, so nobody misses the run of two."""
+    """No pod of two is on a node, so the run of two costs nothing."""
     assert schedule(_mixed(), pod("one", devices=1)) == ("ring", (10,))
 
 
 def test_pods_that_ask_for_cores_get_the_smaller_block() -> None:
-    """Between kinds of machines too: what others ask for changes nothing."""
+    """Between kinds of machines too: the requests of other pods change nothing."""
     cluster = _with_a_pod_of_two(_mixed())
     assert schedule(cluster, pod("four", cores=4)) == ("ring", (20, 21, 22, 23))
 
@@ -63,7 +63,7 @@ def test_pods_that_chose_a_machine_make_no_other_kind_precious() -> None:
 
 
 def test_a_pinned_pod_gets_the_smallest_block_of_its_kind() -> None:
-    """With one kind of machine to choose from, whatever others ask for changes nothing."""
+    """With one kind of machine to choose from, the requests of other pods change nothing."""
     cluster = _with_a_pod_of_two(_mixed())
     cluster.put_node(node("whole", "trn1.32xlarge", created=0))
     assert schedule(cluster, pod("one", devices=1, constraints=PINNED)) == ("torus", (13,))
@@ -71,13 +71,13 @@ def test_a_pinned_pod_gets_the_smallest_block_of_its_kind() -> None:
 
 def test_a_mixed_fleet_under_churn_refuses_fewer_pods_of_twelve() -> None:
     """By the length of runs alone 81 of 272 got a place, since single devices and fours took the rings apart."""
-    found = [_placed_of_twelve(random.Random(seed)) for seed in range(5)]
-    assert sum(placed for placed, _ in found) >= 140, found
+    results = [_placed_of_twelve(random.Random(seed)) for seed in range(5)]
+    assert sum(placed for placed, _ in results) >= 140, results
 
 
 def _placed_of_twelve(dice: random.Random) -> tuple[int, int]:
     """Let pods come and go on a fleet that is nearly full; return how many of 12 devices got a place, of how many."""
-    cluster, held, placed, asked = Cluster(), list[str](), 0, 0
+    cluster, placed_uids, placed, asked = Cluster(), list[str](), 0, 0
     for i in range(6):
         cluster.put_node(node(f"t{i}", "trn1.32xlarge", created=i))
         cluster.put_node(node(f"r{i}", "inf2.48xlarge", created=i))
@@ -85,11 +85,11 @@ def _placed_of_twelve(dice: random.Random) -> tuple[int, int]:
         pending = pod(f"p{number}", devices=dice.choice((1, 1, 1, 1, 2, 3, 4, 8, 12)))
         done = _place(cluster, pending)
         if done:
-            held.append(pending.uid)
+            placed_uids.append(pending.uid)
         if pending.requests[NEURON_DEVICE] == 12:
             placed, asked = placed + done, asked + 1
-        while len(held) > 30:
-            cluster.remove_pod(held.pop(dice.randrange(len(held))))
+        while len(placed_uids) > 30:
+            cluster.remove_pod(placed_uids.pop(dice.randrange(len(placed_uids))))
     return placed, asked
 
 
@@ -104,8 +104,8 @@ def test_a_replica_and_a_restart_decide_alike() -> None:
         constraints = dice.choice((Constraints(), PINNED))
         pending = pod(f"p{number}", devices=dice.choice((1, 1, 2, 3, 4, 12)), constraints=constraints)
         replica = Cluster()
-        for each in dice.sample(nodes, len(nodes)):
-            replica.put_node(each)
+        for some_node in dice.sample(nodes, len(nodes)):
+            replica.put_node(some_node)
         for known in dice.sample(list(placed.values()), len(placed)):
             replica.put_pod(known)
         decision = schedule_pod(leader, pending, PROFILE)

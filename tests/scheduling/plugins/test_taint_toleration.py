@@ -22,7 +22,7 @@ def avoid(*keys: str) -> tuple[Taint, ...]:
     [
         pytest.param((NEURON,), (), False, id="NoSchedule"),
         pytest.param((DRAIN,), (), False, id="NoExecute"),
-        pytest.param(avoid("a"), (), True, id="PreferNoSchedule keeps nobody away"),
+        pytest.param(avoid("a"), (), True, id="PreferNoSchedule keeps no pod away"),
         pytest.param((NEURON, DRAIN), (Toleration(NEURON.key, exists=True),), False, id="one of two tolerated"),
         pytest.param((NEURON, DRAIN), (Toleration(exists=True),), True, id="everything tolerated"),
         pytest.param((NEURON,), (Toleration(exists=True, effect=Effect.NO_EXECUTE),), False, id="another effect"),

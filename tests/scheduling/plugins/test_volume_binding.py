@@ -70,7 +70,7 @@ PLACED: dict[str, tuple[list[Any], str]] = {
         ],
         "b",
     ),
-    "an in-tree volume, told in the driver's labels": (
+    "an in-tree volume, in the driver's labels": (
         [
             claim(bound_to="pv"),
             volume(of="data", on=zone("nowhere"), csi_terms=zone("y"), plugin="kubernetes.io/aws-ebs"),
@@ -114,10 +114,10 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
 def test_refused(sentence: str) -> None:
     """Nodes without a volume are refused in kube-scheduler's words, and a new node may help."""
     storage, want = REFUSED[sentence]
-    found = refusal(stored(NODES, *storage), P)
-    assert found.text == want
-    assert found.plugins == {"VolumeBinding"}
-    assert not found.new_node_cannot_help
+    fit_error = refusal(stored(NODES, *storage), P)
+    assert fit_error.text == want
+    assert fit_error.plugins == {"VolumeBinding"}
+    assert not fit_error.new_node_cannot_help
 
 
 HOPELESS: dict[str, tuple[list[Any], Any, str]] = {
@@ -152,8 +152,8 @@ HOPELESS: dict[str, tuple[list[Any], Any, str]] = {
 def test_no_node_helps(sentence: str) -> None:
     """What is wrong with the claim itself refuses the pod, and no autoscaler is asked."""
     storage, refused, want = HOPELESS[sentence]
-    found = refusal(stored(NODES, *storage), refused)
-    assert (found.text, found.new_node_cannot_help) == (f"0/3 nodes are available: {want}.", True)
+    fit_error = refusal(stored(NODES, *storage), refused)
+    assert (fit_error.text, fit_error.new_node_cannot_help) == (f"0/3 nodes are available: {want}.", True)
 
 
 def test_an_ephemeral_claim_of_the_pod_itself() -> None:
@@ -177,8 +177,8 @@ def test_all_reasons_of_a_node_are_told() -> None:
         claim("two"),
         volume("v", on=host("a")),
     ]
-    found = refusal(stored(NODES, *storage), pod(volume_claims=("one", "two")))
-    assert dict(found.reasons) == {NODE_CONFLICT: 2, BIND_CONFLICT: 2}
+    fit_error = refusal(stored(NODES, *storage), pod(volume_claims=("one", "two")))
+    assert dict(fit_error.reasons) == {NODE_CONFLICT: 2, BIND_CONFLICT: 2}
 
 
 def competing(*sizes: int, on: dict[str, list[int]]) -> tuple[Cluster, list[Node]]:
@@ -224,7 +224,7 @@ def test_a_claim_without_a_volume_gets_one_made() -> None:
 
 
 def test_what_is_assumed_is_taken() -> None:
-    """A volume that was decided on is nobody else's, until that is taken back or written."""
+    """A volume that was decided on serves no other claim, until the decision is reverted or written."""
     cluster = stored(NODES, claim("one"), claim("two"), volume(on=host("a")))
     first, second = pod("first", volume_claims=("one",)), pod("second", volume_claims=("two",))
     plan = volume_plan(cluster, first, "a")

@@ -18,19 +18,19 @@ P = pod(volume_claims=("data",))
 
 
 def test_one_pod_has_the_claim() -> None:
-    """On no node is there another; nobody's new node helps, but the holder's leaving does."""
+    """All nodes are refused; a new node does not help, but the end of the pod that uses it does."""
     cluster = stored(NODES, MINE, volume(of="data"))
     cluster.put_pod(pod("holder", on="b", volume_claims=("data",)))
-    found = refusal(cluster, P)
-    assert found.text == f"0/2 nodes are available: 2 {ONE_POD}."
-    assert found.plugins == {"VolumeRestrictions"}
-    assert found.new_node_cannot_help
+    fit_error = refusal(cluster, P)
+    assert fit_error.text == f"0/2 nodes are available: 2 {ONE_POD}."
+    assert fit_error.plugins == {"VolumeRestrictions"}
+    assert fit_error.new_node_cannot_help
     cluster.remove_pod("uid-holder")
     assert schedule(cluster, P) == ("a", ())
 
 
 def test_the_holder_keeps_the_claim_when_its_node_turns_out_to_be_another_machine() -> None:
-    """Its silicon is read anew then, as at every arrival of a device plugin; its volumes are what they were."""
+    """Its Neuron usage is read again then, as when a device plugin starts; its volumes stay the same."""
     cluster = stored(NODES, MINE, volume(of="data"))
     cluster.put_pod(pod("holder", on="b", volume_claims=("data",)))
     cluster.put_node(node("b", "trn1.32xlarge", created=1))
@@ -56,7 +56,7 @@ def test_other_namespaces_and_modes_share() -> None:
 
 
 def test_the_pod_of_a_claim_may_be_nominated() -> None:
-    """Space is promised to the one pod of a claim: no other one gets the node that it waits for."""
+    """The only pod of a claim has a nomination: no other pod of the claim gets its node."""
     cluster = stored(NODES[:1], MINE, volume(of="data"))
     cluster.nominate("a", Nomination(pod("coming", priority=5, volume_claims=("data",))))
     assert refusal(cluster, attrs.evolve(P, priority=5)).reasons == ((ONE_POD, 1),)
@@ -96,6 +96,6 @@ def test_disks(there: InlineVolume, asked: InlineVolume, want: str) -> None:
 def test_no_disk_left() -> None:
     """The reason is kube-scheduler's, and the holder may leave."""
     cluster = stored(NODES[:1], pods=[pod("holder", on="a", disks=(ebs("v"),))])
-    found = refusal(cluster, pod(disks=(ebs("v"),)))
-    assert found.text == "0/1 nodes are available: 1 node(s) had no available disk."
-    assert not found.new_node_cannot_help
+    fit_error = refusal(cluster, pod(disks=(ebs("v"),)))
+    assert fit_error.text == "0/1 nodes are available: 1 node(s) had no available disk."
+    assert not fit_error.new_node_cannot_help

@@ -51,17 +51,17 @@ def test_the_node_that_fits() -> None:
 
 def test_nothing_evicted_helps() -> None:
     """The zone of a volume does not change by anybody leaving; a new node may be in it."""
-    found = refusal(stored(NODES[:2], claim(bound_to="pv"), volume(of="data", labels={ZONE_LABEL: "z"})), P)
-    assert found.text == f"0/2 nodes are available: 2 {REASON}."
-    assert found.plugins == {"VolumeZone"}
-    assert not found.new_node_cannot_help
+    fit_error = refusal(stored(NODES[:2], claim(bound_to="pv"), volume(of="data", labels={ZONE_LABEL: "z"})), P)
+    assert fit_error.text == f"0/2 nodes are available: 2 {REASON}."
+    assert fit_error.plugins == {"VolumeZone"}
+    assert not fit_error.new_node_cannot_help
 
 
 def test_a_volume_that_is_gone() -> None:
     """A claim bound to nothing refuses the pod."""
-    found = refusal(stored(NODES, claim(bound_to="pv")), P)
-    assert found.text == '0/4 nodes are available: persistentvolume "pv" not found.'
-    assert found.new_node_cannot_help
+    fit_error = refusal(stored(NODES, claim(bound_to="pv")), P)
+    assert fit_error.text == '0/4 nodes are available: persistentvolume "pv" not found.'
+    assert fit_error.new_node_cannot_help
 
 
 def test_ephemeral_claims_are_not_asked() -> None:

@@ -34,7 +34,7 @@ PORT = HostPort("TCP", 80)
 
 
 def changed(after: Node, *pod_infos: Pod, before: Node | None = None) -> NodeChange:
-    """Return what happened to a node that has these tenants now."""
+    """Return what happened to a node that has these pods now."""
     node_info = cluster_of([after], pod_infos).node(after.name)
     assert node_info is not None
     return NodeChange(node_info, (before,))
@@ -125,19 +125,19 @@ def test_hints(plugin: str, pending: Pod, change: NodeChange, *, want: bool) -> 
 def test_only_what_refused_counts() -> None:
     """Pods that differ in what no refusing plugin looks at are one group, as far as hints go."""
     some = [pod("a", cpu=1, devices=4), pod("b", cpu=2, devices=4, node_selector={"a": "b"})]
-    assert len({hint_input_of(each, frozenset({NEURON})) for each in some}) == 1
-    assert len({hint_input_of(each, frozenset({NEURON, FIT})) for each in some}) == 2
+    assert len({hint_input_of(pending, frozenset({NEURON})) for pending in some}) == 1
+    assert len({hint_input_of(pending, frozenset({NEURON, FIT})) for pending in some}) == 2
 
 
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_a_hint_is_never_too_strict(seed: int) -> None:
-    """Whatever node, tenants and pod there are: where a plugin's own filter accepts the node, its hint says yes."""
+    """For any node, its pods and a pending pod: where a plugin's own filter accepts the node, its hint says yes."""
     dice, profile = random.Random(seed), default_profile("p")
     accepted = 0
     for _ in range(50):
         there = random_objects.some_node(dice, "a")
         pod_infos = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 3))]
-        cluster = cluster_of([there], [attrs.evolve(each, node_name="a") for each in pod_infos])
+        cluster = cluster_of([there], [attrs.evolve(bound, node_name="a") for bound in pod_infos])
         pending, node_info = random_objects.pending_pod(dice, "p"), cluster.node("a")
         assert node_info is not None
         refused = {
@@ -162,8 +162,8 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
 def waiting(*pods: Pod, plugins: frozenset[str]) -> SchedulingQueue:
     """Return a queue of refused pods."""
     queue = SchedulingQueue()
-    for each in pods:
-        queue.add(each, 0.0)
+    for pending in pods:
+        queue.add(pending, 0.0)
     for _ in pods:
         queue.unschedulable(popped(queue, 0.0), plugins, 0.0)
     return queue

@@ -31,9 +31,9 @@ COUNTING = pod(
 NEAR_HERE = (PodAffinityTerm("zone", WEB, frozenset({"default"})),)
 
 
-def told(*pods: Pod) -> set[PodChange | None]:
-    """Return what of pods that have gone can matter to others."""
-    return {found for pod in pods for found in pod_changes(E.ASSIGNED_POD_GONE, (pod,))}
+def changes_of(*pods: Pod) -> set[PodChange | None]:
+    """Return the parts of pods that have gone which can matter to others."""
+    return {change for pod in pods for change in pod_changes(E.ASSIGNED_POD_GONE, (pod,))}
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def told(*pods: Pod) -> set[PodChange | None]:
 def test_which_pods_matter(pending: Pod, other: Pod, *, want: bool) -> None:
     """A pod refused by who is where is woken by those it counts, and by those that it was kept away by."""
     interest = interest_of(pending, SPREAD)
-    assert may_help(E.ASSIGNED_POD_GONE, told(other), SPREAD, interest) is want
-    assert may_help(E.ASSIGNED_POD_GONE, {*told(other), None}, SPREAD, interest)
+    assert may_help(E.ASSIGNED_POD_GONE, changes_of(other), SPREAD, interest) is want
+    assert may_help(E.ASSIGNED_POD_GONE, {*changes_of(other), None}, SPREAD, interest)
     assert not may_help(E.NODE_HEALTH, {None}, SPREAD, interest)
 
 
 TELLING: dict[str, tuple[Pod, dict[str, Any], dict[str, Any], bool]] = {
-    "a label that nobody asks for": (COUNTING, {"labels": {"app": "web"}}, {"labels": {"app": "web", "z": "1"}}, False),
+    "a label that no term selects": (COUNTING, {"labels": {"app": "web"}}, {"labels": {"app": "web", "z": "1"}}, False),
     "counted now": (pod(spread=COUNTING.constraints.spread), {}, {"labels": {"app": "web"}}, True),
     "counted no more": (pod(spread=COUNTING.constraints.spread), {"labels": {"app": "web"}}, {}, True),
     "ending, which spread does not count": (
@@ -103,7 +103,7 @@ TELLING: dict[str, tuple[Pod, dict[str, Any], dict[str, Any], bool]] = {
         {"labels": {"app": "web"}},
         False,
     ),
-    "ending, which affinity does not mind": (
+    "ending, which does not matter to affinity": (
         pod(anti_affinity=COUNTING.constraints.anti_affinity),
         {"labels": {"app": "web"}},
         {"labels": {"app": "web"}, "terminating": True},
@@ -121,7 +121,7 @@ def test_which_changes_matter(case: str) -> None:
 
 
 def test_nobody_who_keeps_apart_is_woken_by_an_arrival() -> None:
-    """A pod that comes helps those who want it near or count it, and those never whom it is kept apart from."""
+    """A pod that is added helps pods that want it near or count it, never pods that must be apart from it."""
     web, keeping = pod(labels={"app": "web"}, namespace="near"), COUNTING.constraints
     for pending, want in (
         (COUNTING, True),
@@ -129,22 +129,22 @@ def test_nobody_who_keeps_apart_is_woken_by_an_arrival() -> None:
         (pod(spread=keeping.spread, namespace="near"), True),
         (pod(anti_affinity=keeping.anti_affinity), False),
     ):
-        assert may_help(E.ASSIGNED_POD_ADDED, told(web), SPREAD, interest_of(pending, SPREAD)) is want
+        assert may_help(E.ASSIGNED_POD_ADDED, changes_of(web), SPREAD, interest_of(pending, SPREAD)) is want
 
 
 @pytest.mark.parametrize("plugin", ["VolumeRestrictions", "NodeVolumeLimits"])
 def test_only_pods_with_volumes_give_volumes_up(plugin: str) -> None:
     """A pod refused for volumes is woken by the end of a pod that had some."""
     plain, mounting, plugins = pod(), pod(volume_claims=("data",)), frozenset({plugin})
-    assert not may_help(E.ASSIGNED_POD_GONE, told(plain), plugins, None)
-    assert may_help(E.ASSIGNED_POD_GONE, told(plain, mounting), plugins, None)
+    assert not may_help(E.ASSIGNED_POD_GONE, changes_of(plain), plugins, None)
+    assert may_help(E.ASSIGNED_POD_GONE, changes_of(plain, mounting), plugins, None)
     assert may_help(E.ASSIGNED_POD_GONE, {None}, plugins, None)
 
 
 def test_other_plugins_do_not_ask_which_pod() -> None:
-    """A pod that also lacks cpu is helped by any pod that goes, and one that nobody refused by anything."""
+    """A pod that also lacks cpu is helped by any pod that goes, and one without a refusal by every event."""
     plugins = SPREAD | {"NodeResourcesFit"}
-    stranger = told(pod(namespace="o"))
+    stranger = changes_of(pod(namespace="o"))
     assert may_help(E.ASSIGNED_POD_GONE, stranger, plugins, interest_of(COUNTING, plugins))
     assert not may_help(E.ASSIGNED_POD_ADDED, stranger, plugins, interest_of(COUNTING, plugins))
     assert interest_of(COUNTING, frozenset({"NodeResourcesFit"})) is None
@@ -152,6 +152,6 @@ def test_other_plugins_do_not_ask_which_pod() -> None:
 
 
 def test_a_crowd_is_not_looked_through() -> None:
-    """So many pods at once may help everybody who counts pods."""
-    crowd = told(*(pod(labels={"n": str(i)}) for i in range(MOST_ASKED + 1)))
+    """So many pods at once may help all pods that count pods."""
+    crowd = changes_of(*(pod(labels={"n": str(i)}) for i in range(MOST_ASKED + 1)))
     assert may_help(E.ASSIGNED_POD_ADDED, crowd, SPREAD, interest_of(COUNTING, SPREAD))

@@ -34,8 +34,8 @@ FIT, FAR = frozenset({"NodeResourcesFit"}), frozenset({"InterPodAffinity"})
 )
 def test_what_pods_have_in_common(other: Pod, alike: tuple[bool, bool]) -> None:
     """Labels and namespace count where a plugin refused that may have looked at other pods."""
-    one = pod("a", cpu=5)
-    assert tuple(signature_of(one, by) == signature_of(other, by) for by in (FIT, FIT | FAR)) == alike
+    pending = pod("a", cpu=5)
+    assert tuple(signature_of(pending, by) == signature_of(other, by) for by in (FIT, FIT | FAR)) == alike
 
 
 def other_identity(dice: Random, known: Pod) -> Pod:
@@ -60,18 +60,20 @@ def test_what_refuses_one_refuses_the_other(seed: int) -> None:
         nodes = [random_objects.some_node(dice, name) for name in random_objects.NAMES[: dice.randint(0, 3)]]
         there = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 6))]
         cluster = cluster_of(nodes, there)
-        one = random_objects.pending_pod(dice, "one")
+        pending = random_objects.pending_pod(dice, "one")
         if dice.random() < 0.2:
-            one = attrs.evolve(one, constraints=attrs.evolve(one.constraints, volume_claims=(dice.choice(CLAIMS),)))
-        refused = schedule_pod(cluster, one, PROFILE)
-        other = other_identity(dice, one)
+            pending = attrs.evolve(
+                pending, constraints=attrs.evolve(pending.constraints, volume_claims=(dice.choice(CLAIMS),))
+            )
+        refused = schedule_pod(cluster, pending, PROFILE)
+        other = other_identity(dice, pending)
         if not isinstance(refused, FitError) or (
-            signature_of(one, refused.plugins) != signature_of(other, refused.plugins)
+            signature_of(pending, refused.plugins) != signature_of(other, refused.plugins)
         ):
             continue
         together += 1
         again = schedule_pod(cluster, other, PROFILE)
-        assert isinstance(again, FitError), (one, other, refused.text)
+        assert isinstance(again, FitError), (pending, other, refused.text)
         if not refused.plugins <= LOCAL:
             assert again.plugins == refused.plugins
     assert together > 10
