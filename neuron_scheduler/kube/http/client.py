@@ -35,7 +35,7 @@ from neuron_scheduler.kube.http.pools import (
     whole,
 )
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
-from neuron_scheduler.kube.http.status import LONGEST_PAUSE as LONGEST_PAUSE, api_error  # noqa: PLC0414 - writers import it from here
+from neuron_scheduler.kube.http.status import api_error
 from neuron_scheduler.kube.http.stream import Stream
 from neuron_scheduler.kube.http.tls import Tls
 

@@ -20,7 +20,6 @@ from anyio.lowlevel import checkpoint
 
 from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.http.client import LONGEST_PAUSE
 from neuron_scheduler.kube.http.stream import Stream
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
@@ -185,8 +184,7 @@ class Informer(Generic[T]):
             log.warning("Watch failed", resource=self.resource.path, failures=self._failures, exc=error)
         else:
             log.v(2).info("Watch broke off", resource=self.resource.path, err=error)
-        retry_after = error.retry_after if isinstance(error, ApiError) else None
-        return None if retry_after is None else min(retry_after, LONGEST_PAUSE)
+        return error.retry_after if isinstance(error, ApiError) else None
 
     async def _list(self) -> None:
         """List, again from the start if the continue token has expired, and hand over the differences."""

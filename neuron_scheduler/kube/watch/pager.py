@@ -17,7 +17,7 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from neuron_scheduler.errors import ApiError, ApiTimeoutError, OversizedLineError, UnreachableError
-from neuron_scheduler.kube.http.client import LONGEST_PAUSE, READ_TRIES
+from neuron_scheduler.kube.http.client import READ_TRIES
 from neuron_scheduler.kube.http.stream import LONGEST, Stream
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Encoded, Resource
@@ -113,7 +113,7 @@ class Pager(Generic[T]):
             except ApiError as error:
                 if error.status != 429:
                     raise
-                await anyio.sleep(min(1.0 if error.retry_after is None else error.retry_after, LONGEST_PAUSE))
+                await anyio.sleep(1.0 if error.retry_after is None else error.retry_after)
         return await self._read(params, most)
 
     async def _read(self, params: Mapping[str, str], most: int) -> bytes:

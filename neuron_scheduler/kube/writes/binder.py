@@ -18,7 +18,7 @@ import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.http.client import LONGEST_PAUSE, Client
+from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects import pod_wire as wire
@@ -253,7 +253,7 @@ class Binder:
     def _in_doubt(self, binding: Binding, error: Exception) -> InDoubt:
         binding.problem = str(error)
         retry_after = error.retry_after if isinstance(error, ApiError) else None
-        return InDoubt(binding, binding.backoff.next(at_least=min(retry_after or 0.0, LONGEST_PAUSE)))
+        return InDoubt(binding, binding.backoff.next(at_least=retry_after))
 
 
 def _outcome_in(pod: wire.PlacedPod, binding: Binding, conflict: ApiError) -> BindOutcome | None:

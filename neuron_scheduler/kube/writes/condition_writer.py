@@ -24,7 +24,7 @@ import msgspec
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
-from neuron_scheduler.kube.http.client import LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Client
+from neuron_scheduler.kube.http.client import STRATEGIC_MERGE_PATCH, Client
 from neuron_scheduler.kube.objects import pod_wire as wire
 from neuron_scheduler.kube.writes.pod_condition import WaitingStatus, encode_patch, status_of
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
@@ -247,7 +247,7 @@ class ConditionWriter:
             log.warning("PodScheduled condition cannot be written, trying again", pod=entry.pod.key,
                         tries=entry.tries, waiting=len(self), exc=error)  # fmt: skip
         retry_after = error.retry_after if isinstance(error, ApiError) else None
-        entry.not_before = self.clock() + entry.backoff.next(at_least=min(retry_after or 0.0, LONGEST_PAUSE))
+        entry.not_before = self.clock() + entry.backoff.next(at_least=retry_after)
         return entry.not_before
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from neuron_scheduler.delaying_queue import DelayingQueue
 from neuron_scheduler.errors import ApiError, UnreachableError
-from neuron_scheduler.kube.http.client import LONGEST_PAUSE, MERGE_PATCH, Client, Response
+from neuron_scheduler.kube.http.client import MERGE_PATCH, Client, Response
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.writes.event import Event, Metadata, Repeated, cut, micro_time, reference
 from neuron_scheduler.model.pod import Pod
@@ -201,7 +201,7 @@ class EventRecorder:
             if error.refused and error.status != 401:
                 log.v(2).info("Event was refused", event=series.event.metadata.name, err=str(error))
                 return math.inf
-            return max(self.pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
+            return max(self.pause, error.retry_after or 0.0)
         except UnreachableError:
             return self.pause
         except Exception as error:  # noqa: BLE001 - one event's

@@ -18,7 +18,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
-from neuron_scheduler.kube.http.client import JSON, LONGEST_PAUSE, STRATEGIC_MERGE_PATCH, Response
+from neuron_scheduler.kube.http.client import JSON, STRATEGIC_MERGE_PATCH, Response
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects.pods import PREEMPTION_BY_SCHEDULER
@@ -109,7 +109,7 @@ class Evictor:
             else:
                 return True
             self.on_retry("eviction")
-            await self.sleep(max(min(retry_after or 0.0, LONGEST_PAUSE), pause * (1 + JITTER * self.random())))
+            await self.sleep(max(retry_after or 0.0, pause * (1 + JITTER * self.random())))
             pause *= FACTOR
         return False
 

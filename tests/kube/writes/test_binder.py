@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from neuron_scheduler.kube.http.auth import Connection
-from neuron_scheduler.kube.http.client import LONGEST_PAUSE, Client
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.status import LONGEST_PAUSE
 from neuron_scheduler.kube.writes.binder import (
     TOO_LARGE,
     Binder,
