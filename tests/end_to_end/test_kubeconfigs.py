@@ -23,7 +23,8 @@ async def test_acting_as_somebody_without_rights(plane: ControlPlane, tmp_path: 
     kubeconfig.write_text(json.dumps(content))
     async with run_scheduler(kubeconfig) as scheduler:
         assert await scheduler.ended() == 2
-    assert "does not allow this process to get pods" in scheduler.lines[-1]
+    assert "does not allow this process to" in scheduler.lines[-1]
+    assert ", get pods," in scheduler.lines[-1]
 
     content["users"][0]["user"]["as-groups"] = ["system:masters"]
     kubeconfig.write_text(json.dumps(content))
