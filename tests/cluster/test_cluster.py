@@ -1,4 +1,4 @@
-"""The cluster in memory: what comes, goes, is assumed and is asked."""
+"""The cluster in memory: nodes, pods, assumptions and queries."""
 
 from contextlib import suppress
 
@@ -24,8 +24,8 @@ ALL = CoreMask(0xFFFFFFFF)  # 32 cores of a trn1.32xlarge
 def cluster_of(*nodes: Node, pods: tuple[Pod, ...] = ()) -> Cluster:
     """Return a cluster of nodes and bound pods."""
     cluster = Cluster()
-    for each in nodes:
-        cluster.put_node(each)
+    for new in nodes:
+        cluster.put_node(new)
     for bound in pods:
         cluster.put_pod(bound)
     return cluster
@@ -37,7 +37,7 @@ def trn1(name: str = "n", **keywords: object) -> Node:
 
 
 def order(cluster: Cluster) -> list[str]:
-    """Return the nodes' names by age, and check that whoever asks for the oldest is told so."""
+    """Return the nodes' names by age, and check the order of slots and the oldest node."""
     names = [node_info.node.name for node_info in cluster.view.rows()]
     slots = [slot for slot in map(cluster.view.slot, names) if slot is not None]
     assert list(cluster.view.oldest_first(cluster.view.live)) == slots
@@ -66,7 +66,7 @@ def test_the_oldest_node_comes_first_however_they_arrive() -> None:
 
 
 def test_new_nodes_in_order_keep_the_numbering() -> None:
-    """A younger node takes the next slot, and indexes stay."""
+    """A younger node takes the next slot, and the indexes are kept."""
     cluster = cluster_of(node("a", created=1))
     before = cluster.view.column(_cpu)
     cluster.put_node(node("b", created=2))
@@ -75,7 +75,7 @@ def test_new_nodes_in_order_keep_the_numbering() -> None:
 
 
 def test_nodes_launched_together_keep_the_numbering_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are created in the same second; only very many of them are worth a pause in which all are numbered anew."""
+    """They are created in the same second; all slots are renumbered, which takes time, only after very many of them."""
     monkeypatch.setattr(nodes, "_MOST_LATECOMERS", 2)
     cluster = cluster_of(node("old", created=1))
     before = cluster.view.column(_cpu)
@@ -91,16 +91,16 @@ def test_nodes_launched_together_keep_the_numbering_in_any_order(monkeypatch: py
     assert cluster.view.column(_cpu) is not before
 
 
-def test_a_node_made_anew_is_the_youngest() -> None:
-    """Another uid under the same name is another node; its pods stay on the books until they are gone."""
+def test_a_node_created_again_is_the_youngest() -> None:
+    """Another uid under the same name is another node; the pods of the old one are kept until they are removed."""
     cluster = cluster_of(trn1("a", created=1), node("b", created=2), pods=(pod("p", devices=4, ids=range(4), on="a"),))
     cluster.put_node(trn1("a", created=3, uid="second"))
     assert order(cluster) == ["b", "a"]
     assert free(cluster, "a") == ALL & ~CoreMask(0xFF)
 
 
-def test_an_age_that_is_told_otherwise_is_followed() -> None:
-    """An object that could not be read in full has no age; when it can be, the order is what a restart would give."""
+def test_a_changed_age_is_followed() -> None:
+    """An object that could not be decoded has no age; once it can be, the order is the same as after a restart."""
     cluster = cluster_of(node("a", created=1), node("b", created=2))
     cluster.put_node(Node(uid="uid-b", name="b", refusal="cannot be read"))
     assert order(cluster) == ["b", "a"]
@@ -110,7 +110,7 @@ def test_an_age_that_is_told_otherwise_is_followed() -> None:
 
 @pytest.mark.parametrize("remove", [True, False], ids=["deleted and created", "replaced by a relist"])
 def test_slots_do_not_grow_for_ever(remove: bool) -> None:
-    """Nodes come and go for years; too many holes make a new numbering."""
+    """Nodes are added and removed for years; after too many holes the slots are renumbered."""
     cluster = cluster_of(node("stays", created=0))
     for generation in range(1, 1000):
         if remove:
@@ -146,7 +146,7 @@ def test_a_pod_before_its_node() -> None:
 
 
 def test_pods_outlive_their_node() -> None:
-    """A node that goes and comes again finds its pods' silicon still held, less those that ended meanwhile."""
+    """After a node is removed and added again its pods still hold their devices, unless they ended meanwhile."""
     cluster = cluster_of(
         trn1(), pods=(pod("p", devices=4, ids=range(4), on="n"), pod("q", devices=1, ids=(15,), on="n"))
     )
@@ -157,7 +157,7 @@ def test_pods_outlive_their_node() -> None:
     assert free(cluster) == ALL & ~CoreMask(0xFF)
 
 
-def test_another_logical_core_configuration_is_read_anew() -> None:
+def test_allocations_are_read_again_with_another_logical_core_configuration() -> None:
     """When LNC changes the number of cores per device, device ids keep their meaning and core masks follow."""
     lnc2, lnc1 = (node("n", "trn2.48xlarge", cores_per_device=c) for c in (4, 8))
     cluster = cluster_of(lnc2, pods=(pod("p", devices=4, ids=range(4), on="n"),))
@@ -167,7 +167,7 @@ def test_another_logical_core_configuration_is_read_anew() -> None:
 
 
 def test_the_first_allocation_read_is_kept() -> None:
-    """What the kubelet was told at the start is what the pod holds, whatever its annotations say later."""
+    """The pod holds the ids that the kubelet handed out at its start, whatever its annotations say later."""
     cluster = cluster_of(trn1(), pods=(pod("p", devices=1, ids=(3,), on="n"),))
     for later in (pod("p", devices=1, ids=(5,), on="n"), pod("p", devices=1, on="n")):
         pod_info = cluster.put_pod(later)
@@ -189,7 +189,7 @@ def test_an_allocation_that_appears_later_is_taken() -> None:
 
 
 def test_a_pod_that_cannot_be_read_keeps_its_last_good_state() -> None:
-    """Only a pod that was never read is an unknown holder of everything; once read, it is as any other."""
+    """Only a pod that was never decoded is an unknown holder of everything; once decoded, it is like any other."""
     known, unknown = pod("p", devices=1, ids=(3,), on="n"), pod("q", on="n")
     cluster = cluster_of(trn1(), pods=(known,))
     cluster.put_unreadable_pod(pod("p", on="n"))
@@ -202,7 +202,7 @@ def test_a_pod_that_cannot_be_read_keeps_its_last_good_state() -> None:
 
 
 def test_a_malformed_node_frees_nothing() -> None:
-    """Its pods' silicon is unknown while the machine is, and known again when the node can be read."""
+    """What its pods hold is unknown while the machine is unknown, and known again when the node can be decoded."""
     cluster = cluster_of(trn1(), pods=(pod("p", devices=4, ids=range(4), on="n"),))
     before = list(cluster.view.rows())
     cluster.put_node(Node(uid="uid-n", name="n", refusal="cannot be read"))
@@ -214,7 +214,7 @@ def test_a_malformed_node_frees_nothing() -> None:
 
 
 def test_a_terminating_pod_holds_what_it_has() -> None:
-    """Only when it is gone is its silicon free."""
+    """Its devices are free only when it is removed."""
     holder = pod("p", devices=4, ids=range(4), on="n")
     cluster = cluster_of(trn1(), pods=(holder,))
     cluster.put_pod(attrs.evolve(holder, terminating=True))
@@ -228,7 +228,7 @@ def test_a_terminating_pod_holds_what_it_has() -> None:
 
 
 def test_an_assumption_holds_at_once_and_is_taken_back() -> None:
-    """Between the decision and the server's word the pod counts as bound."""
+    """Between the decision and the server's confirmation the pod counts as bound."""
     cluster = cluster_of(trn1())
     placed = pod("p", devices=1, cpu=500, ids=(0,), on="n")
     cluster.assume(placed, CoreMask(0b11))
@@ -249,7 +249,7 @@ def test_a_confirmed_pod_is_not_forgotten() -> None:
 
 
 def test_a_confirmed_pod_tells_when_its_ids_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its Binding said so first; what it holds is not read again for that, nor when the plugin has handed it out."""
+    """What it holds is not read again when its Binding is confirmed, nor when the plugin has handed out the ids."""
     cluster = cluster_of(trn1())
     cluster.assume(pod("p", devices=1, ids=(0,), on="n"), CoreMask(0b11))
     monkeypatch.setattr("neuron_scheduler.cluster.cluster.pod_info_of", lambda *_: 1 / 0)
@@ -273,7 +273,7 @@ def test_a_confirmed_pod_tells_when_its_ids_were_given(monkeypatch: pytest.Monke
     ],
 )
 def test_the_watch_is_right_about_an_assumed_pod(seen: Pod, where: str, cores: int | None) -> None:
-    """What the server says replaces what was assumed; otherwise a restart would know better than we do."""
+    """What the server says replaces what was assumed, as it would after a restart."""
     cluster = cluster_of(trn1("n"), trn1("m"))
     cluster.assume(pod("p", devices=1, ids=(0,), on="n"), CoreMask(0b11))
     pod_info = cluster.put_pod(seen)
@@ -283,7 +283,7 @@ def test_the_watch_is_right_about_an_assumed_pod(seen: Pod, where: str, cores: i
 
 
 def test_no_core_is_given_out_twice() -> None:
-    """An assumption of a held core, of a pod that has a place, or on a node that is not there, is a mistake."""
+    """Assuming a held core, a placed pod, or an unknown node raises ValueError."""
     cluster = cluster_of(trn1(), pods=(pod("p", devices=1, ids=(0,), on="n"),))
     before = list(cluster.view.rows())
     for placed, cores in (
@@ -298,11 +298,11 @@ def test_no_core_is_given_out_twice() -> None:
     assert (cluster.pod_count, cluster.assumed_count) == (1, 0)
 
 
-# Questions
+# Queries
 
 
 def test_a_slot_that_is_empty_has_no_row() -> None:
-    """Asking for it is a mistake, not an empty answer."""
+    """Reading it raises an error instead of returning an empty row."""
     cluster = cluster_of(node("a"), node("b", created=1))
     cluster.remove_node("a")
     with pytest.raises(LookupError, match="slot 0 is empty"):
@@ -310,7 +310,7 @@ def test_a_slot_that_is_empty_has_no_row() -> None:
 
 
 def test_pods_that_come_and_go_cost_node_indexes_nothing() -> None:
-    """What only the node's own object decides is not logged for pods."""
+    """Changes of pods are not logged for indexes that depend on the node's object only."""
     cluster = cluster_of(trn1())
     cluster.view.node_postings(_name)
     cluster.view.column(_cpu)
@@ -319,7 +319,7 @@ def test_pods_that_come_and_go_cost_node_indexes_nothing() -> None:
 
 
 def test_what_no_index_reads_is_not_logged() -> None:
-    """A label of a pod, or a heartbeat of the node, leaves every index true."""
+    """A label of a pod, or a heartbeat of the node, changes no index."""
     cluster = cluster_of(trn1(), pods=(pod("p", cpu=1000, on="n"),))
     cluster.view.node_postings(_name)
     cluster.view.column(_cpu)
@@ -331,8 +331,8 @@ def test_what_no_index_reads_is_not_logged() -> None:
     assert pod_info.pod.labels == {"a": "b"}
 
 
-def test_what_if_leaves_no_trace() -> None:
-    """Inside the block the whole cluster has the other row; afterwards, also after an error, its own."""
+def test_a_replaced_row_leaves_no_trace() -> None:
+    """Inside the block the whole cluster has the other row; afterwards, also after an error, its own row."""
     cluster = cluster_of(trn1(), pods=(pod("p", cpu=1000, devices=4, ids=range(4), on="n"),))
     row = cluster.view.row(Slot(0))
     assert cluster.view.column(_cpu).value(Slot(0)) == 191_000
@@ -344,8 +344,8 @@ def test_what_if_leaves_no_trace() -> None:
     assert cluster.view.column(_cpu).value(Slot(0)) == 191_000
 
 
-def test_what_if_without_any_index_yet() -> None:
-    """An index that is first asked inside the block is true afterwards too."""
+def test_a_row_is_replaced_without_any_index_yet() -> None:
+    """An index that is first used inside the block is correct afterwards too."""
     cluster = cluster_of(node("n"))
     with cluster.row_replaced(Slot(0), with_pod(cluster.view.row(Slot(0)), PodInfo(pod("p", cpu=2000, on="n")))):
         assert cluster.view.column(_cpu).value(Slot(0)) == 190_000
@@ -354,7 +354,7 @@ def test_what_if_without_any_index_yet() -> None:
 
 @pytest.mark.parametrize("where", ["cluster.cluster.with_pod", "cluster.tables.nodes.NodeTable._move_pod"])
 def test_an_assumption_that_fails_half_way_can_be_forgotten(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever raised, the pod holds nothing afterwards and can be assumed again."""
+    """After any exception the pod holds nothing and can be assumed again."""
     cluster = Cluster()
     cluster.put_node(node("n", "trn1.32xlarge"))
     free = cluster.node("n")

@@ -1,8 +1,8 @@
 """
-Whatever happens, in whatever order, the cluster says what a plain reading of nodes and pods says.
+After any changes, in any order, the cluster agrees with a plain reading of nodes and pods.
 
 The model is two dictionaries: the nodes, and the pods as they stand on the API server (or as they were assumed). All
-else is worked out from them anew after each step.
+else is computed from them again after each step.
 """
 
 from collections.abc import Iterable, Iterator
@@ -106,7 +106,7 @@ def some_pod(name: str, **keywords: Any) -> Pod:
 
 @pytest.fixture(autouse=True, scope="module")
 def short_memory() -> Iterator[None]:
-    """Let the table of pods forget columns and changes after a few, so that it must build anew."""
+    """Make the limits of the tables so low that counts are dropped and built again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pod_table, "_MAX_LOG", 8)
         patch.setattr(pod_table, "_WORTH_READING", 2)
@@ -131,7 +131,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
-        """Begin with a few nodes, so that something can happen on them."""
+        """Start with a few nodes, so that pods can be placed."""
         for name in NAMES[:3]:
             self.put_node(data, name)
 
@@ -139,13 +139,13 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), name=names)
     def put_node(self, data: st.DataObject, name: str) -> None:
-        """A node comes, changes, or was deleted and made anew."""
+        """A node is added or changed, or was deleted and created again."""
         self.nodes[name] = data.draw(some_nodes(name))
         self.cluster.put_node(self.nodes[name])
 
     @rule(name=names)
     def remove_node(self, name: str) -> None:
-        """A node goes; its pods stay."""
+        """A node is removed; its pods stay."""
         self.nodes.pop(name, None)
         self.cluster.remove_node(name)
 
@@ -157,7 +157,7 @@ class ClusterMachine(RuleBasedStateMachine):
         if known is not None and known.node_name == on and on not in self.nodes:
             return  # how a machine that is gone would read another allocation is nobody's promise
         if known is not None and known.uid not in self.unreadable and known.neuron != seen.neuron:
-            return  # what a pod asks of silicon cannot be changed
+            return  # a pod's request for Neuron cannot be changed
         self._see(seen)
 
     @precondition(lambda self: self.assumed)
@@ -168,7 +168,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(name=pod_names, on=names)
     def see_an_unreadable_pod(self, name: str, on: str) -> None:
-        """A pod's object cannot be read; only if it was never read does that matter."""
+        """A pod's object cannot be decoded; this matters only if it was never decoded."""
         broken = some_pod(name, on=on)
         self.cluster.put_unreadable_pod(broken)
         if broken.uid not in self.pods:
@@ -178,14 +178,14 @@ class ClusterMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pods.keys() - self.unreadable)
     @rule(pick=picks, labels=st.sampled_from(LABELS_OF_PODS), terminating=st.booleans())
     def change_a_pod(self, pick: int, labels: Labels, *, terminating: bool) -> None:
-        """A bound pod gets other labels, or is being deleted; nothing else about it changes."""
+        """A bound pod gets other labels, or is being deleted; nothing else changes."""
         known = self.pods[chosen(self.pods.keys() - self.unreadable, pick)]
         self._see(attrs.evolve(known, labels=labels, terminating=terminating))
 
     @precondition(lambda self: self.nodes)
     @rule(pick=picks, labels=st.sampled_from(LABELS_OF_NODES))
     def relabel_node(self, pick: int, labels: Labels) -> None:
-        """A node moves to another domain; the rest of it stays."""
+        """A node moves to another domain; nothing else changes."""
         known = self.nodes[chosen(self.nodes, pick)]
         kept = {key: value for key, value in known.labels.items() if key not in (ZONE_LABEL, "rack")}
         self.nodes[known.name] = attrs.evolve(known, labels={**kept, **labels})
@@ -193,7 +193,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(name=pod_names)
     def remove_pod(self, name: str) -> None:
-        """A pod is gone."""
+        """A pod is removed."""
         uid = pod(name).uid
         known = self.pods.pop(uid, None)
         self.unreadable.discard(uid)
@@ -202,7 +202,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(name=pod_names, pick=picks, asked=st.sampled_from([{}, {"devices": 1}, {"devices": (1, 2)}, {"cores": 3}]))
     def assume(self, name: str, pick: int, asked: dict[str, Any]) -> None:
-        """A pod is placed as the scheduler places it; no core of it is held by anybody."""
+        """A pod is placed as the scheduler places it; no pod holds any of its cores."""
         pending = some_pod(name, cpu=100, labels=LABELS_OF_PODS[pick % 5], **asked)
         if pending.uid in self.pods or not self.nodes:
             return
@@ -228,7 +228,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(pick=picks, core=st.integers(0, 127))
     def assume_what_is_held(self, pick: int, core: int) -> None:
-        """A core that somebody holds, or that is not there, cannot be given out."""
+        """A core that a pod holds, or that does not exist, cannot be assumed."""
         if not self.nodes:
             return
         node_info = self._row(chosen(self.nodes, pick))
@@ -241,7 +241,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(name=pod_names)
     def forget(self, name: str) -> None:
-        """A bind is refused; of a pod that is not assumed nothing is forgotten."""
+        """A Binding is refused; `forget` does nothing for a pod that is not assumed."""
         uid = pod(name).uid
         self.cluster.forget(uid)
         if uid in self.assumed:
@@ -251,13 +251,13 @@ class ClusterMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.forks) < 2)
     @rule()
     def fork(self) -> None:
-        """A copy is taken, and stays what it is while the cluster goes on."""
+        """A copy is taken, and stays as it is while the cluster changes."""
         self.forks.append((self.cluster.fork(), dict(self.nodes), dict(self.pods), set(self.unreadable)))
 
     @precondition(lambda self: self.forks)
     @rule(data=st.data())
     def go_on_with_a_fork(self, data: st.DataObject) -> None:
-        """A copy changes, and the cluster stays what it is; the copy is then thrown away."""
+        """A copy changes, and the cluster stays as it is; the copy is then dropped."""
         fork = self.forks.pop()[0]
         fork.put_node(data.draw(some_nodes("d")))
         for uid in list(self.pods)[:3]:
@@ -268,17 +268,17 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.nodes)
     @rule(data=st.data(), pick=picks)
-    def what_if(self, data: st.DataObject, pick: int) -> None:
-        """A row is replaced for a while: by one without its pods, or with one pod more."""
+    def replace_a_row(self, data: st.DataObject, pick: int) -> None:
+        """A row is replaced for a while: by one without its pods, or with one more pod."""
         name = chosen(self.nodes, pick)
         before, slot = list(self.cluster.view.rows()), self.cluster.view.slot(name)
         assert slot is not None
         node_info = self.cluster.view.row(slot)
-        other = with_pod(node_info, pod_info_of(data.draw(some_pods("z", name)), node_info.machine))
+        replacement = with_pod(node_info, pod_info_of(data.draw(some_pods("z", name)), node_info.machine))
         for uid in node_info.pod_infos:
-            other = without_pod(other, uid)
-        with self.cluster.row_replaced(slot, other):
-            assert self.cluster.view.row(slot) is other
+            replacement = without_pod(replacement, uid)
+        with self.cluster.row_replaced(slot, replacement):
+            assert self.cluster.view.row(slot) is replacement
             check_indexes(self.cluster, range(0, DEFINITIONS, 2))
         assert all(now is then for now, then in zip(self.cluster.view.rows(), before, strict=True))
 
@@ -286,7 +286,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def indexes_are_the_obvious_evaluation(self) -> None:
-        """A third of the indexes is asked after each step, so that the others fall behind."""
+        """A third of the indexes is used after each step, so that the others fall behind."""
         self.steps += 1
         check_indexes(self.cluster, range(self.steps % 3, DEFINITIONS, 3))
 
@@ -297,7 +297,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_free_is_what_nobody_holds(self) -> None:
-        """The mask of free cores is the machine's less the pods', read one by one."""
+        """The free cores are the machine's without those of the pods, read one by one."""
         for name in self.nodes:
             node_info = self._row(name)
             everything = node_info.machine.all_cores if node_info.machine else NO_CORES
@@ -305,7 +305,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
-        """How many there are, and where each is."""
+        """The numbers of pods, and the node of each, are right."""
         assert (self.cluster.view.node_count, self.cluster.pod_count) == (len(self.nodes), len(self.pods))
         assert self.cluster.assumed_count == len(self.assumed)
         assert {uid: self.cluster.node_of(uid) for uid in self.pods} == {u: p.node_name for u, p in self.pods.items()}
@@ -313,7 +313,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def forks_have_not_changed(self) -> None:
-        """A copy is not touched by what happens to its origin."""
+        """A copy does not change when its origin changes."""
         for fork, expected_nodes, pods, unreadable in self.forks:
             check_equal_to_rebuilt(fork, expected_nodes, pods, unreadable)
             check_indexes(fork, range(self.steps % 7, DEFINITIONS, 7))

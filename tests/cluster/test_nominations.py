@@ -1,4 +1,4 @@
-"""Promises of space, and views of the cluster through a lens."""
+"""Nominations, and the cluster under overlays."""
 
 import attrs
 
@@ -22,8 +22,8 @@ def two_nodes() -> Cluster:
     return cluster_of([node("a", cpu=4000), node("b", cpu=4000, created=1)], pods)
 
 
-def test_a_promise_is_in_its_row_until_it_is_taken_back() -> None:
-    """A new promise takes the place of the old one; a node that is not there promises nothing."""
+def test_a_nomination_is_in_its_row_until_it_is_cleared() -> None:
+    """A new nomination replaces the old one; an unknown node is not nominated."""
     cluster = two_nodes()
     pending = pod("p", cpu=500, priority=3)
     cluster.nominate("a", Nomination(pending))
@@ -39,8 +39,8 @@ def test_a_promise_is_in_its_row_until_it_is_taken_back() -> None:
     assert cluster.nomination("uid-p") is None
 
 
-def test_a_placed_pod_needs_no_promise() -> None:
-    """Wherever it was placed, and whoever placed it."""
+def test_a_placed_pod_needs_no_nomination() -> None:
+    """Whichever node it was placed on, by whichever scheduler."""
     cluster = two_nodes()
     for place in (cluster.assume, cluster.put_pod):
         pending = pod(f"p{place.__name__}", cpu=500, priority=3)
@@ -50,8 +50,8 @@ def test_a_placed_pod_needs_no_promise() -> None:
     assert not any(row.nominated for row in cluster.view.rows())
 
 
-def test_a_node_that_goes_takes_its_promises_with_it() -> None:
-    """Its pods stay on the books; a promise would come back with the node, and nobody could take it back any more."""
+def test_a_removed_node_loses_its_nominations() -> None:
+    """Its pods are kept; a kept nomination would return with the node, and nothing would clear it any more."""
     cluster = two_nodes()
     cluster.nominate("a", Nomination(pod("p", cpu=500, priority=3)))
     cluster.remove_node("a")
@@ -60,8 +60,8 @@ def test_a_node_that_goes_takes_its_promises_with_it() -> None:
     assert not any(row.nominated for row in cluster.view.rows())
 
 
-def test_promises_hold_against_equals_and_lower() -> None:
-    """As a set of nodes, and as rows seen through the lens; what was promised to a pod is free for itself."""
+def test_nominations_count_against_equal_and_lower_priorities() -> None:
+    """As a set of nodes, and as rows under the overlay; the space nominated for a pod is free for that pod."""
     cluster = two_nodes()
     cluster.nominate("b", Nomination(pod("p", cpu=500, priority=3)))
     assert [nodes_with_nominations(cluster, priority) for priority in (2, 3, 4)] == [2, 2, 0]
@@ -76,7 +76,7 @@ def test_promises_hold_against_equals_and_lower() -> None:
 
 
 def test_a_view_follows_the_cluster() -> None:
-    """Indexes seen through a lens are caught up like all others, and the cluster itself is as it was."""
+    """Indexes under an overlay catch up like all others, and the cluster itself does not change."""
     cluster = two_nodes()
     for below, free in ((1, 2000), (2, 3000), (6, 4000)):
         assert cluster.view.with_overlay(WithoutLowerPriority(below)).column(CPU).value(Slot(0)) == free
@@ -89,7 +89,7 @@ def test_a_view_follows_the_cluster() -> None:
 
 
 def test_a_question_is_prepared() -> None:
-    """All indexes that it takes are there afterwards, though pods came and went between the steps."""
+    """All indexes that it needs exist afterwards, although pods were added and removed between the steps."""
     cluster = two_nodes()
     view, asked = cluster.view.with_overlay(WithoutLowerPriority(2)), []
     cluster.view.column(CPU)  # changes are logged only once there is an index
@@ -113,7 +113,7 @@ def ports(node_info: NodeInfo) -> Values:
 
 
 def test_several_pods_fewer_are_one_fewer_several_times() -> None:
-    """Whatever they hold, and however many; what could not be read stays, and no pod may ask it to leave."""
+    """Whatever they hold, and however many; a pod that could not be decoded stays, and is never evicted."""
     cluster = cluster_of(
         [node("n", "trn1.32xlarge")],
         [pod(f"p{i}", on="n", devices=1, ids=(i,), cpu=100 * i, priority=i % 3) for i in range(6)],

@@ -1,4 +1,4 @@
-"""Indexes through a lens: true whatever has changed, and as dear as the rows that the lens changes."""
+"""Indexes under an overlay: correct after any changes, at the cost of the rows that the overlay changes."""
 
 from collections.abc import Callable, Iterator
 from random import Random
@@ -28,7 +28,7 @@ LENSES: tuple[Overlay, ...] = (WithNominated(1), WithNominated(3), WithoutLowerP
 
 @pytest.fixture
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[NodeInfo]:
-    """Return the rows that were looked at through a lens, one entry for each definition."""
+    """Return the rows that were read under an overlay, one entry for each definition."""
     seen: list[NodeInfo] = []
     look = _Overlaid.__call__
 
@@ -42,7 +42,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[NodeInfo]:
 
 @pytest.fixture
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the bounds so small that a short test meets them."""
+    """Make the limits so low that a short test reaches them."""
     for name, bound in (("_MIN_LOG", 8), ("_MAX_INDEXES", 12), ("_MAX_DERIVED", 12), ("_AT_ONCE", 2), ("_PATIENCE", 2)):
         monkeypatch.setattr(indexes, name, bound)
 
@@ -53,23 +53,22 @@ def ask(view: View, definition: Callable[[NodeInfo], Any]) -> dict[Slot, Any]:
         column = view.column(definition)
         return {slot: column.value(slot) for slot in map(Slot, range(view.node_count))}
     postings = view.postings(definition)
-    found = {
+    rows = {
         slot: {v for v in postings.values if postings.get(v) >> slot & 1} for slot in map(Slot, range(view.node_count))
     }
-    assert {slot for slot, values in found.items() if values} == {s for s in found if postings.keyed >> s & 1}
-    return found
+    assert {slot for slot, values in rows.items() if values} == {s for s in rows if postings.keyed >> s & 1}
+    return rows
 
 
 def check(cluster: Cluster, overlay: Overlay, definition: Callable[[NodeInfo], Any]) -> None:
-    """Compare an index through a lens with its definition, row by row."""
+    """Compare an index under an overlay with its definition, row by row."""
     for view, row in ((cluster.view.with_overlay(overlay), overlay), (cluster.view, lambda node_info: node_info)):
         want = [definition(row(cluster.view.row(Slot(slot)))) for slot in range(view.node_count)]
-        said = ask(view, definition)
-        assert said == dict(by_slot(want if definition in NUMBERS_OF_ROWS else map(set, want)))
+        assert ask(view, definition) == dict(by_slot(want if definition in NUMBERS_OF_ROWS else map(set, want)))
 
 
 def change(dice: Random, cluster: Cluster, number: int) -> None:
-    """Add or remove a pod, or promise space to one, or take a promise back."""
+    """Add or remove a pod, or set or clear a nomination."""
     name, uid = f"n{dice.randrange(cluster.view.node_count)}", f"uid-p{dice.randrange(number + 1)}"
     some = pod(f"p{number}", devices=dice.choice((0, 1, 4)), cpu=100, priority=dice.randint(0, 5))
     match dice.randrange(4):
@@ -85,8 +84,8 @@ def change(dice: Random, cluster: Cluster, number: int) -> None:
 
 @pytest.mark.usefixtures("small_bounds")
 @pytest.mark.parametrize("seed", range(30))
-def test_an_index_through_a_lens_is_true_when_it_is_asked(seed: int) -> None:
-    """Derived from another one or built, prepared bit by bit, caught up, dropped: it says what the rows say."""
+def test_an_index_under_an_overlay_is_correct_when_it_is_used(seed: int) -> None:
+    """Derived from another one or built, prepared in steps, caught up or dropped: it agrees with the rows."""
     dice = Random(seed)
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(dice.choice((3, 12)))])
     preparations: list[Iterator[None]] = []
@@ -108,7 +107,7 @@ def test_an_index_through_a_lens_is_true_when_it_is_asked(seed: int) -> None:
 
 
 def some_nominations(nodes: int, nominations: int, priority: int = 9) -> Cluster:
-    """Return a fleet of which some nodes are promised to pods of a priority."""
+    """Return a fleet of which some nodes are nominated for pods of a priority."""
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(nodes)])
     for number in range(nominations):
         cluster.nominate(
@@ -133,8 +132,8 @@ def test_a_decision_beside_nominations_reads_only_their_rows(nominations: int, e
     assert min(reads[0]) > 0
 
 
-def test_pods_of_all_priorities_below_the_promised_share_a_lens() -> None:
-    """A priority that nobody has had before costs no index."""
+def test_pods_of_all_priorities_below_the_nominated_share_an_overlay() -> None:
+    """A priority that no pod has had before costs no index."""
     cluster = some_nominations(50, 1)
     table, derived = cluster._table.of_rows, set[int]()
     for priority in range(9):
@@ -145,7 +144,7 @@ def test_pods_of_all_priorities_below_the_promised_share_a_lens() -> None:
 
 
 def test_derived_indexes_take_no_room_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many requests are asked about beside nominations, no index of all rows is dropped for one of a few."""
+    """Indexes of a few rows, however many, do not evict indexes of all rows."""
     monkeypatch.setattr(indexes, "_MAX_INDEXES", 40)
     monkeypatch.setattr(indexes, "_MAX_DERIVED", 4)
     cluster = some_nominations(5, 1)
@@ -157,8 +156,8 @@ def test_derived_indexes_take_no_room_from_others(monkeypatch: pytest.MonkeyPatc
     assert 4 < len(table._by_definition) < 40
 
 
-def test_a_derived_index_that_nobody_asks_is_dropped() -> None:
-    """It does not hold the log back."""
+def test_an_unused_derived_index_is_dropped() -> None:
+    """It does not keep the log from being cut."""
     cluster = some_nominations(3, 1)
     schedule_pod(cluster, pod("p", devices=1, cpu=100), PROFILE)
     table = cluster._table.of_rows
@@ -171,7 +170,7 @@ def test_a_derived_index_that_nobody_asks_is_dropped() -> None:
 
 
 def test_where_much_has_changed_a_derived_index_is_derived_again(evaluated: list[NodeInfo]) -> None:
-    """To read what has happened to all rows costs more than to look at the few that the lens changes."""
+    """Reading the changes of all rows costs more than computing the few rows that the overlay changes."""
     cluster = some_nominations(1000, 1)
     view = cluster.view.with_overlay(WithNominated(9))
     definition = NUMBERS_OF_ROWS[0]

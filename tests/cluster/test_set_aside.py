@@ -1,4 +1,4 @@
-"""Whatever happens to nodes and pods, the nodes that are set aside are those whose rows say so."""
+"""After any changes of nodes and pods, the set of nodes that are set aside agrees with the rows."""
 
 from random import Random
 
@@ -21,12 +21,12 @@ def names_aside(cluster: Cluster) -> set[str]:
 
 
 def names_by_row(cluster: Cluster) -> set[str]:
-    """Return the names of the nodes whose rows say that they are."""
+    """Return the names of the nodes that are set aside in their rows."""
     return {state.node.name for state in cluster.view.rows() if state.set_aside is not None and state.set_aside.level}
 
 
 def happens(dice: Random, cluster: Cluster, levels: dict[str, int], types: dict[str, str]) -> None:
-    """Let one thing happen to the cluster, and to what should be set aside in it."""
+    """Make one random change to the cluster, and to what should be set aside in it."""
     name = dice.choice(NAMES)
     match dice.randint(0, 4):
         case 0:
@@ -52,7 +52,7 @@ def happens(dice: Random, cluster: Cluster, levels: dict[str, int], types: dict[
 
 @pytest.mark.parametrize("part", range(4))
 def test_the_set_follows_the_rows(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
-    """Nodes that come late, go, change or are numbered anew keep what is theirs, and forks keep what was."""
+    """Nodes that arrive late, are removed, changed or renumbered keep their marks, and forks keep the earlier state."""
     monkeypatch.setattr(nodes, "_MOST_LATECOMERS", 1)
     monkeypatch.setattr(nodes, "_MOST_HOLES", 1)
     for seed in range(part * 50, part * 50 + 50):

@@ -52,11 +52,11 @@ def refused_of_cores(
 
 def accepted(view: View, nodes: NodeSet, slot: Slot, machine: Machine, cores: CoreMask) -> tuple[NodeSet, CoreMask]:
     """List what stays a set, whatever is done with it."""
-    found: NodeSet = view.live & ~nodes | 1 << slot
-    found ^= nodes
+    chosen: NodeSet = view.live & ~nodes | 1 << slot
+    chosen ^= nodes
     free: CoreMask = machine.all_cores & ~cores
     free |= cores
-    return found if found >> slot & 1 else NO_NODES, free or NO_CORES
+    return chosen if chosen >> slot & 1 else NO_NODES, free or NO_CORES
 
 
 def test_sets_and_slots_are_integers_at_run_time() -> None:

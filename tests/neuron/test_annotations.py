@@ -1,4 +1,4 @@
-"""Ids on a pod: what is written is read back, what others wrote is read strictly."""
+"""Ids in annotations: our own are read back, those of other schedulers are read strictly."""
 
 import json
 
@@ -68,7 +68,7 @@ READ: dict[str, tuple[Pod, Machine, int]] = {
     "the documented name for devices": (pod(TWO, {"NEURON_DEVS": "0,1"}), INF1_6, 0xFF),
     "the documented name for cores": (pod(THREE_CORES, {"NEURON_CORES": "0,1,2"}), INF1_6, 0b111),
     "our own": (pod(TWO, {OUR_ALLOCATION: own([1, 2])}), INF1_6, 0x0FF0),
-    "our own beside the others": (
+    "our own beside other annotations": (
         pod(TWO, {OUR_ALLOCATION: own([1, 2]), AWS_NEURON_IDS: "2,1", "NEURON_DEVS": "x"}),
         INF1_6,
         0x0FF0,
@@ -89,7 +89,7 @@ READ: dict[str, tuple[Pod, Machine, int]] = {
 
 @pytest.mark.parametrize("case", READ)
 def test_read(case: str) -> None:
-    """Every dialect that is certain is read."""
+    """Every form that names the ids for certain is read."""
     given_pod, machine, want = READ[case]
 
     assert read(given_pod, machine) == Allocation(CoreMask(want))
@@ -134,7 +134,7 @@ UNKNOWN: dict[str, tuple[dict[str, str], str]] = {
 
 @pytest.mark.parametrize("case", UNKNOWN)
 def test_unknown(case: str) -> None:
-    """Whatever is not certain makes an unknown holder and says why."""
+    """If the ids are not certain, the pod is an unknown holder, with the reason."""
     annotations, want = UNKNOWN[case]
     allocation = read(pod(TWO, annotations), INF1_6)
 
@@ -151,7 +151,7 @@ def test_unknown_machine() -> None:
 
 
 def test_refused_pod_that_holds_neuron() -> None:
-    """A bound pod whose mixed request is refused still holds something, nobody knows what."""
+    """A bound pod with a refused mixed request is an unknown holder."""
     mixed = Pod(
         uid="u", namespace="d", name="p", node_name="n1", requests={NEURON_DEVICE: 1, NEURON_CORE: 1}, refusal="r"
     )
@@ -202,7 +202,7 @@ def test_id_list_follows_the_containers() -> None:
 
 
 def test_init_container_does_not_shift_names() -> None:
-    """With an init container before them, each set stands under the right container's name (HAMi #2173, #2738)."""
+    """With an init container before them, each set is under the right container's name (HAMi #2173, #2738)."""
     neuron = NeuronRequest(Unit.DEVICE, (1, 1), 3, (3,))
     placement = place(INF2_48, INF2_48.all_cores, neuron)
     assert placement is not None
@@ -226,7 +226,7 @@ FOREIGN: dict[str, tuple[NeuronRequest | None, Placement]] = {
 
 @pytest.mark.parametrize("case", FOREIGN)
 def test_foreign_placement(case: str) -> None:
-    """A placement that does not belong to the pod or the machine is a bug, and never written."""
+    """A placement that does not belong to the pod or the machine raises ValueError."""
     neuron, placement = FOREIGN[case]
 
     with pytest.raises(ValueError, match="asks for"):
@@ -241,7 +241,7 @@ def test_foreign_placement(case: str) -> None:
     st.integers(0, 2**32 - 1),
 )
 def test_round_trip(machine: Machine, unit: Unit, counts: list[int], free: int) -> None:
-    """What is written is read back as the same cores, from any of the dialects alone."""
+    """What is written is read back as the same cores, from any of the forms alone."""
     neuron = request(unit, *counts)
     placement = place(machine, CoreMask(free), neuron) or place(machine, machine.all_cores, neuron)
     if placement is None:
@@ -268,14 +268,14 @@ AMOUNTS: dict[str, tuple[NeuronRequest, set[int]]] = {
 
 @pytest.mark.parametrize("case", AMOUNTS)
 def test_amounts_that_the_plugin_looks_for(case: str) -> None:
-    """Those of the containers and of the pod, but for one unit and all, for which it looks at no pod."""
+    """Those of the containers and of the pod, except one unit and the whole machine, for which it looks at no pod."""
     neuron, amounts = AMOUNTS[case]
 
     assert looked_up(neuron, TRN1) == {(neuron.unit, amount) for amount in amounts}
 
 
 def test_a_time_alone_names_no_ids() -> None:
-    """The plugin can hand out ids only of a pod that has some, whoever wrote them."""
+    """The plugin can hand out ids only of a pod that has some, whichever scheduler wrote them."""
     assert not names_ids(pod(TWO, {NEURON_ALLOC_TIME: "1", NEURON_ALLOCATED: "false"}))
     assert names_ids(pod(TWO, {AWS_NEURON_IDS: "0,1"}))
     assert names_ids(pod(TWO, {"NEURON_DEVS": "0,1"}))

@@ -1,5 +1,5 @@
 """
-What a placement takes away from other sizes, by hand.
+What a placement costs other sizes, computed by hand.
 
 `scheduling/oracle_blocks.py` counts the blocks one by one, among all legal sets, for the nodes that random clusters
 offer.
@@ -15,8 +15,8 @@ SIZES = frozenset(map(request, (1, 2, 3, 4, 8, 12, 16)))
 
 
 def _lost(kind: str, level: int, asked: NeuronRequest) -> dict[int, float]:
-    found = losses(machine(kind).kind, level, asked, SIZES)
-    return {size.total: amount / DEVICE for size, amount in found.items()}
+    lost = losses(machine(kind).kind, level, asked, SIZES)
+    return {size.total: amount / DEVICE for size, amount in lost.items()}
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_losses_by_hand(kind: str, level: int, asked: NeuronRequest, want: dict[
 
 
 def test_a_size_is_the_largest_container() -> None:
-    """What needs a block in one piece is a container, under whatever name it asks for devices."""
+    """The largest container needs one block, by either name of the resource."""
     assert size_of(request((1, 4, 2))) == request(4)
     assert size_of(request(1, init=(8,))) == request(8)
     assert size_of(request(cores=(3, 2))) == request(cores=3)
 
 
 def test_sizes_cost_what_their_pods_weigh() -> None:
-    """Those of pods that could be anywhere, and of pods that chose this kind of machine, but not another one."""
+    """Pods without a node selector count, and pods that selected this kind of machine, but not another one."""
     ring, torus = machine("inf2.48xlarge").kind, machine("trn1.32xlarge").kind
     weights = frozenset({(ANY_KIND, request(2), 4), (ring, request(2), 1), (torus, request(2), 16)})
     assert cost(ring, 2, request(1), weights) == (4 + 1) * 2 * DEVICE

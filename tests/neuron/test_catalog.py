@@ -85,7 +85,7 @@ ONE_UNIT: dict[str, tuple[Node, Machine]] = {
 
 @pytest.mark.parametrize("case", ONE_UNIT)
 def test_one_unit(case: str) -> None:
-    """Where cores cannot be mapped to devices, one unit is served and the doubt is said."""
+    """If cores cannot be mapped to devices, one unit is served and `doubts` says so."""
     given, want = ONE_UNIT[case]
 
     assert machine_of(given) == want
@@ -107,7 +107,7 @@ def test_allocatable_stands_in() -> None:
 
 
 def test_absurd() -> None:
-    """A machine beyond belief is refused with a doubt."""
+    """A machine with an implausible size is refused, and `doubts` says so."""
     given = node("trn1.32xlarge", devices=16, cores=10**9)
 
     assert machine_of(given) is None
@@ -127,7 +127,7 @@ def test_table(row: object) -> None:
 
 
 def test_doubts() -> None:
-    """What contradicts the table, or itself, is said in one sentence."""
+    """All contradictions, to the table or between counts, are in one sentence."""
     assert doubts(node("trn1.32xlarge", devices=15, cores=30)) == (
         "node n: 15 Neuron devices, but trn1.32xlarge has 16"
     )

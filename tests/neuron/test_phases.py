@@ -39,12 +39,12 @@ SIDE, INIT, APP = Kind.SIDECAR, Kind.INIT, Kind.APP
 
 
 def spec_of(*pieces: tuple[Kind, int]) -> Spec:
-    """Return a pod's containers that ask for silicon, in the order of the spec."""
+    """Return a pod's containers that ask for Neuron, in the order of the spec."""
     return tuple(Piece(kind, count) for kind, count in pieces)
 
 
 def check(machine: Machine, free: int, unit: Unit, spec: Spec) -> bool:
-    """Place a pod on free cores and compare with the oracle; tell whether it got a place."""
+    """Place a pod on free cores and compare with the oracle; return whether it fits."""
     apps, inits = containers(spec, unit)
     request = neuron_request(apps, inits)
     assert request is not None
@@ -58,11 +58,11 @@ def check(machine: Machine, free: int, unit: Unit, spec: Spec) -> bool:
     names = neuron_container_names(apps, inits)
     pod = Pod(uid="u", namespace="n", name="p", node_name="n", neuron=request, neuron_containers=names)
     written = annotations_for(pod=pod, machine=machine, placement=placement, node_name="n")
-    told = json.loads(written[OUR_ALLOCATION])
-    by_name = told["devices" if unit is Unit.DEVICE else "cores"]
+    own = json.loads(written[OUR_ALLOCATION])
+    by_name = own["devices" if unit is Unit.DEVICE else "cores"]
     given = [by_name[str(i)] for i in range(len(spec))]
-    assert not [*faults(machine, unit, spec, free=free_ids, given=given, ids=told["ids"])], case
-    assert sorted(map(int, written[AWS_NEURON_IDS].split(","))) == told["ids"], case
+    assert not [*faults(machine, unit, spec, free=free_ids, given=given, ids=own["ids"])], case
+    assert sorted(map(int, written[AWS_NEURON_IDS].split(","))) == own["ids"], case
     bound = Pod(
         uid="u", namespace="n", name="p", node_name="n", neuron=request, neuron_containers=names, allocation=written
     )

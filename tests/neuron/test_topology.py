@@ -47,7 +47,7 @@ TORUS_SETS = {
 
 
 def devices(*counts: int, init: tuple[int, ...] = (), sidecars: int = 0) -> NeuronRequest:
-    """Return a request for devices; so many of the counts are sidecars', which run beside the init containers."""
+    """Return a request for devices; the first `sidecars` of the counts run beside the init containers."""
     return _request(Unit.DEVICE, counts, init, sidecars)
 
 
@@ -88,7 +88,7 @@ def got(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement:
 
 @functools.cache
 def legal_sets(machine: Machine, unit: Unit, count: int) -> list[tuple[int, ...]]:
-    """Return every legal set of so many ids, by the documents."""
+    """Return every legal set of `count` ids, by the documents."""
     width = machine.cores_per_device if unit is Unit.CORE else 1
     size = machine.devices * width
     if machine.shape in (Shape.LINE, Shape.RING, Shape.SINGLE):
@@ -128,21 +128,21 @@ def free_ids(machine: Machine, free: CoreMask, unit: Unit) -> int:
 
 @functools.lru_cache(maxsize=1 << 17)
 def levels(machine: Machine, whole: int) -> list[int]:
-    """Return what taking each device would cut, 0 for devices that are not whole."""
+    """Return the level of the block that taking each device would cut, 0 for devices that are not whole."""
     if machine.shape in (Shape.LINE, Shape.RING, Shape.SINGLE):
         picture = "".join("x" if whole >> d & 1 else "." for d in range(machine.devices))
         lengths = [len(run) for run in picture.replace(".", " . ").split() for _ in run]
         return [length if mark == "x" else 0 for mark, length in zip(picture, lengths, strict=True)]
     small, *larger = _BLOCKS if machine.shape is Shape.TORUS else [[(1 << machine.devices) - 1]]
-    found = [0] * machine.devices
+    by_device = [0] * machine.devices
     for row in small:
         for device in range((row & -row).bit_length() - 1, row.bit_length()):
-            found[device] = (row & whole).bit_count() if whole >> device & 1 else 0
+            by_device[device] = (row & whole).bit_count() if whole >> device & 1 else 0
     for block in itertools.chain(*larger):
         if block & whole == block:
             for device in range((block & -block).bit_length() - 1, block.bit_length()):
-                found[device] = block.bit_count()
-    return found
+                by_device[device] = block.bit_count()
+    return by_device
 
 
 _BLOCKS = [[bits(block) for block in TORUS_SETS[count]] for count in (4, 8, 16)]
@@ -227,7 +227,7 @@ def test_cores_all_masks(count: int, step: int) -> None:
 
 
 def spec_of(request: NeuronRequest) -> Spec:
-    """Return containers of which a request may be: sidecars, then the init containers beside them, then the others."""
+    """Return containers that make this request: sidecars, then the init containers beside them, then the others."""
     sidecars = max(request.beside, default=0)
     kinds = [*[Kind.SIDECAR] * sidecars, *[Kind.INIT] * len(request.inits), *[Kind.APP] * len(request.counts)]
     counts = (*request.counts[:sidecars], *request.init_counts, *request.counts[sidecars:])
@@ -455,7 +455,7 @@ PREFERENCES: dict[str, tuple[Machine, CoreMask, NeuronRequest, tuple[int, ...], 
 
 @pytest.mark.parametrize("case", PREFERENCES)
 def test_preferences(case: str) -> None:
-    """The least harmful of the possible sets is chosen."""
+    """The best of the possible sets is chosen."""
     machine, free, request, ids, level = PREFERENCES[case]
     placement = got(machine, free, request)
 
@@ -509,7 +509,7 @@ def test_containers(case: str) -> None:
 
 
 def test_many_containers_end() -> None:
-    """Dozens of containers on a shattered machine are answered, by a search with a limit."""
+    """Dozens of containers on a fragmented machine are answered by a bounded search."""
     fours = core_bits(c for c in range(64) if c % 5 != 4)
 
     assert place(INF1_24, fours, cores(*(3, 2) * 12)) is None

@@ -1,4 +1,4 @@
-"""A column of bit planes answers like a list of numbers."""
+"""A column of bit planes agrees with a list of numbers."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -71,7 +71,7 @@ def test_an_empty_column_takes_any_weight(weight: int) -> None:
 
 @given(values=rows.filter(bool))
 def test_a_fork_is_independent(values: list[int]) -> None:
-    """Changing a copy or its origin leaves the other."""
+    """A change of a copy or of its origin does not change the other."""
     column = Column.build(values)
     fork = column.fork()
     fork.replace(Slot(0), values[0], 1 << 50)

@@ -1,4 +1,4 @@
-"""Indexes are true whenever they are asked, however long nobody asked; what they keep is bounded."""
+"""Indexes are correct whenever they are used, also after a long time; what they keep is bounded."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,12 +15,12 @@ Row = int
 
 
 def modulo(divisor: int) -> Callable[[Row], int]:
-    """Return a definition of a column; an equal one is made once."""
+    """Return a definition of a column; there is one for each divisor."""
     return _MODULO[divisor]
 
 
 def parity(row: Row) -> Values:
-    """Post rows by whether they are odd, and the large ones beside."""
+    """Post rows by whether they are odd and whether they are large."""
     return (row % 2 == 1, "large") if row > 50 else (row % 2 == 1,)
 
 
@@ -29,7 +29,7 @@ _MODULO: dict[int, Callable[[Row], int]] = {d: (lambda row, d=d: row % d) for d 
 
 @pytest.fixture(autouse=True, scope="module")
 def _small_bounds() -> Iterator[None]:
-    """Make the bounds so small that a short test meets them."""
+    """Make the limits so low that a short test reaches them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(indexes, "_MIN_LOG", 6)
         patch.setattr(indexes, "_MAX_INDEXES", 4)
@@ -39,7 +39,7 @@ def _small_bounds() -> Iterator[None]:
 
 
 def check(table: Indexes[Row], rows: list[Row | None], divisor: int) -> None:
-    """Ask one column and the postings, and compare them with the rows."""
+    """Compare one column and the postings with the rows."""
     column = table.column(modulo(divisor), rows)
     assert [column.value(Slot(s)) for s in range(len(rows))] == [0 if r is None else r % divisor for r in rows]
     postings = table.postings(parity, rows)
@@ -64,8 +64,8 @@ steps = st.lists(
 
 
 @given(steps)
-def test_an_index_is_true_when_it_is_asked(sequence: list[tuple[str, int, int | None]]) -> None:
-    """Built at once or bit by bit, caught up, dropped and built again, it says what the rows say; so does a fork."""
+def test_an_index_is_correct_when_it_is_used(sequence: list[tuple[str, int, int | None]]) -> None:
+    """Built at once or in steps, caught up, dropped and built again: it agrees with the rows; so does a fork."""
     table: Indexes[Row] = Indexes()
     preparations: list[Iterator[None]] = []
     rows: list[Row | None] = [None] * 6
@@ -92,7 +92,7 @@ def test_an_index_is_true_when_it_is_asked(sequence: list[tuple[str, int, int | 
 
 
 def test_what_was_prepared_is_ready() -> None:
-    """Rows that changed meanwhile are caught up with, and so is an index that nobody asked for long."""
+    """An index catches up with rows that changed meanwhile, also if it was not used for long."""
     table: Indexes[Row] = Indexes()
     rows: list[Row | None] = [1, 2, 3, 4, 5, 6]
     table.column(modulo(3), rows)
@@ -113,7 +113,7 @@ def test_what_was_prepared_is_ready() -> None:
 
 
 def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question finds everything done; when nobody has asked for a while, a change costs nothing."""
+    """An index in use is always up to date; one that was not used for a while costs nothing at a change."""
     monkeypatch.setattr(indexes, "_PATIENCE", 4)
     seen: list[Row] = []
 
@@ -138,15 +138,15 @@ def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_without_indexes_nothing_is_logged() -> None:
-    """There is nobody to tell."""
+    """No index can read it."""
     table: Indexes[Row] = Indexes()
     for row in range(100):
         table.record(Slot(0), row, row + 1)
     assert not table.log
 
 
-def test_an_index_that_nobody_asks_is_dropped() -> None:
-    """It does not hold the log back."""
+def test_an_unused_index_is_dropped() -> None:
+    """It does not keep the log from being cut."""
     table: Indexes[Row] = Indexes()
     table.column(modulo(3), [0])
     for row in range(100):
@@ -156,6 +156,6 @@ def test_an_index_that_nobody_asks_is_dropped() -> None:
 
 
 def test_equal_definitions_share_one_index() -> None:
-    """An index is found by its definition, not by who asks."""
+    """An index is looked up by its definition."""
     table: Indexes[Row] = Indexes()
     assert table.column(modulo(3), [7]) is table.column(modulo(3), [7])

@@ -1,4 +1,4 @@
-"""Postings answer like a dictionary of sets."""
+"""Postings agree with a dictionary of sets."""
 
 from hypothesis import given, strategies as st
 
@@ -27,7 +27,7 @@ def postings_of(values: list[Values], replacements: list[tuple[Slot, Values]]) -
 
 
 def check(postings: Postings, values: list[Values]) -> None:
-    """Compare every answer with the list's."""
+    """Compare every result with the list's."""
     want = expected(values)
     assert {v: postings.get(v) for v in postings.values} == want
     assert postings.keyed == sum(1 << s for s, have in enumerate(values) if have)
@@ -61,5 +61,5 @@ def test_values_are_counted_among_nodes(
     """A value counts once, however many of the nodes have it."""
     postings = postings_of(values, replacements)
     for among in (nodes, NO_NODES, all_slots(40)):
-        have = {value for slot, one in by_slot(values) for value in one if among >> slot & 1}
+        have = {value for slot, of_slot in by_slot(values) for value in of_slot if among >> slot & 1}
         assert postings.count_among(among) == len(have)

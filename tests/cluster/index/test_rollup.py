@@ -16,7 +16,7 @@ TERM = PodAffinityTerm(ZONE_LABEL, LabelSelector(), frozenset({"default"}))
 
 
 def totals(cluster: Cluster) -> list[dict[str, int]]:
-    """Return by node how many pods there are in its zone, and how many bear the term."""
+    """Return for each node how many pods are in its zone, and how many of them have the term."""
     slots = {row.node.name: cluster.view.slot(row.node.name) or Slot(0) for row in cluster.view.rows()}
     terms_of_placed_pods = [
         column for _, column in cluster.view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod("asking"))
@@ -28,7 +28,7 @@ def totals(cluster: Cluster) -> list[dict[str, int]]:
 
 
 def test_a_node_that_comes_goes_or_moves_takes_its_own_count_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is summed up anew: with tens of thousands of pods that is a pause which everybody notices."""
+    """Nothing is counted again: with tens of thousands of pods that would be a noticeable pause."""
     cluster = Cluster()
     for i, (name, zone) in enumerate(zip("abcde", "xxyyy", strict=True)):
         cluster.put_node(node(name, created=i, labels={ZONE_LABEL: zone}))

@@ -35,8 +35,8 @@ def row(*pods: Pod) -> NodeInfo:
         pytest.param(pod("p", devices=1, cores=1, on="n", ids=(0,)), 0b111111111111, (6, 12), id="a mixed request"),
     ],
 )
-def test_silicon(pod_info: Pod, free_cores: CoreMask, unknown: tuple[int, int]) -> None:
-    """What is provably held is not free; what is held somewhere counts at its worst."""
+def test_neuron_usage(pod_info: Pod, free_cores: CoreMask, unknown: tuple[int, int]) -> None:
+    """What is certainly held is not free; what an unknown holder holds counts as the most it may be."""
     node_info = row(pod_info)
     assert (node_info.free_cores, (node_info.neuron_usage.unknown_devices, node_info.neuron_usage.unknown_cores)) == (
         free_cores,
@@ -45,7 +45,7 @@ def test_silicon(pod_info: Pod, free_cores: CoreMask, unknown: tuple[int, int]) 
 
 
 def test_an_unreadable_pod_may_hold_everything() -> None:
-    """Of a pod whose object cannot be read, not even the amount is known."""
+    """Of a pod whose object cannot be decoded, not even the amount is known."""
     node_info = with_pod(on_node(INF2), PodInfo(pod("p", on="n"), cores=None, unreadable=True))
     assert node_info.neuron_usage == NeuronUsage(
         CoreMask(0xFFF), unknown_holders=1, unknown_devices=6, unknown_cores=12
@@ -73,12 +73,12 @@ def test_a_core_claimed_twice_is_free_when_both_are_gone() -> None:
     ],
 )
 def test_in_between(pod_info: Pod, want: bool) -> None:
-    """More than one unit and less than the machine: what one-unit pods had better stay away from."""
+    """Some pod holds more than one unit and less than the machine: one-unit pods prefer other nodes."""
     assert row(pod_info).neuron_usage.in_between is want
 
 
 def test_sums() -> None:
-    """Requests add up, pods are counted, ports are taken as often as they are."""
+    """Requests add up, pods are counted, and each port is counted as often as it is used."""
     port = HostPort("TCP", 80)
     pods = [pod(name, cpu=500, devices=1, host_ports=(port,), on="n") for name in "ab"]
     node_info = row(*pods)
@@ -99,7 +99,7 @@ def test_sums() -> None:
 
 
 def test_free_is_never_negative() -> None:
-    """More may be used than there is, when a node shrinks; what is free is then nothing."""
+    """When a node shrinks, more may be used than there is; then nothing is free."""
     assert on_node(attrs.evolve(INF2, allocatable={CPU: 1})).free(PODS) == 0
     assert row(pod("p", cpu=10**9, on="n")).free(CPU) == 0
 
@@ -119,7 +119,7 @@ def test_coming_and_going_is_the_identity() -> None:
 
 
 def test_the_last_time_is_remembered() -> None:
-    """Times of allocation rise per node, even after the latest pod is gone."""
+    """Allocation times rise for each node, also after the latest pod is removed."""
     times = {
         name: pod(name, devices=1, ids=(0,), on="n", allocation={NEURON_ALLOC_TIME: name * 3})
         for name in ("1", "3", "2")

@@ -1,4 +1,4 @@
-"""Borne terms: which mean a pod, and how many bear them in each domain, after any changes."""
+"""Terms of placed pods: which match a pod, and how many pods have them in each domain, after any changes."""
 
 from collections import Counter
 from random import Random
@@ -36,7 +36,7 @@ def some_node(dice: Random, name: str) -> Node:
 
 
 def some_pod(dice: Random, name: str) -> Pod:
-    """Return a pod that bears up to two terms of each kind."""
+    """Return a pod that has up to two terms of each kind."""
     terms_of_placed_pods: dict[str, Any] = {
         b.value: tuple(dice.choices(TERMS, k=dice.choice([0, 0, 1, 2]))) for b in TermKind
     }
@@ -44,7 +44,7 @@ def some_pod(dice: Random, name: str) -> Pod:
 
 
 def check(cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team: str) -> None:
-    """Ask for every kind of pod, and count one by one."""
+    """Compare with counting pods one by one, for every kind of term."""
     namespaces = {"default": {}, "other": {"team": team}}
     slots = {name: cluster.view.slot(name) or Slot(0) for name in nodes}
     for labels in LABELS:
@@ -52,28 +52,28 @@ def check(cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team:
             asking = pod("asking", labels=labels, namespace=namespace)
             for kind in TermKind:
                 want: dict[PodAffinityTerm, Counter[str]] = {}
-                for other in bound.values():
-                    for term in getattr(other.constraints, kind.value) if other.node_name in nodes else ():
+                for placed in bound.values():
+                    for term in getattr(placed.constraints, kind.value) if placed.node_name in nodes else ():
                         if means(term, asking, namespaces):
-                            domain = nodes[other.node_name].labels.get(term.topology_key)
+                            domain = nodes[placed.node_name].labels.get(term.topology_key)
                             want.setdefault(term, Counter())
                             for name, there in nodes.items():
                                 want[term][name] += domain is not None and there.labels.get(term.topology_key) == domain
-                found = list(cluster.view.terms_of_placed_pods(kind, asking))
-                assert len(found) == len(want)
-                for term, totals in found:
+                yielded = list(cluster.view.terms_of_placed_pods(kind, asking))
+                assert len(yielded) == len(want)
+                for term, totals in yielded:
                     assert {name: totals.value(slot) for name, slot in slots.items()} == want[term]
                     assert not totals.positive & ~cluster.view.live
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_borne_terms_agree_with_counting(seed: int) -> None:
-    """Pods come, go and change, nodes too, and domains come to be single nodes or not."""
+def test_terms_of_placed_pods_agree_with_counting(seed: int) -> None:
+    """Pods and nodes are added, removed and changed, and domains become single nodes or not."""
     dice = Random(seed)
     cluster, bound, team = Cluster(), dict[str, Pod](), "b"
     nodes = {name: some_node(dice, name) for name in NODES}
-    for each in nodes.values():
-        cluster.put_node(each)
+    for new in nodes.values():
+        cluster.put_node(new)
     for _ in range(120):
         for _ in range(dice.choice([1, 1, 2, 40])):
             _change(dice, cluster, nodes, bound)
@@ -83,7 +83,7 @@ def test_borne_terms_agree_with_counting(seed: int) -> None:
         if dice.random() < 0.1:
             check(cluster.fork(), nodes, bound, team)
         if nodes and dice.random() < 0.2:
-            _what_if(dice, cluster, nodes, bound, team)
+            _replace_a_row(dice, cluster, nodes, bound, team)
     for uid in list(bound):
         cluster.remove_pod(uid)
     assert not cluster._table.terms._pods_with
@@ -108,18 +108,17 @@ def _change(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict[
         bound[new.uid] = new
 
 
-def _what_if(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team: str) -> None:
-    """Without the pods of one node their terms are not borne; afterwards they are again."""
+def _replace_a_row(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod], team: str) -> None:
+    """Without the pods of one node their terms are not counted; afterwards they are again."""
     name = dice.choice(sorted(nodes))
-    other = Cluster()
-    empty = other.put_node(nodes[name])
+    empty = Cluster().put_node(nodes[name])
     with cluster.row_replaced(cluster.view.slot(name) or Slot(0), empty):
         check(cluster, nodes, {uid: p for uid, p in bound.items() if p.node_name != name}, team)
     check(cluster, nodes, bound, team)
 
 
 def test_only_terms_that_could_match_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a thousand terms on labels of their own, in one namespace or many, a pod's labels lead to its own."""
+    """Of a thousand terms with different labels, in one namespace or many, only the one for a pod's labels is tried."""
     tried: list[PodAffinityTerm] = []
     means_it = terms_module._matches
 
@@ -150,7 +149,7 @@ def test_only_terms_that_could_match_are_tried(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond, terms are left out, also those of pods that change or move; in the end nothing is left behind."""
+    """Further terms are left out, also those of pods that change or move; in the end nothing is left behind."""
     monkeypatch.setattr(terms_module, "MOST_OF_A_NAMESPACE", 3)
     dice, cluster, bound = Random(seed), Cluster(), dict[str, Pod]()
     for name in NODES:
@@ -166,8 +165,10 @@ def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch
             cluster.put_pod(bound[name])
         table = cluster._table.terms
         assert len(table._pods_with) <= 3
-        terms_of_placed_pods = sum(sum(bearers.numbers.values()) for bearers in table._pods_with.values())
-        terms = [term for other in bound.values() for b in TermKind for term in getattr(other.constraints, b.value)]
+        terms_of_placed_pods = sum(sum(pods.numbers.values()) for pods in table._pods_with.values())
+        terms = [
+            term for placed in bound.values() for kind in TermKind for term in getattr(placed.constraints, kind.value)
+        ]
         assert terms_of_placed_pods + sum(table._left_out.values()) == sum(term.selector is not None for term in terms)
         most = max(most, cluster.view.terms_left_out)
     assert most > 0
@@ -178,7 +179,7 @@ def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch
 
 
 def test_one_namespace_does_not_crowd_out_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a tenant's pods bear too much of is left out; other pods' terms are honoured."""
+    """Terms of a namespace with too many are left out; the terms of other pods count."""
     monkeypatch.setattr(terms_module, "MOST_OF_A_NAMESPACE", 3)
     cluster = Cluster()
     cluster.put_node(node("n", labels={ZONE_LABEL: "x"}))
@@ -187,10 +188,10 @@ def test_one_namespace_does_not_crowd_out_another(monkeypatch: pytest.MonkeyPatc
         cluster.put_pod(pod(f"p{i}", namespace="tenant", on="n", anti_affinity=(term,)))
     other = PodAffinityTerm(ZONE_LABEL, WEB, frozenset({"default"}))
     cluster.put_pod(pod("other", on="n", anti_affinity=(other,)))
-    found = [
+    terms = [
         term
         for term, _ in cluster.view.terms_of_placed_pods(TermKind.ANTI_AFFINITY, pod("asking", labels={"app": "web"}))
     ]
-    assert len(found) == 4
-    assert other in found
+    assert len(terms) == 4
+    assert other in terms
     assert cluster.view.terms_left_out == 2

@@ -1,4 +1,4 @@
-"""Free volumes are found by what a claim asks for, whatever came and went before."""
+"""Free volumes are listed by what a claim asks for, after any changes."""
 
 from random import Random
 
@@ -37,16 +37,16 @@ def some_claim(dice: Random) -> PersistentVolumeClaim:
     return claim("other", request=dice.randint(1, 3) * GI, access_modes=modes)
 
 
-def found(free: FreeVolumes, wanting: PersistentVolumeClaim) -> list[tuple[int, str]]:
-    """Return what serves a claim, rack by rack; on each, the smallest comes first."""
+def listed(free: FreeVolumes, wanting: PersistentVolumeClaim) -> list[tuple[int, str]]:
+    """Return the volumes that serve a claim; for each affinity, the smallest comes first."""
     by_affinity = [list(volumes.fitting(wanting)) for volumes in free.serving(wanting)]
     assert all(entries == sorted(entries) for entries in by_affinity)
     return sorted(entry for entries in by_affinity for entry in entries)
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_racks_and_the_volumes_agree(seed: int) -> None:
-    """After any changes, decisions and their revocations a claim finds what it would find by asking every volume."""
+def test_the_groups_and_the_volumes_agree(seed: int) -> None:
+    """After any changes, decisions and revocations a claim finds the volumes that a search of all volumes finds."""
     dice, volumes = Random(seed), Volumes()
     for _ in range(40):
         name = f"pv{dice.randrange(8)}"
@@ -64,11 +64,11 @@ def test_the_racks_and_the_volumes_agree(seed: int) -> None:
     wanting = some_claim(dice)
     all_of_them = (volumes.volume(name) for name in volumes.stored_volumes)
     free = [v for v in all_of_them if v is not None and v.claim is None and v.may_serve(wanting)]
-    assert found(volumes.free, wanting) == sorted((v.capacity, v.name) for v in free)
+    assert listed(volumes.free, wanting) == sorted((v.capacity, v.name) for v in free)
 
 
-def test_a_label_is_told_apart() -> None:
-    """Where one label decides, it is told; all else is asked in full."""
+def test_an_affinity_to_one_label_is_recognised() -> None:
+    """An affinity to a single label is recognised; any other has no label."""
     free = FreeVolumes()
     for number, place in enumerate(PLACES):
         free.put(volume(f"pv{number}", on=place))
@@ -79,9 +79,9 @@ def test_a_label_is_told_apart() -> None:
 
 
 def test_a_fork_goes_its_own_way() -> None:
-    """What is taken from one is still there in the other."""
+    """A volume removed from one is still in the other."""
     free, taken = FreeVolumes(), volume(on=host("a"))
     free.put(taken)
     fork = free.fork()
     free.remove(taken)
-    assert (found(free, claim()), found(fork, claim())) == ([], [(GI, "pv")])
+    assert (listed(free, claim()), listed(fork, claim())) == ([], [(GI, "pv")])

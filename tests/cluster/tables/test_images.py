@@ -13,7 +13,7 @@ NAMES = ("a:1", "a:2", "b:1")
 
 
 def test_names_lead_to_sizes_and_nodes() -> None:
-    """For every name the nodes by size, largest first, whatever happened before; a fork goes its own way."""
+    """For every name the nodes by size, largest first, after any changes; a fork changes independently."""
     dice = Random(5)
     pool = [Image(tuple(dice.choices(NAMES, k=2)), dice.choice([1, 2, 3])) for _ in range(6)]
     cluster = Cluster()
@@ -27,18 +27,18 @@ def test_names_lead_to_sizes_and_nodes() -> None:
             del nodes[name]
         if dice.random() < 0.5:
             continue
-        other = cluster.fork()
-        for each in (cluster, other):
+        fork = cluster.fork()
+        for checked in (cluster, fork):
             for image in NAMES:
                 want: dict[int, NodeSet] = {}
                 for there in nodes.values():
                     size = max((i.size for i in there.images if image in i.names), default=0)
-                    want[size] = want.get(size, NO_NODES) | 1 << (each.view.slot(there.name) or Slot(0))
+                    want[size] = want.get(size, NO_NODES) | 1 << (checked.view.slot(there.name) or Slot(0))
                 want.pop(0, None)
-                found = [(size, have) for size, have in each.view.images(image) if have]
-                assert [size for size, _ in found] == sorted((size for size, _ in found), reverse=True)
-                assert reduce(or_, (have for _, have in found), NO_NODES) == reduce(or_, want.values(), NO_NODES)
-                assert all(want[size] & have == have for size, have in found)
-        other.put_node(node("n", images=(Image(("c:1",), 9),)))
-        assert [size for size, _ in other.view.images("c:1")] == [9]
+                listed = [(size, have) for size, have in checked.view.images(image) if have]
+                assert [size for size, _ in listed] == sorted((size for size, _ in listed), reverse=True)
+                assert reduce(or_, (have for _, have in listed), NO_NODES) == reduce(or_, want.values(), NO_NODES)
+                assert all(want[size] & have == have for size, have in listed)
+        fork.put_node(node("n", images=(Image(("c:1",), 9),)))
+        assert [size for size, _ in fork.view.images("c:1")] == [9]
         assert not list(cluster.view.images("c:1"))

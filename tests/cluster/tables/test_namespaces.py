@@ -26,14 +26,14 @@ def test_what_is_selected_follows_the_labels(steps: list[tuple[str, dict[str, st
         else:
             table.put(Namespace(f"uid-{name}", name, labels))
             known[name] = labels
-        for each in (table, table.fork()):
+        for checked in (table, table.fork()):
             for selector in SELECTORS:
-                assert each.selected(selector) == {n for n, labels in known.items() if selector.matches(labels)}
+                assert checked.selected(selector) == {n for n, labels in known.items() if selector.matches(labels)}
         assert table.labels(name) == (labels or {})
 
 
 def test_more_selectors_than_are_remembered() -> None:
-    """The one asked first is forgotten, and resolved anew."""
+    """The oldest selector is evicted, and resolved again."""
     table = NamespaceTable()
     table.put(Namespace("u", "x", {"team": "7"}))
     for i in range(1100):

@@ -1,4 +1,4 @@
-"""A name that no node has costs no index, however many pods make names up."""
+"""A name that no node has costs no index, however many pods use it."""
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import ZONE_LABEL
@@ -29,7 +29,7 @@ def test_it_follows_the_nodes() -> None:
 
 
 def test_made_up_names_leave_no_index() -> None:
-    """Pods with keys and resources of their own are decided, prepared and borne without any index for them."""
+    """Pods with keys and resources of their own are decided, warmed up and placed without an index for these."""
     cluster = Cluster()
     cluster.put_node(node("a", labels={ZONE_LABEL: "x"}))
     table = cluster._table
@@ -37,7 +37,7 @@ def test_made_up_names_leave_no_index() -> None:
     def indexes() -> int:
         return len(table.of_nodes._by_definition) + len(table.of_rows._by_definition)
 
-    found = []
+    counts = []
     for i in range(50):
         term = PodAffinityTerm(f"key-{i}", LabelSelector(), frozenset({"default"}))
         spread = SpreadConstraint(f"spread-{i}", 1, True, LabelSelector())
@@ -52,5 +52,5 @@ def test_made_up_names_leave_no_index() -> None:
                 pass
             schedule_pod(cluster, pending, PROFILE)
         cluster.put_pod(pod(f"b{i}", on="a", constraints=Constraints(anti_affinity=(term,))))
-        found.append(indexes())
-    assert found[1] == found[-1]
+        counts.append(indexes())
+    assert counts[1] == counts[-1]

@@ -1,4 +1,4 @@
-"""Counts of pods that are prepared a few at a time are as true as those that are built at once."""
+"""Counts of pods that are prepared a few at a time equal those that are built at once."""
 
 from random import Random
 
@@ -26,7 +26,7 @@ def some_node(dice: Random, name: str) -> Node:
 
 
 def happen(dice: Random, cluster: Cluster) -> None:
-    """Let a pod or a node come, change or go."""
+    """Add, change or remove a pod or a node."""
     name = dice.choice(NAMES)
     match dice.randrange(10):
         case 0:
@@ -42,7 +42,7 @@ def happen(dice: Random, cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_prepared_counts_are_true(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever happens between the steps, to pods and to nodes; what is caught up with, too."""
+    """After any changes of pods and nodes between the steps; also if the counts catch up."""
     monkeypatch.setattr(pods, "_AT_ONCE", 3)
     monkeypatch.setattr(pods, "_MAX_LOG", Random(seed).choice([8, 100, 4096]))
     dice, cluster = Random(seed), Cluster()
@@ -73,16 +73,16 @@ def test_prepared_counts_are_true(seed: int, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many pods there are, a few are compared between two pauses; afterwards hardly any."""
+    """With any number of pods, a few are compared between two yields; afterwards hardly any."""
     cluster, counted = Cluster(), [0]
     cluster.put_node(node("n", labels={ZONE_LABEL: "x"}))
     for i in range(1000):
         cluster.put_pod(pod(f"p{i}", labels={"app": "web"}, on="n"))
     matches = Matching.matches
 
-    def counting(self: Matching, other: Pod) -> bool:
+    def counting(self: Matching, compared: Pod) -> bool:
         counted[0] += 1
-        return matches(self, other)
+        return matches(self, compared)
 
     monkeypatch.setattr(Matching, "matches", counting)
     steps = []

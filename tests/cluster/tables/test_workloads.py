@@ -1,4 +1,4 @@
-"""Which selector tells the pods that belong with a pod."""
+"""Which selector selects the pods that belong together with a pod."""
 
 import pytest
 
@@ -41,7 +41,7 @@ EVERYTHING = (WEB, TIER, RS, service("all", LabelSelector()), service("none", No
     ],
 )
 def test_selector_of(asked: Pod, want: LabelSelector | None) -> None:
-    """All Services that mean the pod, and its controller, ask together."""
+    """The selectors of all Services of the pod and of its controller are combined."""
     workloads = Workloads()
     for workload in EVERYTHING:
         workloads.put(workload)
@@ -49,7 +49,7 @@ def test_selector_of(asked: Pod, want: LabelSelector | None) -> None:
 
 
 def test_what_is_gone_selects_nothing() -> None:
-    """Nothing is left behind; a copy keeps what it had."""
+    """Nothing is left behind; a copy keeps its selectors."""
     workloads = Workloads()
     for workload in EVERYTHING:
         workloads.put(workload)
