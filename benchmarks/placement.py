@@ -73,13 +73,15 @@ def picture(outcomes: Sequence[Outcome]) -> str:
         for name, contender in named.items():
             runs = [o for o in same if o.contender == name]
             cell[contender.title] = summary(runs).utilisation * 100 if runs else None
-    return bar_chart("Silicon in use while pods come and go", "percent of 60 nodes, by time", series, groups)
+    return bar_chart("Devices in use while pods come and go", "percent of 60 nodes, by time", series, groups)
 
 
 def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
-    parser.add_argument("--loads", nargs="+", type=float, default=LOADS, help="silicon asked for by silicon there is")
+    parser.add_argument(
+        "--loads", nargs="+", type=float, default=LOADS, help="requested devices divided by the devices of the fleet"
+    )
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--pods", type=int, default=6_000, help="arrivals in a run")
