@@ -140,7 +140,7 @@ async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lane.prepare, queued)
         for i in count():
-            cluster.put_pod(pod(f"new{i}", on="m", cpu=1))
+            cluster.put_pod(pod("changes", on="m", cpu=1, labels={"version": str(i)}))
             await anyio.lowlevel.checkpoint()
             if queued.place is not Place.IN_FLIGHT:
                 break
