@@ -140,7 +140,7 @@ class BindingOutcomes:
         if commitment.plan is not None:
             self.release(commitment.plan)
             for event in taken_back(commitment.plan):
-                self.queue.note_storage(event.event, event.claim)
+                self.queue.note(event.event, claim=event.claim)
         note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)
 
 

@@ -51,7 +51,7 @@ class StorageHandler(ObjectHandler[Storage]):
 
     def _note(self, storage: Storage, events: Iterable[StorageEvent]) -> None:
         for event in events:
-            self.queue.note_storage(event.event, event.claim)
+            self.queue.note(event.event, claim=event.claim)
         if isinstance(storage, PersistentVolumeClaim):
             self.noticed(storage.key)
         elif isinstance(storage, PersistentVolume):

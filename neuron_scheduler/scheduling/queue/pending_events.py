@@ -105,8 +105,11 @@ class PendingEvents:
     def __bool__(self) -> bool:
         return bool(self._pods or self._claims)
 
-    def note(self, event: ClusterEvent, pods: Collection[Pod], on: NodeChange | None) -> None:
-        """Note an event, with the pods that it happened to and the change of a node, if they are known."""
+    def note(self, event: ClusterEvent, pods: Collection[Pod], on: NodeChange | None, claim: str = "") -> None:
+        """Note an event: with the only claim that it concerns, or with what is known of its pods and its node."""
+        if claim:
+            self._claims.setdefault(event, set()).add(claim)
+            return
         known = self._pods.setdefault(event, set())
         if len(known) <= MOST_ASKED:
             known.update(pod_changes(event, pods))
@@ -118,10 +121,6 @@ class PendingEvents:
         earlier = changes.get(name)  # a waiting pod may have been refused before it, or between the two
         before = on.before if earlier is None else (*earlier.before, *on.before)
         changes[name] = NodeChange(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
-
-    def note_claim(self, event: ClusterEvent, claim: str) -> None:
-        """Note an event that concerns only the pods that use a claim."""
-        self._claims.setdefault(event, set()).add(claim)
 
     def helped(self, groups: Collection[Group], row: Rows) -> Iterator[WakeUp]:
         """Yield the groups that each event may help, for the nodes as they are now; `groups` may change meanwhile."""

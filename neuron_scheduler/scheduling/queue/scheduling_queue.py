@@ -159,27 +159,17 @@ class SchedulingQueue:
         """Whether an event could help any pod: one waits for events, or is being decided."""
         return self._unschedulable.listening or self._in_flight.queued is not None
 
-    def note(self, event: ClusterEvent, *pods: Pod, on: NodeChange | None = None) -> None:
+    def note(self, event: ClusterEvent, *pods: Pod, on: NodeChange | None = None, claim: str = "") -> None:
         """
         Note an event; at the next `pop` it wakes the pods that it could help.
 
-        `pods` are those it happened to and `on` is the node it happened on, if they are known.
+        `pods` are those it happened to and `on` is the node it happened on, if known; `claim` is the key of a claim if
+        only its pods are concerned.
         """
         if self._in_flight.queued is not None:
-            self._in_flight.events.note(event, pods, on)
+            self._in_flight.events.note(event, pods, on, claim)
         if self._unschedulable.listening:
-            self._events.note(event, pods, on)
-            self.on_change()
-
-    def note_storage(self, event: ClusterEvent, claim: str) -> None:
-        """Note an event that concerns only the pods that use a claim; all pods if `claim` is empty."""
-        if not claim:
-            self.note(event)
-            return
-        if self._in_flight.queued is not None:
-            self._in_flight.events.note_claim(event, claim)
-        if self._unschedulable.listening:
-            self._events.note_claim(event, claim)
+            self._events.note(event, pods, on, claim)
             self.on_change()
 
     def pause(self, until: float) -> None:

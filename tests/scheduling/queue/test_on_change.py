@@ -69,7 +69,7 @@ class Waiting:
             case 5:
                 self.queue.note(self.dice.choice([GONE, ClusterEvent.NODE_LABELS]))
             case 6:
-                self.queue.note_storage(ClusterEvent.CLAIM_CHANGED, self.dice.choice(["", "default/c"]))
+                self.queue.note(ClusterEvent.CLAIM_CHANGED, claim=self.dice.choice(["", "default/c"]))
             case 7 if self.in_flight:
                 self.put_back(self.in_flight.pop())
 

@@ -132,7 +132,7 @@ def waiting(*claims: str, plugin: str = "VolumeBinding") -> SchedulingQueue:
 def test_whom_it_wakes(event: ClusterEvent, about: str, plugin: str, *, woken: bool) -> None:
     """Only pods that a volume plugin refused, and for a claim only its pods."""
     queue = waiting("data", plugin=plugin)
-    queue.note_storage(event, about)
+    queue.note(event, claim=about)
     assert (queue.pop(1) is not None) == woken
     assert queue.count(Place.UNSCHEDULABLE) == (not woken)
 
