@@ -54,12 +54,13 @@ class BlockLevel:
     """
     Index definition: nodes by the level of the block that a request would cut, and the kind of machine.
 
-    The level is an even number. One unit is at the odd number above it on a node with pods of several units: it would
-    break up what they leave. The kind is in the lower `KIND_BITS`; 0 where the level alone counts: for a block of at
-    most one device, which is of no use to pods that need several, and for requests in cores (decision 10).
+    The level is an even number. A request for one unit gets the odd number above it on a node with pods of several
+    units: it would break up the space that they leave. The kind is in the lower `KIND_BITS`; 0 where the level alone
+    counts: for a block of at most one device, which is of no use to pods that need several, and for requests in cores
+    (decision 10).
 
     Attributes:
-        count_unknown_only: unknown holders count by number only (`--unknown-allocations=count-only`).
+        count_unknown_only: pods with unknown ids count by number only (`--unknown-allocations=count-only`).
     """
 
     request: NeuronRequest

@@ -1,5 +1,5 @@
 """
-NodePorts: a host port can be taken once per protocol and address; `0.0.0.0` stands for every address.
+NodePorts: a host port can be taken once per protocol and address; `0.0.0.0` means every address.
 
 Upstream: `plugins/nodeports/node_ports.go`, `framework/types.go` (HostPortInfo).
 """
@@ -30,6 +30,7 @@ def _taken(node_info: NodeInfo) -> Values:
 
 
 _Key = tuple[str | int, ...]
+"""A key of `_taken`."""
 
 
 def _conflicts(port: HostPort) -> tuple[_Key, ...]:

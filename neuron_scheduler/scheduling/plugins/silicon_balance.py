@@ -136,7 +136,7 @@ def _most_relieved(
 
 
 def _relief(surpluses: Column, delta: int, among: NodeSet) -> int:
-    """Return the largest relief among some nodes; 0 is common, and found first."""
+    """Return the largest relief among some nodes; 0, which is common, takes one question."""
     if not delta or not (some := _with_relief(surpluses, delta, 1, among)):
         return 0
     far = abs(delta)

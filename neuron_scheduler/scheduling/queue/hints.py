@@ -47,7 +47,7 @@ class NodeChange:
 
     Attributes:
         node_info: its row afterwards.
-        before: the node before, and before each further change that this stands for; None where it was not there.
+        before: the node before the change, and before each later change of the burst; None where it did not exist.
     """
 
     node_info: NodeInfo

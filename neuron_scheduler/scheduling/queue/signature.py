@@ -24,7 +24,7 @@ _IDENTITY_AND_STATUS: Final = frozenset(
     field.name
     for field in (
         _POD.uid,
-        _POD.name,  # a claim for a generic ephemeral volume, which begins with it, tells pods apart
+        _POD.name,  # pods with generic ephemeral volumes differ by the names of the claims
         _POD.resource_version,
         _POD.created,
         _POD.owner,

@@ -1,7 +1,11 @@
 """The registry orders the plugins' steps, and a step that names no plugin is an error at import."""
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 import pytest
 
+from neuron_scheduler.scheduling import plugins
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_affinity
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin
@@ -38,12 +42,12 @@ def test_steps_that_come_earlier_than_their_plugins() -> None:
 def test_steps_are_ordered_by_what_they_come_before() -> None:
     """Steps before one plugin keep the order of their own plugins."""
     own, of_b, of_c, first = _step(), _step(before="a"), _step(before="a"), _step(before=EVERY_PLUGIN)
-    plugins = (
+    ordered = (
         Plugin(name="a", filters=(own,)),
         Plugin(name="b", filters=(of_b,)),
         Plugin(name="c", filters=(of_c, first)),
     )
-    assert [step.refuse for step in filters_of(plugins)] == [step.refuse for step in (first, of_b, of_c, own)]
+    assert [step.refuse for step in filters_of(ordered)] == [step.refuse for step in (first, of_b, of_c, own)]
 
 
 def test_a_step_before_an_unknown_plugin_is_an_error() -> None:
@@ -61,3 +65,14 @@ def test_each_name_is_there_once() -> None:
 def test_a_new_node_concerns_all_who_refuse_nodes() -> None:
     """A plugin that lists no event would let its pods wait for the periodic attempt."""
     assert [plugin.name for plugin in PLUGINS if plugin.filters and ClusterEvent.NODE_ADDED not in plugin.events] == []
+
+
+def test_every_plugin_file_is_registered() -> None:
+    """A file that ends with a plugin is in one of the two lists, and its preference in that of preferences."""
+    modules = [import_module(f"{plugins.__name__}.{module.name}") for module in iter_modules(plugins.__path__)]
+    made = [module.PLUGIN for module in modules if hasattr(module, "PLUGIN")]
+    made += [module.plugin() for module in modules if hasattr(module, "plugin")]
+    refusing = [plugin for plugin in made if plugin.filters or plugin.pre_filter]
+    preferring = [plugin for plugin in made if plugin.preference]
+    assert {plugin.name for plugin in refusing} == {plugin.name for plugin in PLUGINS}
+    assert {plugin.preference.name for plugin in preferring} == set(PREFERENCES)
