@@ -77,10 +77,9 @@ def others(
 ) -> Iterator[tuple[Resource[Any], Handler[Any]]]:
     """Yield every other watched resource with its handler."""
     cluster, queue, metrics = loop.cluster, loop.queue, loop.metrics
-    storage = StorageHandler(cluster=cluster, queue=queue, metrics=metrics, noticed=volumes.noticed)
     yield BUDGETS, budgets
     yield NAMESPACES, NamespaceHandler(namespaces=cluster.namespaces, queue=queue, metrics=metrics)
     for resource in WORKLOADS:
         yield resource, WorkloadHandler(workloads=cluster.workloads, metrics=metrics, resource=resource.name)
     for resource in STORAGE:
-        yield resource, storage
+        yield resource, StorageHandler(cluster=cluster, queue=queue, metrics=metrics, noticed=volumes.noticed)

@@ -2,9 +2,8 @@
 What the handlers of all watched kinds share: an object that cannot be read is counted, logged once, and forgotten when
 it can be read again.
 
-The object store keeps the last object that could be read, so without more nothing changes in the cluster: an object
-that was never readable is absent, any other stays as it was. A kind for which that is not enough says so in
-`take_unreadable` (pods: what a pod on a node uses is unknown). Refuses to know any kind.
+The cluster keeps the last state that could be read; an object that was never readable is absent. A kind for which that
+is not enough overrides `take_unreadable`: the devices of a pod on a node are unknown then. Knows no kind itself.
 """
 
 from abc import ABC, abstractmethod
@@ -24,10 +23,10 @@ T = TypeVar("T")
 @attrs.define(eq=False, kw_only=True)
 class ObjectHandler(ABC, Generic[T]):
     """
-    Handles the watch events of one resource, or of several that mean the same.
+    Handles the watch events of one resource.
 
     Attributes:
-        resource: plural name, for the count of malformed objects.
+        resource: the label of its malformed objects in the metrics: mostly its plural name.
         MALFORMED: the log line about an object that cannot be read.
     """
 
@@ -53,19 +52,19 @@ class ObjectHandler(ABC, Generic[T]):
         """Count and log an object that cannot be read; its last good state, if any, is kept."""
         self.metrics.malformed(self.resource)
         self.take_unreadable(report)
-        if self._warned((report.kind, report.key)):
+        if self._warned(report.key):
             log.warning(self.MALFORMED, **self.identity(report), err=report.reason)
             self.logged(report)
 
     def mended(self, report: Malformed) -> None:
-        """Log an object again when it becomes unreadable again: it can be read, or is gone."""
-        self._warned.forget((report.kind, report.key))
+        """Forget an object that can be read again or is gone; the next time it is logged again."""
+        self._warned.forget(report.key)
 
     def take_unreadable(self, report: Malformed) -> None:
-        """Change what an object that cannot be read changes in cluster and queue; called before it is logged."""
+        """Apply what an unreadable object means to cluster and queue; called before it is logged."""
 
     def logged(self, report: Malformed) -> None:
-        """Follow the one log line about an object that cannot be read."""
+        """Report an unreadable object elsewhere too; called after its one log line."""
 
     def identity(self, report: Malformed) -> dict[str, Any]:
         """Return the keys of the log line that name the object."""

@@ -21,7 +21,7 @@ from neuron_scheduler.scheduling.queue.storage_events import StorageEvent
 @attrs.define(eq=False, kw_only=True)
 class StorageHandler(ObjectHandler[Storage]):
     """
-    Keeps storage objects of all kinds.
+    Keeps the storage objects of one kind.
 
     Attributes:
         noticed: called with the key of a claim or the name of a volume that is new, changed or gone.
