@@ -44,7 +44,7 @@ class Read:
 
 
 def ours(*pieces: bytes) -> Read | None:
-    """Read with `kube.answer`; None for no answer, or none yet. Anything raised but ValueError is a fault."""
+    """Read with `kube.http.answer`; None for no answer, or none yet. Anything raised but ValueError is a fault."""
     try:
         answer = read_answer(*pieces)
     except ValueError:
