@@ -15,41 +15,15 @@ from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.eviction import evict_if_full
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
+from neuron_scheduler.cluster.tables.matching import Matching
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import LabelSelector, Operator
+from neuron_scheduler.model.selectors import Operator
 
 _MAX_COLUMNS = 1024
 _MAX_LOG = 4096
 _AT_ONCE = 64
 """Pods, or changes, after which a preparation pauses."""
 _WORTH_READING = 16  # up to so many changes are read from the log even if the posting is smaller
-
-
-@attrs.frozen(cache_hash=True)
-class Matching:
-    """
-    Definition of a count: the pods that match a selector.
-
-    Attributes:
-        selectors: a pod counts if it matches all of them.
-        namespaces: a pod counts in these only; None for all.
-        terminating: whether pods that are being deleted count (affinity counts them, spreading does not).
-    """
-
-    selectors: tuple[LabelSelector, ...]
-    namespaces: frozenset[str] | None
-    terminating: bool
-
-    def matches(self, pod: Pod) -> bool:
-        """Return whether a pod counts."""
-        if pod.terminating and not self.terminating:
-            return False
-        if self.namespaces is not None and pod.namespace not in self.namespaces:
-            return False
-        for selector in self.selectors:  # noqa: SIM110  # called for every pod: a generator costs twice as much
-            if not selector.matches(pod.labels):
-                return False
-        return True
 
 
 @attrs.define(eq=False)
@@ -139,7 +113,7 @@ class PodTable:
             count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._log.end)
             self._counts[definition] = count
         else:
-            for slot, change in _changes(definition, self._log.since(count.asked)):
+            for slot, change in definition.changes(self._log.since(count.asked)):
                 count.add(slot, change)
             count.asked = self._log.end
         return count.column
@@ -160,7 +134,7 @@ class PodTable:
             rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
             rolled = self._rollups[key] = _Rolled(rollup, self._log.end)
         else:
-            for slot, change in _changes(definition, self._log.since(rolled.asked)):
+            for slot, change in definition.changes(self._log.since(rolled.asked)):
                 rolled.add(slot, change)
             rolled.asked = self._log.end
         return rolled.rollup.totals
@@ -186,7 +160,7 @@ class PodTable:
         self._preparing += 1
         try:
             for first in range(0, len(pods), _AT_ONCE):
-                _count(definition, pods[first : first + _AT_ONCE], numbers)
+                definition.count(pods[first : first + _AT_ONCE], numbers)
                 yield
         finally:
             self._preparing -= 1
@@ -220,14 +194,14 @@ class PodTable:
         while self._log.end - known.asked > _AT_ONCE and self._log.covers(known.asked):
             if isinstance(known, _Rolled) and not (domains is not None and known.rollup.follow(domains())):
                 return  # nodes have changed their labels too often: `totals` builds it again
-            for slot, change in _changes(definition, self._log.since(known.asked, _AT_ONCE)):
+            for slot, change in definition.changes(self._log.since(known.asked, _AT_ONCE)):
                 known.add(slot, change)
             known.asked += _AT_ONCE
             yield
 
     def _numbers(self, definition: Matching, candidates: Iterable[str]) -> dict[Slot, int]:
         numbers: dict[Slot, int] = {}
-        _count(definition, (self._pods[uid] for uid in candidates), numbers)
+        definition.count((self._pods[uid] for uid in candidates), numbers)
         return numbers
 
     def _to_build_from(self, definition: Matching, asked: int | None) -> Collection[str] | None:
@@ -279,21 +253,6 @@ class PodTable:
     def _record(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
         if self._counts or self._rollups or self._preparing:
             self._log.append((slot, old, new), most=_MAX_LOG)
-
-
-def _changes(definition: Matching, log: Iterable[tuple[Slot, Pod | None, Pod | None]]) -> Iterator[tuple[Slot, int]]:
-    """Yield (slot, change) of a count."""
-    for slot, old, new in log:
-        change = (new is not None and definition.matches(new)) - (old is not None and definition.matches(old))
-        if change:
-            yield slot, change
-
-
-def _count(definition: Matching, pods: Iterable[tuple[Pod, Slot]], numbers: dict[Slot, int]) -> None:
-    """Add the number of matching pods on each slot to the numbers."""
-    for pod, slot in pods:
-        if definition.matches(pod):
-            numbers[slot] = numbers.get(slot, 0) + 1
 
 
 def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:
