@@ -1,4 +1,4 @@
-"""Whether a new node could help: a pod for which none could must not make an autoscaler buy accelerators in a loop."""
+"""A pod that no new node could help must not make an autoscaler buy accelerators in a loop."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def term(operator: str, *values: str, key: str = INSTANCE_TYPE_LABEL) -> NodeSel
 @pytest.mark.parametrize(
     ("pending", "want"),
     [
-        pytest.param(pod(cpu=10**9), True, id="without Neuron, who knows"),
+        pytest.param(pod(cpu=10**9), True, id="without Neuron any new node may help"),
         pytest.param(pod(devices=7), True, id="7 devices anywhere: an inf2.48xlarge"),
         pytest.param(pod(devices=7, node_selector=on("trn1.32xlarge")), False, id="7 devices on trn1 only"),
         pytest.param(pod(devices=7, node_selector=on("ml.trn1.32xlarge")), False, id="the same on HyperPod"),
@@ -43,7 +43,7 @@ def term(operator: str, *values: str, key: str = INSTANCE_TYPE_LABEL) -> NodeSel
         pytest.param(pod(cores=64, node_selector=on("trn2.48xlarge")), True, id="64 cores at LNC 2"),
         pytest.param(pod(cores=128, node_selector=on("trn2.48xlarge")), True, id="128 cores at LNC 1"),
         pytest.param(pod(cores=256, node_selector=on("trn2.48xlarge")), False, id="256 cores at no LNC"),
-        pytest.param(pod(devices=7, node_selector=on("p5.48xlarge")), True, id="a type we do not know"),
+        pytest.param(pod(devices=7, node_selector=on("p5.48xlarge")), True, id="an unknown type"),
         pytest.param(pod(devices=7, node_selector={ZONE_LABEL: "x"}), True, id="another label"),
         pytest.param(pod(devices=7, required_terms=(term("In", "trn1.32xlarge"),)), False, id="a term on trn1"),
         pytest.param(
@@ -61,8 +61,8 @@ def term(operator: str, *values: str, key: str = INSTANCE_TYPE_LABEL) -> NodeSel
         pytest.param(pod(devices=(7, 1), node_selector=on("trn1.32xlarge")), False, id="each count matters"),
     ],
 )
-def test_outlook(pending: Pod, want: bool) -> None:
-    """Only what the pod says about instance types is read; any other constraint may be met by a new node."""
+def test_whether_a_new_node_could_help(pending: Pod, want: bool) -> None:
+    """Only what the pod requires of the instance type counts: a new node may meet any other constraint."""
     assert new_node_could_help(pending) is want
 
 
@@ -77,7 +77,7 @@ def test_outlook(pending: Pod, want: bool) -> None:
         pytest.param(pod(devices=1, cores=1), True, id="a pod that contradicts itself"),
     ],
 )
-def test_hopeless_refusals(pending: Pod, want: bool) -> None:
-    """The refusal says which it is, because the condition's reason depends on it."""
+def test_a_refusal_says_that_no_new_node_can_help(pending: Pod, want: bool) -> None:
+    """The refusal carries whether a new node could help, since the condition's reason depends on it."""
     cluster = cluster_of([node("n", "trn1.32xlarge", cpu=1000)])
     assert refusal(cluster, pending).new_node_cannot_help is want

@@ -1,4 +1,4 @@
-"""Rehearsals: after one, a decision builds no index; none is held twice for a sort of pods."""
+"""After a warm-up a decision builds no index, and a sort of pods is warmed up for only once."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -30,17 +30,17 @@ PROFILE = default_profile("p")
 
 
 def steps(warmup: IndexWarmup, cluster: Cluster, pending: Pod) -> int:
-    """Rehearse a decision and a refusal; return how many steps that took."""
+    """Warm up for a decision and a refusal; return the number of steps."""
     return sum(1 for ask in (warmup.of, warmup.of_refusal) for _ in ask(cluster, pending, PROFILE))
 
 
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_a_rehearsed_decision_builds_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a pod asks for, once rehearsed its decision finds every index there, and decides as it would have."""
+def test_a_decision_builds_no_index_after_a_warm_up(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a pod asks for, its decision after a warm-up builds no index, and is the same as without a warm-up."""
     dice = random.Random(seed)
     nodes = [random_objects.some_node(dice, name) for name in "abcdef"]
     pod_infos = [random_objects.bound_pod(dice, f"t{i}") for i in range(dice.randint(0, 8))]
-    bound = [attrs.evolve(each, node_name=dice.choice("abcdef")) for each in pod_infos]
+    bound = [attrs.evolve(placed, node_name=dice.choice("abcdef")) for placed in pod_infos]
     aside = {
         name: SetAside(dice.randint(0, 2), CoreMask(dice.getrandbits(8)))
         for name in "abcdef"
@@ -62,8 +62,8 @@ def test_a_rehearsed_decision_builds_nothing(seed: int, monkeypatch: pytest.Monk
 
 
 def _with_nodes_aside(cluster: Cluster, aside: Mapping[str, SetAside]) -> Cluster:
-    for name, what in aside.items():
-        cluster.set_aside(name, what)
+    for name, part in aside.items():
+        cluster.set_aside(name, part)
     return cluster
 
 
@@ -73,7 +73,7 @@ def _refuse(*_: object) -> None:
 
 @pytest.mark.parametrize("first", [pod("a", devices=4), pod("a", cores=2, labels={"app": "web"}), pod("a", cpu=100)])
 def test_a_typical_pod_leaves_little_to_be_built(first: Pod) -> None:
-    """Most indexes are the same for all pods."""
+    """A warm-up for a typical pod builds most of the indexes that another sort of pods needs."""
     nodes = [node(f"n{i}", "trn1.32xlarge") for i in range(500)]
     alone, prepared = cluster_of(nodes), cluster_of(nodes)
     warmup = IndexWarmup()
@@ -81,8 +81,8 @@ def test_a_typical_pod_leaves_little_to_be_built(first: Pod) -> None:
     assert steps(warmup, prepared, first) < steps(IndexWarmup(), alone, first) / 2
 
 
-def test_it_pauses_and_is_held_once() -> None:
-    """A first rehearsal pauses between handfuls of rows; a second pod of the sort needs none, one of another does."""
+def test_it_pauses_and_is_done_once() -> None:
+    """A first warm-up pauses after every few rows; a second pod of the sort needs none, a pod of another sort does."""
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(200)])
     warmup = IndexWarmup()
     assert sum(1 for _ in warmup.of(cluster, pod("a", devices=1), PROFILE)) > 20
@@ -90,8 +90,8 @@ def test_it_pauses_and_is_held_once() -> None:
     assert list(warmup.of(cluster, pod("c", devices=4), PROFILE)) != []
 
 
-def test_slots_given_anew_want_another_rehearsal() -> None:
-    """When all slots are given anew the indexes are gone, and the same sort of pods is rehearsed again."""
+def test_new_slots_need_another_warm_up() -> None:
+    """When all nodes get new slots the indexes are gone, and the same sort of pods is warmed up for again."""
     cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=100 + i) for i in range(10)])
     warmup = IndexWarmup()
     assert list(warmup.of(cluster, pod("a", devices=1), PROFILE)) != []
@@ -128,7 +128,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def churn(cluster: Cluster, changes: int) -> None:
-    """Add and remove pods of others, on all nodes."""
+    """Add and remove pods of another scheduler, on all nodes."""
     nodes = cluster.view.node_count
     for number in range(changes // 2):
         cluster.put_pod(pod(f"c{number}", cpu=100, on=f"n{number % nodes}"))
@@ -136,31 +136,33 @@ def churn(cluster: Cluster, changes: int) -> None:
 
 
 def fleet(nodes: int) -> Cluster:
-    """Return a cluster of so many nodes."""
+    """Return a cluster with this number of nodes."""
     return cluster_of([node(f"n{i}", "trn1.32xlarge", created=i) for i in range(nodes)])
 
 
 @pytest.mark.parametrize("changes", [200, 900, 5000])
 @pytest.mark.parametrize("pending", [pod("p", devices=4, cpu=100), pod("p", devices=4, cpu=10**9)])
-def test_what_was_dropped_or_is_out_of_date_is_rehearsed_again(changes: int, pending: Pod, built: list[int]) -> None:
-    """After hours in which only others placed pods, as on a standby, no decision and no refusal does much in a step."""
+def test_indexes_that_are_dropped_or_out_of_date_are_prepared_again(
+    changes: int, pending: Pod, built: list[int]
+) -> None:
+    """After many changes without a decision, as on a standby, no decision and no refusal does much in one step."""
     cluster, warmup = fleet(300), IndexWarmup()
     for warmed_up in (TYPICAL, pending):
         steps(warmup, cluster, warmed_up)
     churn(cluster, changes)
     assert list(warmup.of(cluster, pending, PROFILE))
     built.clear()
-    found = select_node(cluster, pending, PROFILE)
+    result = select_node(cluster, pending, PROFILE)
     assert max(built, default=0) <= indexes._AT_ONCE
-    if not isinstance(found, Decision):
+    if not isinstance(result, Decision):
         assert list(warmup.of_refusal(cluster, pending, PROFILE))
         built.clear()
-        assert fit_error(cluster, pending, PROFILE, found) == schedule_pod(cluster.fork(), pending, PROFILE)
+        assert fit_error(cluster, pending, PROFILE, result) == schedule_pod(cluster.fork(), pending, PROFILE)
         assert max(built, default=0) <= indexes._AT_ONCE
 
 
-def test_room_made_for_others_is_noticed(monkeypatch: pytest.MonkeyPatch, built: list[int]) -> None:
-    """An index that was dropped although nothing has changed is built before the decision, too."""
+def test_an_index_dropped_for_others_is_prepared_again(monkeypatch: pytest.MonkeyPatch, built: list[int]) -> None:
+    """An index that was dropped to make room for others is built before the decision, although no row has changed."""
     monkeypatch.setattr(indexes, "_MAX_INDEXES", 12)
     cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", devices=4, cpu=100)
     list(warmup.of(cluster, pending, PROFILE))
@@ -173,7 +175,7 @@ def test_room_made_for_others_is_noticed(monkeypatch: pytest.MonkeyPatch, built:
 
 
 def test_a_label_that_no_node_had_before_is_noticed(built: list[int]) -> None:
-    """A pod may have named it all the time."""
+    """The index of a label that the pod names is built when a first node has the label."""
     cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", cpu=100, node_selector={"rack": "1"})
     list(warmup.of(cluster, pending, PROFILE))
     cluster.put_node(node("n7", "trn1.32xlarge", created=7, labels={"rack": "1"}))
@@ -183,8 +185,8 @@ def test_a_label_that_no_node_had_before_is_noticed(built: list[int]) -> None:
     assert max(built, default=0) <= indexes._AT_ONCE
 
 
-def test_promised_space_is_rehearsed(built: list[int]) -> None:
-    """What the pods to whom space is promised will leave is looked at before the decision, however many they are."""
+def test_nominations_are_warmed_up_for(built: list[int]) -> None:
+    """What nominated pods leave free is indexed before the decision, however many they are."""
     cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", devices=4, cpu=100)
     steps(warmup, cluster, pending)
     for number in range(200):
@@ -195,8 +197,8 @@ def test_promised_space_is_rehearsed(built: list[int]) -> None:
     assert max(built, default=0) <= indexes._AT_ONCE
 
 
-def test_a_sort_that_is_decided_again_and_again_is_hardly_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its decisions keep the indexes up to date: they are looked at every few dozen changes, and nothing is asked."""
+def test_a_sort_that_is_decided_again_and_again_is_seldom_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its decisions keep the indexes up to date: they are checked every few dozen changes, and none is asked for."""
     cluster, warmup, looked = fleet(100), IndexWarmup(), [0]
     is_ready = View.is_ready
 

@@ -1,4 +1,4 @@
-"""The sentence after the counts says which of capacity, fragmentation and count it is, with the right numbers."""
+"""The sentence after the counts says whether capacity, fragmentation or the count is the reason, with figures."""
 
 import random
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ ROW = (0, 1, 2, 3)
 
 
 def held(on: str, *ids: int) -> Pod:
-    """Return a pod that holds devices."""
+    """Return a bound pod with these devices."""
     return pod(f"on-{on}-{ids[0]}", devices=len(ids), on=on, ids=ids)
 
 
@@ -181,7 +181,7 @@ def trn1(name: str = "a", **keywords: object) -> Node:
             [held("b", 1, 2)],
             pod(devices=3),
             "Capacity: 2 Neuron devices free on 1 node, largest free block 1, pod needs 3.",
-            id="what is free where the count is invalid is no help",
+            id="devices that are free where the count is invalid do not count",
         ),
         pytest.param(
             [trn1("a", unschedulable=True), trn1("b", cpu=1000), trn1("d")],
@@ -206,14 +206,14 @@ def trn1(name: str = "a", **keywords: object) -> Node:
     ],
 )
 def test_the_sentence(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: str) -> None:
-    """Each shortage is told by name and by number, or not at all."""
-    found = refusal(cluster_of(nodes, bound), pending)
-    assert found.hint == want
-    assert attrs.evolve(found, blocked="").text.endswith(f". {want}" if want else ".")
+    """Each shortage has its name and its figures, and other refusals have no sentence."""
+    refused = refusal(cluster_of(nodes, bound), pending)
+    assert refused.hint == want
+    assert attrs.evolve(refused, blocked="").text.endswith(f". {want}" if want else ".")
 
 
 def forgot(on: str, name: str = "forgot", **keywords: object) -> Pod:
-    """Return a pod of the default scheduler that holds a device nobody knows."""
+    """Return a pod of the default scheduler with a device of unknown id."""
     keywords = {
         "devices": 0 if keywords.pop("unreadable", False) else 1,
         "scheduler_name": "default-scheduler",
@@ -277,52 +277,52 @@ BY_DEFAULT = "(schedulerName default-scheduler)"
         pytest.param([trn1("a", cpu=1)], [forgot("a")], pod(cpu=2), "", id="the pod asks for none"),
     ],
 )
-def test_who_stands_in_the_way(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: str) -> None:
-    """Pods whose ids are unknown are named, with what they say about their scheduler, where they alone block."""
+def test_pods_with_unknown_ids_are_named(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: str) -> None:
+    """Pods with unknown ids are named, with their schedulerName, where only they block a node."""
     cluster = cluster_of(nodes)
-    for each in bound:
-        if each.neuron is None:
-            cluster.put_unreadable_pod(each)
+    for bound_pod in bound:
+        if bound_pod.neuron is None:
+            cluster.put_unreadable_pod(bound_pod)
         else:
-            cluster.put_pod(each)
-    found = refusal(cluster, pending)
-    assert found.blocked == want
-    assert found.text.endswith(f". {want}" if want else ".")
+            cluster.put_pod(bound_pod)
+    refused = refusal(cluster, pending)
+    assert refused.blocked == want
+    assert refused.text.endswith(f". {want}" if want else ".")
     count_unknown_only = decide(cluster, pending, count_unknown_only=True)
     assert not isinstance(count_unknown_only, FitError) or count_unknown_only.blocked == ""
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
-    """Counted node by node, the free units, the nodes that have some and the largest block are the same."""
+    """The free units, the number of nodes with some and the largest block are those that a loop over nodes counts."""
     dice = random.Random(seed)
     nodes = [
         trn1(f"n{i}", cpu=dice.choice((1000, 4000)), unschedulable=dice.random() < 0.2)
         for i in range(dice.randint(1, 9))
     ]
     bound = [
-        held(each.name, *sorted(dice.sample(range(16), dice.randint(8, 16)))) for each in nodes if dice.random() < 0.9
+        held(trn.name, *sorted(dice.sample(range(16), dice.randint(8, 16)))) for trn in nodes if dice.random() < 0.9
     ]
     cluster, unit = cluster_of(nodes, bound), dice.choice(list(Unit))
     size = dice.choice((8, 16))
     pending = pod(devices=size, cpu=2000) if unit is Unit.DEVICE else pod(cores=size * 2, cpu=2000)
-    found = decide(cluster, pending)
-    if not isinstance(found, FitError):
+    refused = decide(cluster, pending)
+    if not isinstance(refused, FitError):
         return
-    states = [state for state in cluster.view.rows() if not state.node.unschedulable and state.free("cpu") >= 2000]
+    rows = [row for row in cluster.view.rows() if not row.node.unschedulable and row.free("cpu") >= 2000]
     free, blocks = [], [0]
-    for state in states:
-        assert state.machine is not None
-        whole = whole_free_devices(state.machine, state.free_cores)
-        free.append(whole if unit is Unit.DEVICE else state.free_cores.bit_count())
-        blocks.append(largest_free_block(state.machine, state.free_cores, unit))
-    if not states:
-        assert found.hint == ""
+    for row in rows:
+        assert row.machine is not None
+        whole = whole_free_devices(row.machine, row.free_cores)
+        free.append(whole if unit is Unit.DEVICE else row.free_cores.bit_count())
+        blocks.append(largest_free_block(row.machine, row.free_cores, unit))
+    if not rows:
+        assert refused.hint == ""
         return
-    holding = sum(map(bool, free)) or len(states)
+    holding = sum(map(bool, free)) or len(rows)
     total = sum(free)
     needs = size if unit is Unit.DEVICE else size * 2
-    assert found.hint == (
+    assert refused.hint == (
         f"{'Capacity' if total < needs else 'Fragmentation'}: {total} Neuron {unit.value}{'s' * (total != 1)} free on"
         f" {holding} node{'s' * (holding != 1)}, largest free block {max(blocks)}, pod needs {needs}."
     )

@@ -1,4 +1,4 @@
-"""Whether a node still takes an assumed pod; `tests/controllers/test_allocate_fence` has what becomes of the pod."""
+"""Whether a node still takes an assumed pod; `tests/controllers/test_allocate_fence` tests what happens to the pod."""
 
 from typing import Any
 
@@ -24,14 +24,14 @@ def assumed(wanted: Pod, cores: CoreMask = CORES) -> Cluster:
 
 
 def takes(cluster: Cluster, wanted: Pod, cores: CoreMask = CORES) -> bool:
-    """Ask about the one node."""
+    """Return whether the only node takes the pod."""
     node_info = cluster.node("n")
     assert node_info is not None
     return still_takes(node_info, wanted, cores)
 
 
 def test_a_node_that_is_as_it_was_takes_its_pod() -> None:
-    """As does one where others have taken what was left."""
+    """An unchanged node still takes its pod, also where other pods have taken the rest."""
     wanted = pod("a", devices=2)
     cluster = assumed(wanted)
     assert takes(cluster, wanted)
@@ -40,8 +40,8 @@ def test_a_node_that_is_as_it_was_takes_its_pod() -> None:
 
 
 @pytest.mark.parametrize("rival", [{"devices": 2, "ids": (2, 3)}, {"cpu": 8001}, {"devices": 15}])
-def test_what_others_took_from_it(rival: dict[str, Any]) -> None:
-    """Pods of other schedulers have claimed its cores, or more than kubelet admits beside it."""
+def test_a_node_where_others_took_its_share_does_not_take_it(rival: dict[str, Any]) -> None:
+    """A pod has no place where pods of other schedulers claim its cores, or more than kubelet admits beside it."""
     wanted = pod("a", devices=2, cpu=1)
     cluster = assumed(wanted)
     cluster.put_pod(pod("b", on="n", **rival))
@@ -49,7 +49,7 @@ def test_what_others_took_from_it(rival: dict[str, Any]) -> None:
 
 
 def test_a_pod_that_is_not_assumed_there_has_no_place() -> None:
-    """It was forgotten, or is held to have other cores."""
+    """A pod that was forgotten, or is assumed with other cores, has no place."""
     wanted = pod("a", devices=2)
     cluster = assumed(wanted)
     assert not takes(cluster, wanted, CoreMask(int(CORES) << 4))
@@ -58,7 +58,7 @@ def test_a_pod_that_is_not_assumed_there_has_no_place() -> None:
 
 
 def test_health_is_about_neuron() -> None:
-    """A pod that asks for none is bound to a node with an unhealthy device, as by the filter."""
+    """A node with an unhealthy device takes only pods without Neuron, as in the filter."""
     for wanted, cores, answer in ((pod("a", devices=2), CORES, False), (pod("b"), NO_CORES, True)):
         cluster = assumed(wanted, cores)
         node_info = cluster.node("n")
@@ -68,7 +68,7 @@ def test_health_is_about_neuron() -> None:
 
 
 def test_tolerations_are_the_pods_present_ones() -> None:
-    """Tolerations can be added to a pod that waits."""
+    """Tolerations that were added to a waiting pod count."""
     wanted = pod("a", devices=2)
     cluster = assumed(wanted)
     node_info = cluster.node("n")

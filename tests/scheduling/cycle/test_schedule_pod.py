@@ -1,4 +1,4 @@
-"""The documents' own cases: which node, which ids, or which sentence."""
+"""The cases of AWS's documents, and others: which node, which ids, or which sentence."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ FRAGMENTED = "0/1 nodes are available: 1 node(s) didn't have a free block of Neu
 
 
 def held(name: str, on: str, *ids: int) -> Pod:
-    """Return a pod that holds devices."""
+    """Return a bound pod with these devices."""
     return pod(name, devices=len(ids), on=on, ids=ids)
 
 
@@ -31,7 +31,7 @@ def trn1(name: str = "trn1", created: float = 0, **keywords: object) -> Node:
 
 
 def test_nine_cores_on_inf1() -> None:
-    """AWS's sample: 9 cores get 0-8; then 2 devices are one too many, and 1 device gets the last whole one."""
+    """AWS's sample: 9 cores get 0-8; then 2 devices do not fit, and 1 device gets the last whole one."""
     cluster = cluster_of([node("n", "inf1.6xlarge")])
     assert schedule(cluster, pod("nine", cores=9)) == ("n", tuple(range(9)))
     assert schedule(cluster, pod("two", devices=2)) == TOO_FEW
@@ -46,7 +46,7 @@ def test_nine_cores_on_inf1() -> None:
             [node("trn1", "ml.trn1.32xlarge")], [], pod(devices=7), SEVEN, id="without the prefix of HyperPod"
         ),
         pytest.param(
-            [trn1()], [held("all", "trn1", *range(16))], pod(devices=7), SEVEN, id="whatever is in use on the node"
+            [trn1()], [held("all", "trn1", *range(16))], pod(devices=7), SEVEN, id="also where all devices are in use"
         ),
         pytest.param(
             [trn1(allocatable={"aws.amazon.com/neuron": 6})],
@@ -137,14 +137,14 @@ def test_nine_cores_on_inf1() -> None:
             "0/1 nodes are available: 1 node(s) had an unhealthy Neuron device.",
             id="an unhealthy node takes no pod with Neuron",
         ),
-        pytest.param([trn1(neuron_unhealthy=True)], [], pod(cpu=1), ("trn1", ()), id="but others"),
+        pytest.param([trn1(neuron_unhealthy=True)], [], pod(cpu=1), ("trn1", ()), id="but it takes other pods"),
         pytest.param(
             [node("n", "trn9.metal", devices=8, cores_per_device=2)],
             [],
             pod(devices=4),
             "0/1 nodes are available: 1 Instance type trn9.metal does not support requests for device: 4. "
             "Please request a different number of devices..",
-            id="4 on a type nobody knows",
+            id="4 on an unknown type",
         ),
         pytest.param(
             [node("cpu")],
@@ -157,7 +157,7 @@ def test_nine_cores_on_inf1() -> None:
     ],
 )
 def test_one_pod(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: Placed | str) -> None:
-    """One more pod gets this node and these ids, or this sentence."""
+    """A pod gets this node and these ids, or is refused with this sentence."""
     assert schedule(cluster_of(nodes, bound), pending) == want
 
 
@@ -220,7 +220,7 @@ def test_one_pod(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want
             [pod("a", cpu=96_000, memory=256 * GI, on="full")],
             pod(devices=2),
             ("full", (0, 1)),
-            id="a pod that needs little cpu goes where less of it than of the silicon is left",
+            id="a pod that needs little cpu goes where less of it than of the devices is left",
         ),
         pytest.param(
             [node("full", "inf2.24xlarge"), node("empty", "inf2.24xlarge", created=1)],
@@ -252,7 +252,7 @@ def test_the_best_of_several(nodes: Sequence[Node], bound: Sequence[Pod], pendin
 
 
 def test_blocks_fill_a_torus_without_waste() -> None:
-    """Whatever comes first, 1 + 1 + 4 + 8 devices and then a row's rest fill the node to the last device."""
+    """1 + 4 + 8 devices and then single ones fill a node to the last device."""
     cluster = cluster_of([trn1("n")])
     got = [schedule(cluster, pod(f"p{i}", devices=count)) for i, count in enumerate((1, 4, 8, 1, 1, 1))]
     assert got == [
@@ -267,7 +267,7 @@ def test_blocks_fill_a_torus_without_waste() -> None:
 
 
 def test_sixteen_devices_wait_for_an_empty_node() -> None:
-    """Nothing but the last pod's end is needed."""
+    """A pod that needs all devices fits as soon as the last other pod has ended."""
     cluster = cluster_of([trn1("n")], [held("a", "n", 0), held("b", "n", 9)])
     pending = pod("all", devices=16)
     for uid in ("uid-a", "uid-b"):
@@ -277,14 +277,14 @@ def test_sixteen_devices_wait_for_an_empty_node() -> None:
 
 
 def test_count_only_takes_the_risk() -> None:
-    """With --unknown-allocations=count-only an unknown holder costs its number and no more."""
+    """With --unknown-allocations=count-only a pod with unknown ids takes only the number of its devices."""
     cluster = cluster_of([trn1("n")], [pod("foreign", devices=4, on="n")])
     assert isinstance(schedule(cluster, pod("p", devices=8)), str)
     assert schedule(cluster, pod("p", devices=8), count_unknown_only=True) == ("n", tuple(range(8)))
     assert schedule(cluster, pod("q", devices=8), count_unknown_only=True) == (TOO_FEW)
 
 
-def test_devices_and_cores_are_one_silicon() -> None:
+def test_devices_and_cores_are_counted_together() -> None:
     """A core breaks its device for device requests, and a device takes all its cores."""
     cluster = cluster_of([node("n", "inf2.xlarge")])
     assert schedule(cluster, pod("core", cores=1)) == ("n", (0,))
@@ -312,8 +312,8 @@ def test_counts_of_reasons_may_exceed_the_nodes() -> None:
     assert got.plugins == {"NodeUnschedulable", "NodeResourcesFit"}
 
 
-def test_a_refused_pod_is_told_so() -> None:
-    """A pod-level reason stands alone, for all nodes."""
+def test_a_refused_pod_gets_one_reason_for_all_nodes() -> None:
+    """A reason about the pod itself is the only one, for all nodes."""
     got = refusal(cluster_of([trn1("a"), trn1("b")]), pod(devices=1, cores=1))
     assert got.text.startswith(
         "0/2 nodes are available: pod asks for aws.amazon.com/neuron and aws.amazon.com/neuroncore:"
@@ -324,20 +324,20 @@ def test_a_refused_pod_is_told_so() -> None:
 
 
 def test_a_decision_counts_the_nodes() -> None:
-    """All nodes are looked at, and those that would have done are counted."""
+    """A decision says how many nodes were looked at, and how many fit."""
     cluster = cluster_of([trn1("a"), trn1("b", 1), node("c", created=2)])
-    found = decide(cluster, pod(devices=4))
-    assert isinstance(found, Decision)
-    assert (found.node_name, found.evaluated, found.feasible) == ("a", 3, 2)
+    decision = decide(cluster, pod(devices=4))
+    assert isinstance(decision, Decision)
+    assert (decision.node_name, decision.evaluated, decision.feasible) == ("a", 3, 2)
 
 
 def test_an_empty_cluster_has_no_plugins_to_blame() -> None:
-    """Any event may help a pod that no plugin refused."""
+    """A refusal without nodes names no plugin, so any event may help the pod."""
     assert decide(cluster_of([]), pod()) == FitError(nodes=0, cause=Cause.RESOURCES)
 
 
 def test_deciding_changes_nothing() -> None:
-    """A decision is a question: asked twice, the answer is the same, also after a fork."""
+    """A decision changes no row: a second one is the same, also of a fork."""
     cluster = cluster_of([trn1("a"), trn1("b", 1)], [held("x", "a", 3)])
     before = list(cluster.view.rows())
     first = decide(cluster, pod(devices=4))
@@ -347,7 +347,7 @@ def test_deciding_changes_nothing() -> None:
 
 
 def test_an_explanation_names_every_node() -> None:
-    """For the log: who passes, and of each other node the first reason."""
+    """The explanation for the log has the nodes that fit, and the first reason of each other node."""
     nodes = [trn1("a"), trn1("b", 1, cpu=1), node("c", created=2), trn1("d", 3, unschedulable=True)]
     cluster = cluster_of(nodes)
     slots = {name: cluster.view.slot(name) for name in "abcd"}

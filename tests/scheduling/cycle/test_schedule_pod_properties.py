@@ -1,4 +1,4 @@
-"""Whatever the cluster and the pod, the decision from the indexes is the obvious one."""
+"""For any cluster and pod, the decision from the indexes is that of the oracle."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -45,8 +45,8 @@ def unanimous(
     rejecting: Mapping[str, int] = NO_REJECTIONS,
 ) -> Pod | None:
     """Compare the decision with the oracle's; return the pod as it is placed, None if it is refused."""
-    found = schedule_pod(cluster, pending, PROFILES[count_unknown_only])
-    explained_alike(cluster, pending, found, count_unknown_only=count_unknown_only)
+    result = schedule_pod(cluster, pending, PROFILES[count_unknown_only])
+    explained_alike(cluster, pending, result, count_unknown_only=count_unknown_only)
     want = outcome(
         nodes,
         bound,
@@ -56,28 +56,28 @@ def unanimous(
         namespaces=namespaces,
         rejecting=rejecting,
     )
-    if isinstance(found, FitError):
-        assert Outcome(reasons=found.reasons, pod_reason=found.pod_reason) == want
-        assert found.nodes == len(nodes)
+    if isinstance(result, FitError):
+        assert Outcome(reasons=result.reasons, pod_reason=result.pod_reason) == want
+        assert result.nodes == len(nodes)
         return None
-    assert Outcome(node_name=found.node_name, feasible=found.feasible) == want
-    assert found.evaluated == len(nodes)
-    return placed(cluster, pending, found)
+    assert Outcome(node_name=result.node_name, feasible=result.feasible) == want
+    assert result.evaluated == len(nodes)
+    return placed(cluster, pending, result)
 
 
-def explained_alike(cluster: Cluster, pending: Pod, found: Decision | FitError, *, count_unknown_only: bool) -> None:
-    """Compare what the log says of every node with the decision: each node is told once, for the reasons counted."""
+def explained_alike(cluster: Cluster, pending: Pod, result: Decision | FitError, *, count_unknown_only: bool) -> None:
+    """Compare the explanation of every node with the decision: each node is in it once, with a reason that counts."""
     fitting, failed = explain(cluster, pending, PROFILES[count_unknown_only])
     assert sum(nodes.bit_count() for nodes in failed.values()) + fitting.bit_count() == cluster.view.node_count
     assert reduce(or_, failed.values(), fitting) == cluster.view.live
-    if isinstance(found, FitError):
+    if isinstance(result, FitError):
         assert not fitting
-        assert failed.keys() <= {reason for reason, _ in found.reasons} | {found.pod_reason}
+        assert failed.keys() <= {reason for reason, _ in result.reasons} | {result.pod_reason}
         return
-    slot = cluster.view.slot(found.node_name)
+    slot = cluster.view.slot(result.node_name)
     assert slot is not None
     assert fitting >> slot & 1
-    assert fitting.bit_count() == found.feasible
+    assert fitting.bit_count() == result.feasible
 
 
 def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
@@ -99,7 +99,7 @@ def placed(cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
 
 
 def check_ids(node_info: NodeInfo, pending: Pod, decision: Decision) -> None:
-    """Check that no core is used that is set aside, if there is a block without any."""
+    """Check that no core that is set aside is used where a block without such cores is free."""
     if pending.neuron is None or node_info.machine is None or decision.placement is None or node_info.set_aside is None:
         return
     aside = node_info.set_aside.cores
@@ -108,7 +108,7 @@ def check_ids(node_info: NodeInfo, pending: Pod, decision: Decision) -> None:
 
 
 def play(dice: Random) -> int:
-    """Schedule pod after pod in some cluster, as pods come and go; return how many were placed."""
+    """Schedule pods one after another in a random cluster, as pods come and go; return how many were placed."""
     nodes = [some_node(dice, name) for name in NAMES[: dice.randint(0, 6)]]
     bound = [bound_pod(dice, f"bound-{i}") for i in range(dice.randint(0, 5))]
     count_unknown_only = dice.random() < 0.2
@@ -163,12 +163,12 @@ def test_every_decision_is_the_obvious_one(dice: Random) -> None:
 
 @pytest.mark.parametrize("part", range(examples(10)))
 def test_every_decision_is_the_obvious_one_three_thousand_times(part: int) -> None:
-    """The same with ordinary dice, so many times that rare cases meet."""
+    """The same with ordinary random numbers, so often that rare cases come together."""
     assert sum(play(Random(seed)) for seed in range(part * 300, part * 300 + 300)) > 150
 
 
 def test_the_requested_node_name_is_obeyed() -> None:
-    """A pod that names its node reaches no scheduler; if one did, it would fit nowhere else."""
+    """A pod that names its node fits on no other."""
     nodes = [node("a"), node("b", created=1)]
     for name in ("b", "none"):
         unanimous(cluster_of(nodes, []), nodes, [], pod("p", cpu=500, on=name))

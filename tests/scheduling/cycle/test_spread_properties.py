@@ -1,4 +1,4 @@
-"""Topology spread against the oracle in clusters where little else decides, so that its rare cases meet."""
+"""Topology spread against the oracle, in clusters where little else decides, so that rare cases come together."""
 
 from random import Random
 
@@ -85,7 +85,7 @@ def test_spreading_is_the_obvious_one(dice: Random) -> None:
     play(dice)
 
 
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", range(examples(5)))
 def test_spreading_is_the_obvious_one_a_thousand_times(part: int) -> None:
-    """The same with ordinary dice."""
+    """The same with ordinary random numbers, so often that rare cases come together."""
     assert sum(play(Random(seed)) for seed in range(part * 200, part * 200 + 200)) > 300

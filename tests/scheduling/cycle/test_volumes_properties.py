@@ -18,7 +18,7 @@ from tests.support.thoroughness import examples
 NODES = zoned(a="x", b="x", c="y", d="y", e="z")
 NAMES = ("c0", "c1", "c2")
 IN_X = StorageClass("uid-in-x", "in-x", "ebs.csi.aws.com", waits=True, allowed_topologies=zone("x"))
-USED = {each.name: each for each in (*CLASSES, IN_X) if isinstance(each, StorageClass)}
+USED = {used.name: used for used in (*CLASSES, IN_X) if isinstance(used, StorageClass)}
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
@@ -39,7 +39,7 @@ def some_storage(dice: Random) -> tuple[list[PersistentVolumeClaim], list[Persis
     ]
     claims = []
     for name in NAMES:
-        mine = [each for each in volumes if each.claim is not None and each.claim.key == f"default/{name}"]
+        mine = [v for v in volumes if v.claim is not None and v.claim.key == f"default/{name}"]
         if mine and dice.random() < 0.5:
             claims.append(claim(name, bound_to=mine[0].name, class_name=mine[0].class_name))
             continue
@@ -49,9 +49,9 @@ def some_storage(dice: Random) -> tuple[list[PersistentVolumeClaim], list[Persis
     return claims, volumes
 
 
-def mounts(found: PersistentVolume, node: Node) -> bool:
-    """Tell whether a node matches a volume's affinity."""
-    terms = found.required_terms
+def mounts(volume: PersistentVolume, node: Node) -> bool:
+    """Return whether a node matches a volume's affinity."""
+    terms = volume.required_terms
     return terms is None or any(term.matches(node.labels, node.name) for term in terms)
 
 
@@ -60,21 +60,21 @@ def obvious(
 ) -> tuple[list[str], dict[str, str]]:
     """Return a node's reasons against the claims, and the volume that each unbound claim gets (`FindPodVolumes`)."""
     reasons, chosen = [], dict[str, str]()
-    by_name = {each.name: each for each in volumes}
+    by_name = {v.name: v for v in volumes}
     if not all(mounts(by_name[c.volume_name], node) for c in claims if c.fully_bound):
         reasons.append(NODE_CONFLICT)
     free = [c for c in claims if not c.fully_bound]
     if any(c.selected_node not in (None, node.name) for c in free):
         return [*reasons, BIND_CONFLICT], {}
     provisioned = [c for c in free if c.selected_node is not None]
-    for each in sorted((c for c in free if c.selected_node is None), key=lambda c: c.request):
-        found = best(each, [v for v in volumes if v.name not in chosen.values()], node)
-        if found is None:
-            provisioned.append(each)
+    for unbound in sorted((c for c in free if c.selected_node is None), key=lambda c: c.request):
+        volume = best(unbound, [v for v in volumes if v.name not in chosen.values()], node)
+        if volume is None:
+            provisioned.append(unbound)
         else:
-            chosen[each.name] = found.name
-    for each in provisioned:
-        made = USED[each.class_name]
+            chosen[unbound.name] = volume.name
+    for unbound in provisioned:
+        made = USED[unbound.class_name]
         allowed = made.allowed_topologies
         if made.provisioner.endswith("no-provisioner") or (
             allowed is not None and not any(term.matches(node.labels, node.name) for term in allowed)
@@ -84,7 +84,7 @@ def obvious(
 
 
 def best(wanted: PersistentVolumeClaim, volumes: Sequence[PersistentVolume], node: Node) -> PersistentVolume | None:
-    """Return the volume a claim gets on a node, of those that are left (`FindMatchingVolume`)."""
+    """Return the volume that a claim gets on a node, of those that are left (`FindMatchingVolume`)."""
     serving = sorted((v for v in volumes if v.may_serve(wanted)), key=lambda v: (v.capacity, v.name))
     kept = sorted((v for v in serving if v.claim is not None), key=lambda v: v.name)
     if kept:
@@ -94,29 +94,29 @@ def best(wanted: PersistentVolumeClaim, volumes: Sequence[PersistentVolume], nod
 
 @pytest.mark.parametrize("seed", range(examples(400)))
 def test_sets_and_loops_agree(seed: int) -> None:
-    """Counts of reasons, or the node and who gets which volume, are those of the loop."""
+    """The counts of reasons, or the node and the volume of each claim, are those of a loop over nodes."""
     claims, volumes = some_storage(Random(seed))
     storage: list[Storage] = [IN_X, *claims, *volumes]
     cluster, wanting = stored(NODES, *storage), pod(volume_claims=NAMES)
     wanted = {node.name: obvious(claims, volumes, node) for node in NODES}
     counts = Counter(reason for reasons, _ in wanted.values() for reason in reasons)
-    found = decide(cluster, wanting)
-    if isinstance(found, Decision):
-        assert found.feasible == sum(not reasons for reasons, _ in wanted.values())
-        plan = volume_plan(cluster, wanting, found.node_name)
+    result = decide(cluster, wanting)
+    if isinstance(result, Decision):
+        assert result.feasible == sum(not reasons for reasons, _ in wanted.values())
+        plan = volume_plan(cluster, wanting, result.node_name)
         kept = {keeping.claim.name: keeping.volume.name for keeping in plan.keep} if plan is not None else {}
-        assert kept == wanted[found.node_name][1]
+        assert kept == wanted[result.node_name][1]
     else:
-        assert dict(found.reasons) == dict(counts)
+        assert dict(result.reasons) == dict(counts)
 
 
-def test_they_are_told_apart() -> None:
+def test_the_random_storage_has_all_outcomes() -> None:
     """The generator makes pods that fit and pods that do not, with all reasons."""
     outcomes: Counter[str] = Counter()
     for seed in range(400):
         claims, volumes = some_storage(Random(seed))
-        found = decide(stored(NODES, IN_X, *claims, *volumes), pod(volume_claims=NAMES))
-        outcomes.update([type(found).__name__] if isinstance(found, Decision) else [r for r, _ in found.reasons])
+        result = decide(stored(NODES, IN_X, *claims, *volumes), pod(volume_claims=NAMES))
+        outcomes.update([type(result).__name__] if isinstance(result, Decision) else [r for r, _ in result.reasons])
     assert outcomes["Decision"] > 50
     assert outcomes[NODE_CONFLICT] > 20
     assert outcomes[BIND_CONFLICT] > 50

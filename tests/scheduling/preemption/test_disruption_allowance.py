@@ -1,4 +1,4 @@
-"""Budgets are used up pod by pod, and each counts the pods it would count alone."""
+"""Budgets are used up pod by pod, and each counts the pods that it would count alone."""
 
 from random import Random
 
@@ -18,7 +18,7 @@ SELECTORS = (
 
 
 def test_each_budget_counts_as_if_it_were_alone() -> None:
-    """Wherever it is posted: a pod is beyond if some budget counts more pods up to it than it allows."""
+    """A pod goes beyond a budget if the budget counts more pods up to this one than it allows."""
     dice = Random(3)
     beyond = 0
     for _ in range(300):
@@ -39,7 +39,7 @@ def test_each_budget_counts_as_if_it_were_alone() -> None:
         want = {
             counted.uid
             for budget in budgets
-            for counted in [each for each in pods if budget.counts(each)][budget.allowed :]
+            for counted in [pod for pod in pods if budget.counts(pod)][budget.allowed :]
         }
         allowance = DisruptionAllowance(budgets)
         assert allowance.violating(pods) == want
@@ -48,8 +48,8 @@ def test_each_budget_counts_as_if_it_were_alone() -> None:
     assert beyond
 
 
-def test_who_is_spared_uses_nothing_up() -> None:
-    """Those who leave come first; a pod that has to stay for one budget leaves another to those behind it."""
+def test_a_spared_pod_uses_nothing_up() -> None:
+    """The leaving pods are counted first; a pod that is spared by one budget uses up no other budget."""
     web, all_of_x = (
         DisruptionBudget(
             f"b{key}", "default", f"b{key}", LabelSelector((Requirement(key, Operator.IN, ("a",)),)), allowed

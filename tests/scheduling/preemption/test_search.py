@@ -1,4 +1,4 @@
-"""Whom a pod that fits nowhere may ask to leave: the cheapest legal set, or nobody."""
+"""Which pods are evicted for a pod that fits nowhere: the cheapest legal set, or none."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ def trn1(name: str = "n", created: float = 0, **keywords: object) -> Node:
 
 
 def held(name: str, *ids: int, on: str = "n", **keywords: object) -> Pod:
-    """Return a pod that holds devices."""
+    """Return a bound pod with these devices."""
     return pod(name, devices=len(ids), on=on, ids=ids, **keywords)  # type: ignore[arg-type]  # passed on as they are
 
 
@@ -57,7 +57,7 @@ def budget(app: str, allowed: int, name: str = "pdb", **keywords: object) -> Dis
 
 
 def answer(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] = ()) -> Preemption | NoPreemption:
-    """Search to the end."""
+    """Return the result of a search."""
     *_, last = search(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=budgets)
     assert last is not None
     return last
@@ -65,10 +65,10 @@ def answer(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] =
 
 def victims(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] = ()) -> tuple[str, ...] | str:
     """Return node and victims by name, the most important first, or the text."""
-    found = answer(cluster, pending, budgets)
-    if isinstance(found, NoPreemption):
-        return found.text
-    return found.node_name, *(victim.name for victim in found.victims.pods)
+    result = answer(cluster, pending, budgets)
+    if isinstance(result, NoPreemption):
+        return result.text
+    return result.node_name, *(victim.name for victim in result.victims.pods)
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def victims(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] 
         ),
         pytest.param(
             [trn1(cpu=4000)],
-            [held("silicon", *range(16), priority=1), pod("cpu", on="n", cpu=3500, priority=2)],
+            [held("devices", *range(16), priority=1), pod("cpu", on="n", cpu=3500, priority=2)],
             pod(devices=4, cpu=1000, priority=9),
-            ("n", "cpu", "silicon"),
-            id="what is lacking besides silicon",
+            ("n", "cpu", "devices"),
+            id="also the pod that uses cpu, where that is scarce",
         ),
         pytest.param(
             [trn1(cpu=4000)],
@@ -230,10 +230,13 @@ def victims(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] 
         ),
     ],
 )
-def test_whom(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: tuple[str, ...] | str) -> None:
-    """These leave, or this is the reason why nobody does."""
-    found = victims(cluster_of(nodes, bound), pending)
-    assert (found[0], *sorted(found[1:])) == (want[0], *sorted(want[1:])) if isinstance(want, tuple) else found == want
+def test_the_victims(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: tuple[str, ...] | str) -> None:
+    """These pods are evicted, or this is the reason why none is."""
+    result = victims(cluster_of(nodes, bound), pending)
+    if isinstance(want, tuple):
+        assert (result[0], *sorted(result[1:])) == (want[0], *sorted(want[1:]))
+    else:
+        assert result == want
 
 
 @pytest.mark.parametrize(
@@ -253,7 +256,7 @@ def test_whom(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want: t
 )
 @pytest.mark.parametrize("asked", [{"devices": 8}, {"cpu": 96_000}])
 def test_budgets(budgets: Sequence[DisruptionBudget], want: tuple[str, ...], asked: dict[str, int]) -> None:
-    """Budgets are kept to as far as that can be, for silicon and for cpu."""
+    """Budgets are respected where that is possible, for devices and for cpu."""
     bound = [
         held("low", *range(8), priority=1, cpu=96_000, labels={"app": "low"}),
         held("high", *range(8, 16), priority=2, cpu=96_000, labels={"app": "high"}),
@@ -262,22 +265,22 @@ def test_budgets(budgets: Sequence[DisruptionBudget], want: tuple[str, ...], ask
 
 
 def test_a_budget_is_used_up_by_the_victims() -> None:
-    """Four of sixteen may be missed: a row of four violates nothing, a half does."""
+    """With four disruptions allowed, a row of four victims violates nothing, and half a node violates four times."""
     bound = [held(f"p{i:02}", i, priority=1, labels={"app": "x"}) for i in range(16)]
     cluster = cluster_of([trn1()], bound)
     for devices, violations in ((4, 0), (8, 4), (16, 12)):
-        found = answer(cluster, pod(devices=devices, priority=9), [budget("x", 4)])
-        assert isinstance(found, Preemption)
-        assert (len(found.victims.pods), found.victims.violations) == (devices, violations)
+        result = answer(cluster, pod(devices=devices, priority=9), [budget("x", 4)])
+        assert isinstance(result, Preemption)
+        assert (len(result.victims.pods), result.victims.violations) == (devices, violations)
 
 
 def full(name: str, created: float, **keywords: object) -> tuple[Node, Pod]:
-    """Return a node and the pod that holds all of it."""
+    """Return a node and the pod that uses all its devices."""
     return trn1(name, created), held(f"on-{name}", *range(16), on=name, **keywords)
 
 
 def test_a_pod_spared_on_one_node_costs_no_higher_pod_on_another() -> None:
-    """Where one node would let go a 7 to spare a budget, another still lets go its 3, whose turn would come later."""
+    """A victim of priority 3 on one node is cheaper than one of priority 7 that spares a budget on another."""
     halves = [
         held("covered", *range(8), on="a", priority=0, labels={"app": "x"}),
         held("high", *range(8, 16), on="a", priority=7),
@@ -295,7 +298,7 @@ def test_a_pod_spared_on_one_node_costs_no_higher_pod_on_another() -> None:
 
 @pytest.mark.parametrize("asked", [{"devices": 8}, {"cpu": 96_000}])
 def test_of_two_pods_of_a_budget_of_one_the_less_important_leaves(asked: dict[str, Any]) -> None:
-    """The more important one stays, so it does not use the budget up."""
+    """A pod that is reprieved because it is more important does not use the budget up."""
     bound = [
         held("old", *range(8), priority=1, started=1.0, cpu=96_000, labels={"app": "x"}),
         held("new", *range(8, 16), priority=1, started=2.0, cpu=96_000, labels={"app": "x"}),
@@ -304,7 +307,7 @@ def test_of_two_pods_of_a_budget_of_one_the_less_important_leaves(asked: dict[st
 
 
 def test_nobody_leaves_for_a_block_where_another_is_free() -> None:
-    """Who leaves for cpu alone violates no budget that those with him on a block would not violate as well."""
+    """A victim for cpu alone violates no budget that the victims of its block do not violate as well."""
     bound = [
         held("stays", *range(4), priority=1, started=1.0, labels={"app": "x"}),
         held("row", *range(4, 8), priority=1, started=2.0, labels={"app": "x"}),
@@ -315,28 +318,28 @@ def test_nobody_leaves_for_a_block_where_another_is_free() -> None:
 
 
 def test_the_search_goes_on_until_the_budgets_are_kept() -> None:
-    """However many candidates were found: upstream stops once one of them violates no budget."""
+    """The search goes on while all candidates violate a budget, and stops once one violates none, as upstream."""
     fleet = [full(f"n{i:03}", i, priority=1, labels={"app": "x"}) for i in range(120)]
     fleet.append(full("z", 999, priority=2))
     cluster = cluster_of(*zip(*fleet, strict=True))
     assert victims(cluster, pod(devices=16, priority=9), [budget("x", 0)]) == ("z", "on-z")
 
 
-def promise(cluster: Cluster, pending: Pod) -> Nomination:
+def nominate(cluster: Cluster, pending: Pod) -> Nomination:
     """Search, and nominate the pod."""
-    found = answer(cluster, pending)
-    assert isinstance(found, Preemption)
-    nomination = confirmed(cluster, pending, PROFILE, found)
+    result = answer(cluster, pending)
+    assert isinstance(result, Preemption)
+    nomination = confirmed(cluster, pending, PROFILE, result)
     assert nomination is not None
-    cluster.nominate(found.node_name, nomination)
+    cluster.nominate(result.node_name, nomination)
     return nomination
 
 
-def test_the_promised_block_is_kept_from_lower_pods() -> None:
-    """Neither while the victims leave nor afterwards; who was promised gets it, others get what is left."""
+def test_the_nominated_block_is_kept_from_lower_pods() -> None:
+    """While the victims leave and afterwards the nominated pod keeps its block, and other pods get what is left."""
     cluster = cluster_of([trn1()], [*rows(1, 1), held("other", *range(8, 12), priority=5)])
     big = pod("big", devices=8, priority=5)
-    assert promise(cluster, big).cores == 0xFFFF
+    assert nominate(cluster, big).cores == 0xFFFF
     assert answer(cluster, big) == NoPreemption(
         "preemption: not eligible due to a terminating pod on the nominated node."
     )
@@ -349,14 +352,14 @@ def test_the_promised_block_is_kept_from_lower_pods() -> None:
     assert cluster.nomination("uid-big") is None
 
 
-def test_a_higher_pod_may_take_what_was_promised() -> None:
-    """The promise holds against equal and lower priorities only."""
+def test_a_higher_pod_may_take_nominated_space() -> None:
+    """A nomination keeps space from pods of equal and lower priority only."""
     cluster = cluster_of([trn1()], [held("low", *range(16), priority=1)])
-    promise(cluster, pod("mid", devices=16, priority=5))
+    nominate(cluster, pod("mid", devices=16, priority=5))
     cluster.remove_pod("uid-low")
     assert schedule(cluster, pod("high", devices=16, priority=6)) == ("n", tuple(range(16)))
-    found = answer(cluster, pod("mid", devices=16, priority=5))
-    assert found == NoPreemption(f"preemption: 0/1 nodes are available: 1 {NO_VICTIMS}.", gives_up=True)
+    result = answer(cluster, pod("mid", devices=16, priority=5))
+    assert result == NoPreemption(f"preemption: 0/1 nodes are available: 1 {NO_VICTIMS}.", gives_up=True)
 
 
 SPREAD = (
@@ -366,7 +369,7 @@ APART = (PodAffinityTerm(HOSTNAME_LABEL, SPREAD[0].selector, frozenset({"default
 
 
 @pytest.mark.parametrize(
-    ("promised", "asking", "reason"),
+    ("nominated", "asking", "reason"),
     [
         pytest.param({}, {"anti_affinity": APART}, "didn't match pod anti-affinity rules", id="it keeps away"),
         pytest.param(
@@ -375,18 +378,18 @@ APART = (PodAffinityTerm(HOSTNAME_LABEL, SPREAD[0].selector, frozenset({"default
         pytest.param({}, {"spread": SPREAD}, "didn't match pod topology spread constraints", id="it spreads"),
     ],
 )
-def test_promised_pods_count_for_affinity_and_spread(
-    promised: dict[str, Any], asking: dict[str, Any], reason: str
+def test_nominated_pods_count_for_affinity_and_spread(
+    nominated: dict[str, Any], asking: dict[str, Any], reason: str
 ) -> None:
-    """Where there is a choice the other node is taken; where there is none, the reason is that of the filter."""
-    there = pod("promised", labels={"app": "a"}, priority=5, **promised)
+    """The other node is taken; where it is closed, the reason is that of the filter."""
+    there = pod("nominated", labels={"app": "a"}, priority=5, **nominated)
     pending = pod("pending", labels={"app": "a"}, priority=5, **asking)
     nodes = [node(name, created=age, labels={HOSTNAME_LABEL: name}) for age, name in enumerate("ab")]
     cluster = cluster_of(nodes)
     cluster.nominate("a", Nomination(there))
-    found = decide(cluster, pending)
-    assert isinstance(found, Decision)
-    assert found.node_name == "b"
+    decision = decide(cluster, pending)
+    assert isinstance(decision, Decision)
+    assert decision.node_name == "b"
     cluster.put_node(attrs.evolve(nodes[1], unschedulable=True))
     assert f"1 node(s) {reason}" in refusal(cluster, pending).text
     higher = decide(cluster, attrs.evolve(pending, priority=6))
@@ -394,23 +397,23 @@ def test_promised_pods_count_for_affinity_and_spread(
     assert higher.node_name == "a"
 
 
-def test_the_promised_node_comes_first() -> None:
-    """A pod for which others left goes there, though another node has come free that would be better."""
+def test_the_nominated_node_comes_first() -> None:
+    """A pod goes to its nominated node, although another node has become free that would be better."""
     cluster = cluster_of(
         [trn1("a"), trn1("b", 1)],
         [held("a", *range(16), on="a", priority=2), held("b", *range(16), on="b", priority=1)],
     )
     pending = pod("p", devices=16, priority=9)
-    promise(cluster, pending)
+    nominate(cluster, pending)
     cluster.remove_pod("uid-a")
     cluster.remove_pod("uid-b")
-    found = decide(cluster, pending)
-    assert isinstance(found, Decision)
-    assert (found.node_name, found.evaluated) == ("b", 1)
+    decision = decide(cluster, pending)
+    assert isinstance(decision, Decision)
+    assert (decision.node_name, decision.evaluated) == ("b", 1)
 
 
 def test_what_changed_in_the_meantime_is_noticed() -> None:
-    """Nobody is asked to leave once a victim is gone, the pod fits anyway, or the node is another."""
+    """No pod is evicted if a victim is gone, the pod fits anyway, or the node has gone or is closed."""
     pending = pod("p", devices=8, priority=9)
     for change in (
         lambda cluster: cluster.remove_pod("uid-row0"),
@@ -419,14 +422,14 @@ def test_what_changed_in_the_meantime_is_noticed() -> None:
         lambda cluster: cluster.put_node(trn1(unschedulable=True)),
     ):
         cluster = cluster_of([trn1()], rows(1, 1, 2, 2))
-        found = answer(cluster, pending)
-        assert isinstance(found, Preemption)
+        result = answer(cluster, pending)
+        assert isinstance(result, Preemption)
         change(cluster)
-        assert confirmed(cluster, pending, PROFILE, found) is None
+        assert confirmed(cluster, pending, PROFILE, result) is None
 
 
-def test_a_promise_outlives_a_restart() -> None:
-    """By the status of the pod and of those that leave; the cores are chosen again."""
+def test_a_nomination_outlives_a_restart() -> None:
+    """A nomination is rebuilt from the status of the pod and of its victims, with cores that are chosen again."""
     leaving = [attrs.evolve(p, terminating=True, preempted=True) for p in rows(1, 1)]
     cluster = cluster_of([trn1()], [*leaving, held("other", *range(8, 16), priority=1)])
     pending = pod("p", devices=8, priority=9, nominated_node_name="n")
@@ -439,7 +442,7 @@ def test_a_promise_outlives_a_restart() -> None:
 
 
 def test_the_search_leaves_the_cluster_as_it_was() -> None:
-    """Whatever was tried, every row and every free block is what it was."""
+    """After a search every row is what it was."""
     cluster = cluster_of([trn1("a"), trn1("b", 1)], [*rows(1, 2, 3, 4, on="a"), held("x", *range(16), on="b")])
     before = list(cluster.view.rows())
     assert isinstance(answer(cluster, pod(devices=8, priority=9)), Preemption)
@@ -458,7 +461,7 @@ def test_the_search_leaves_the_cluster_as_it_was() -> None:
 def test_beyond_the_budgets_only_nodes_are_asked_that_could_keep_to_them(
     spared: tuple[str, ...], asked: int, want: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once there are as many candidates as have to be compared: the others cannot violate no budget."""
+    """With enough candidates, nodes where every victim would violate a budget are not looked at."""
     names = [f"n{i:03}" for i in range(300)]
     fleet = [full(name, i, priority=1, labels={"app": "y" if name in spared else "x"}) for i, name in enumerate(names)]
     runs = list[Slot]()
@@ -468,5 +471,5 @@ def test_beyond_the_budgets_only_nodes_are_asked_that_could_keep_to_them(
         return victims_on(cluster, slot, *rest, **limits)
 
     monkeypatch.setattr("neuron_scheduler.scheduling.preemption.search.victims_on", counting)
-    found = victims(cluster_of(*zip(*fleet, strict=True)), pod(devices=16, priority=9), [budget("x", 0)])
-    assert (found, len(runs)) == (want, asked)
+    result = victims(cluster_of(*zip(*fleet, strict=True)), pod(devices=16, priority=9), [budget("x", 0)])
+    assert (result, len(runs)) == (want, asked)
