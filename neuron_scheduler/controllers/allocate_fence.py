@@ -22,7 +22,7 @@ from neuron_scheduler.controllers.commitment import Commitment, obstacle, refuse
 from neuron_scheduler.controllers.node_bindings import Amounts, NodeBindings, WaitingBinding
 from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.annotations import looked_up
+from neuron_scheduler.neuron.annotations import lookup_amounts
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -171,7 +171,7 @@ class AllocateFence:
         node_info = self.cluster.node(commitment.node_name) if self.enabled and request is not None else None
         if request is None or node_info is None or node_info.machine is None:
             return frozenset()
-        return looked_up(request, node_info.machine)
+        return lookup_amounts(request, node_info.machine)
 
     def _bindings_of(self, name: str) -> NodeBindings:
         node = self._nodes.get(name)

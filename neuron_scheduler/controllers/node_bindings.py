@@ -22,7 +22,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.neuron.annotations import alloc_time_of, looked_up, names_ids
+from neuron_scheduler.neuron.annotations import alloc_time_of, has_ids, lookup_amounts
 from neuron_scheduler.telemetry import logs
 
 LONGEST: Final = 120.0
@@ -122,11 +122,11 @@ class NodeBindings:
             return
         for uid, pod_info in node_info.pod_infos.items():
             pod = pod_info.pod
-            if pod.admitted or pod.neuron is None or looked_up(pod.neuron, machine).isdisjoint(binding.amounts):
+            if pod.admitted or pod.neuron is None or lookup_amounts(pod.neuron, machine).isdisjoint(binding.amounts):
                 continue
             at = self.bound_at.get(uid)
             if at is None:
-                if self.cluster.is_assumed(uid) or not names_ids(pod):
+                if self.cluster.is_assumed(uid) or not has_ids(pod):
                     continue  # its Binding is not let through yet, or the plugin has no ids of it to hand out
                 at = self.bound_at[uid] = self._bound_at(pod)
             yield pod, at

@@ -121,7 +121,7 @@ def _written(
 
 
 @memoised(maxsize=4096)
-def looked_up(request: NeuronRequest, machine: Machine) -> frozenset[tuple[Unit, int]]:
+def lookup_amounts(request: NeuronRequest, machine: Machine) -> frozenset[tuple[Unit, int]]:
     """
     Return the amounts by which the device plugin may identify this pod among the pods of its node.
 
@@ -134,7 +134,7 @@ def looked_up(request: NeuronRequest, machine: Machine) -> frozenset[tuple[Unit,
     return frozenset((request.unit, amount) for amount in amounts)
 
 
-def names_ids(pod: Pod) -> bool:
+def has_ids(pod: Pod) -> bool:
     """Return whether a bound pod has ids that the device plugin may hand out."""
     return any(key in pod.allocation for key in PLUGIN_ID_KEYS)
 

@@ -19,7 +19,7 @@ from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod, placed
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
-from neuron_scheduler.neuron.annotations import looked_up
+from neuron_scheduler.neuron.annotations import lookup_amounts
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -640,7 +640,7 @@ class Trap:
 async def test_an_exception_when_a_pod_is_taken_costs_that_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried again after its backoff, holds nothing meanwhile, and the loop serves other pods."""
     async with at_work() as site:
-        monkeypatch.setattr(allocate_fence, "looked_up", Trap((8,), looked_up))
+        monkeypatch.setattr(allocate_fence, "lookup_amounts", Trap((8,), lookup_amounts))
         site.add("bad", devices=8)
         site.add("good", devices=4)
         assert await site.settle() == ["good"]

@@ -16,7 +16,14 @@ from neuron_scheduler.model.annotations import (
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
-from neuron_scheduler.neuron.annotations import Allocation, alloc_time_of, annotations_for, looked_up, names_ids, read
+from neuron_scheduler.neuron.annotations import (
+    Allocation,
+    alloc_time_of,
+    annotations_for,
+    has_ids,
+    lookup_amounts,
+    read,
+)
 from neuron_scheduler.neuron.catalog import Machine, Shape
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import Placement, place
@@ -271,14 +278,14 @@ def test_amounts_that_the_plugin_looks_for(case: str) -> None:
     """Those of the containers and of the pod, except one unit and the whole machine, for which it looks at no pod."""
     neuron, amounts = AMOUNTS[case]
 
-    assert looked_up(neuron, TRN1) == {(neuron.unit, amount) for amount in amounts}
+    assert lookup_amounts(neuron, TRN1) == {(neuron.unit, amount) for amount in amounts}
 
 
 def test_a_time_alone_names_no_ids() -> None:
     """The plugin can hand out ids only of a pod that has some, whichever scheduler wrote them."""
-    assert not names_ids(pod(TWO, {NEURON_ALLOC_TIME: "1", NEURON_ALLOCATED: "false"}))
-    assert names_ids(pod(TWO, {AWS_NEURON_IDS: "0,1"}))
-    assert names_ids(pod(TWO, {"NEURON_DEVS": "0,1"}))
+    assert not has_ids(pod(TWO, {NEURON_ALLOC_TIME: "1", NEURON_ALLOCATED: "false"}))
+    assert has_ids(pod(TWO, {AWS_NEURON_IDS: "0,1"}))
+    assert has_ids(pod(TWO, {"NEURON_DEVS": "0,1"}))
 
 
 TIMES: dict[str, tuple[str, int | None]] = {

@@ -23,15 +23,15 @@ class NeuronUsage:
     Attributes:
         free: the cores that no pod certainly holds.
         double_booked: the cores that more than one pod claims.
-        in_between: some pod holds more than one unit but not the whole machine.
+        has_multi_unit_pod: some pod holds more than one unit but not the whole machine.
         unknown_holders: how many pods have ids that cannot be read.
-        unknown_devices: the most whole devices that unknown holders may have broken into.
+        unknown_devices: the most whole devices that unknown holders may use in part.
         unknown_cores: the most cores that unknown holders may hold.
     """
 
     free: CoreMask = NO_CORES
     double_booked: CoreMask = NO_CORES
-    in_between: bool = False
+    has_multi_unit_pod: bool = False
     unknown_holders: int = 0
     unknown_devices: int = 0
     unknown_cores: int = 0
@@ -52,11 +52,11 @@ def neuron_usage_with(
     return NeuronUsage(
         free=before.free & ~cores,
         double_booked=before.double_booked | cores & (machine.all_cores ^ before.free),
-        in_between=before.in_between or _is_in_between(pod_info, machine),
+        has_multi_unit_pod=before.has_multi_unit_pod or _holds_several_units(pod_info, machine),
     )
 
 
-def _is_in_between(pod_info: PodInfo, machine: Machine) -> bool:
+def _holds_several_units(pod_info: PodInfo, machine: Machine) -> bool:
     request = pod_info.pod.neuron
     return request is not None and request.total > 1 and pod_info.cores != machine.all_cores
 
@@ -67,7 +67,7 @@ def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo]) -
         return NO_NEURON_USAGE
     held = double_booked = NO_CORES
     unknown_holders = unknown_devices = unknown_cores = 0
-    in_between = False
+    has_multi_unit_pod = False
     for pod_info in pod_infos.values():
         if pod_info.cores is None:
             devices, cores = _may_hold(pod_info, machine)
@@ -77,9 +77,9 @@ def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo]) -
         elif pod_info.cores:
             double_booked |= held & pod_info.cores
             held |= pod_info.cores
-            in_between |= _is_in_between(pod_info, machine)
+            has_multi_unit_pod |= _holds_several_units(pod_info, machine)
     return NeuronUsage(
-        machine.all_cores & ~held, double_booked, in_between, unknown_holders, unknown_devices, unknown_cores
+        machine.all_cores & ~held, double_booked, has_multi_unit_pod, unknown_holders, unknown_devices, unknown_cores
     )
 
 

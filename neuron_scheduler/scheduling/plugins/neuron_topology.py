@@ -76,7 +76,7 @@ class BlockLevel:
             neuron_usage.unknown_devices and not self.count_unknown_only and not _is_safe(node_info, self.request)
         ):
             return ()
-        level = 2 * placement.level + (neuron_usage.in_between and self.request.total == 1)
+        level = 2 * placement.level + (neuron_usage.has_multi_unit_pod and self.request.total == 1)
         weighed = placement.level > 1 and self.request.unit is Unit.DEVICE
         return (level << KIND_BITS | (machine.kind if weighed else 0),)
 

@@ -72,9 +72,9 @@ def test_a_core_claimed_twice_is_free_when_both_are_gone() -> None:
         (pod("p", cpu=1, on="n"), False),
     ],
 )
-def test_in_between(pod_info: Pod, want: bool) -> None:
+def test_has_multi_unit_pod(pod_info: Pod, want: bool) -> None:
     """Some pod holds more than one unit and less than the machine: one-unit pods prefer other nodes."""
-    assert row(pod_info).neuron_usage.in_between is want
+    assert row(pod_info).neuron_usage.has_multi_unit_pod is want
 
 
 def test_sums() -> None:
