@@ -21,6 +21,7 @@ from neuron_scheduler.scheduling.preemption.search import WithoutLowerPriority
 from tests.support.builders import node, pod
 from tests.support.cluster_invariants import NUMBERS_OF_ROWS, OF_ROWS
 from tests.support.harness import cluster_of
+from tests.support.thoroughness import examples
 
 PROFILE = default_profile("p")
 LENSES: tuple[Overlay, ...] = (WithNominated(1), WithNominated(3), WithoutLowerPriority(1), WithoutLowerPriority(4))
@@ -83,7 +84,7 @@ def change(dice: Random, cluster: Cluster, number: int) -> None:
 
 
 @pytest.mark.usefixtures("small_bounds")
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(examples(30)))
 def test_an_index_under_an_overlay_is_correct_when_it_is_used(seed: int) -> None:
     """Derived from another one or built, prepared in steps, caught up or dropped: it agrees with the rows."""
     dice = Random(seed)

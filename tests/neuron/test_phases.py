@@ -148,8 +148,8 @@ def test_every_state_of_a_torus() -> None:
 def test_every_state_of_a_short_line(machine: Machine) -> None:
     """Up to three containers of up to 3 devices are right on each state of 4 and of 6 devices."""
     shapes = tuple(shape for shape in SHAPES if len(shape) < 4)
-    for spec in specs((1, 2, 3), shapes, machine.devices):
-        for whole in states(range(1 << machine.devices)):
+    for spec in states(tuple(specs((1, 2, 3), shapes, machine.devices))):
+        for whole in range(1 << machine.devices):
             check(machine, devices_free(machine, whole), Unit.DEVICE, spec)
 
 
@@ -202,7 +202,7 @@ def test_containers_that_never_fit_together_are_an_illegal_count() -> None:
     assert illegal_count(TRN2, request) is None
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_the_listed_sets_are_all_there_are(seed: int) -> None:
     """Preemption chooses among all sets that a pod could get, init containers included; on devices of a torus."""
     dice = random.Random(seed)

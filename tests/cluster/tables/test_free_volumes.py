@@ -11,6 +11,7 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
 from tests.support.builders import GI
 from tests.support.storage import claim, host, volume, zone
+from tests.support.thoroughness import examples
 
 BOTH = (NodeSelectorTerm((*host("a")[0].expressions, *zone("x")[0].expressions)),)
 PLACES = [None, (), host("a"), host("a", "b"), zone("x"), BOTH, (*host("a"), *zone("x"))]
@@ -44,7 +45,7 @@ def listed(free: FreeVolumes, wanting: PersistentVolumeClaim) -> list[tuple[int,
     return sorted(entry for entries in by_affinity for entry in entries)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_the_groups_and_the_volumes_agree(seed: int) -> None:
     """After any changes, decisions and revocations a claim finds the volumes that a search of all volumes finds."""
     dice, volumes = Random(seed), Volumes()

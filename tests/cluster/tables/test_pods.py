@@ -13,6 +13,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.support.builders import node, pod
+from tests.support.thoroughness import examples
 
 WEB = LabelSelector((Requirement("app", Operator.EXISTS),))
 DEFINITION = Matching((WEB,), frozenset({"default"}), terminating=True)
@@ -40,7 +41,7 @@ def happen(dice: Random, cluster: Cluster) -> None:
             cluster.put_pod(pod(f"p{dice.randrange(200)}", labels=labels, on=name))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_prepared_counts_are_true(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After any changes of pods and nodes between the steps; also if the counts catch up."""
     monkeypatch.setattr(pods, "_AT_ONCE", 3)

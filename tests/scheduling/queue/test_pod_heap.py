@@ -7,6 +7,7 @@ import pytest
 from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from tests.support.builders import pod
+from tests.support.thoroughness import examples
 
 
 def queued(name: object) -> QueuedPod:
@@ -14,7 +15,7 @@ def queued(name: object) -> QueuedPod:
     return QueuedPod(pod(str(name)), since=0.0)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_it_is_what_a_sorted_list_is(seed: int) -> None:
     """After any pushes and removals the first pod has the least key, and of equal keys was pushed first."""
     dice, heap, there = Random(seed), PodHeap(), dict[QueuedPod, tuple[int, int]]()
