@@ -1,5 +1,5 @@
 """
-How long one decision takes, alone: `schedule_pod` and assume, from 1,000 to 50,000 nodes, for pods of all sorts.
+How long one decision takes: `schedule_pod` and assume, from 1,000 to 50,000 nodes, for pods of all sorts.
 
 Run as `python -m benchmarks.decision [--nodes 1000 5000 15000 50000] [--pods 500]`. The nodes are half full of earlier
 pods, so that block levels are mixed; all clusters are asked in turn, pod by pod, so that a noisy machine disturbs all
@@ -117,11 +117,11 @@ def _too_much(number: int, dice: random.Random) -> Pod:
 
 BESIDE = "beside a nomination"
 FIRST = pod(-2, {NEURON_DEVICE: 4}, priority=1 << 30)
-"""Whom space is promised to."""
+"""The nominated pod."""
 
 
 def _of_new_priority(number: int, dice: random.Random) -> Pod:
-    """Return a pod whose priority no other has, below that of the nominated one."""
+    """Return a pod of a priority that no other pod has, below that of the nominated pod."""
     return attrs.evolve(in_zone(number, dice), priority=number)
 
 
@@ -149,7 +149,7 @@ class Contestant:
     """The same decisions at once again, when no index has anything to catch up with."""
     assumptions: dict[str, list[float]] = attrs.field(factory=dict)
     pauses_ms: dict[str, tuple[float, float]] = attrs.field(factory=dict)
-    """By workload: the longest single step of its first rehearsal, and all of it."""
+    """By workload: the longest single step of its first warm-up, and the whole warm-up."""
 
     def warm_up(self, workload: str, pending: Pod) -> None:
         """Measure the first builds of indexes for a workload."""
@@ -182,22 +182,22 @@ class Contestant:
 
 
 def prepared(nodes: int) -> Contestant:
-    """Return a cluster that earlier pods have half filled; the first rehearsal is measured before them."""
-    found, dice = Contestant(nodes), random.Random(1)
+    """Return a cluster that is half full of earlier pods; the first warm-up is measured before them."""
+    contestant, dice = Contestant(nodes), random.Random(1)
     for node in fleet(nodes):
-        found.cluster.put_node(node)
-    found.warm_up("first of all", in_zone(-1, dice))
+        contestant.cluster.put_node(node)
+    contestant.warm_up("first of all", in_zone(-1, dice))
     for number in range(nodes // 2):
         pending = in_zone(1_000_000 + number, dice)
-        decision = schedule_pod(found.cluster, pending, PROFILE)
+        decision = schedule_pod(contestant.cluster, pending, PROFILE)
         if isinstance(decision, FitError):
             raise SystemExit(f"the imagined fleet is full after {number} pods: {decision.text}")
-        found.place(pending, decision)
-    return found
+        contestant.place(pending, decision)
+    return contestant
 
 
 def measure(contestants: list[Contestant], pods: int) -> None:
-    """Let all clusters decide the same pods, workload after workload; what was placed is taken off again."""
+    """Decide the same pods in all clusters, workload after workload; placed pods are removed again."""
     warm_up, number = pods // 5 + 1, 0
     for workload, make in WORKLOADS.items():
         dice, placed = random.Random(2), []
@@ -208,7 +208,11 @@ def measure(contestants: list[Contestant], pods: int) -> None:
         for _ in range(warm_up + pods):
             number += 1
             pending = make(number, dice)
-            placed += [(each, uid) for each in contestants if (uid := each.step(workload, pending)) is not None]
+            placed += [
+                (contestant, uid)
+                for contestant in contestants
+                if (uid := contestant.step(workload, pending)) is not None
+            ]
         for contestant, uid in placed:
             contestant.cluster.forget(uid)
         for contestant in contestants:
@@ -222,9 +226,9 @@ def record(contestant: Contestant) -> dict[str, Any]:
     return {
         "machine": f"{platform.processor() or platform.machine()}, Python {platform.python_version()}",
         "nodes": contestant.nodes,
-        "decide_us": {name: _percentiles(found) for name, found in contestant.decisions.items()},
-        "decide_again_us": {name: _percentiles(found) for name, found in contestant.queries.items()},
-        "assume_us": {name: _percentiles(found) for name, found in contestant.assumptions.items()},
+        "decide_us": {name: _percentiles(times) for name, times in contestant.decisions.items()},
+        "decide_again_us": {name: _percentiles(times) for name, times in contestant.queries.items()},
+        "assume_us": {name: _percentiles(times) for name, times in contestant.assumptions.items()},
         "first_builds_ms": {
             name: {"longest_pause": round(longest, 2), "all": round(total, 1)}
             for name, (longest, total) in contestant.pauses_ms.items()
@@ -232,27 +236,28 @@ def record(contestant: Contestant) -> dict[str, Any]:
     }
 
 
-def _percentiles(found: list[float]) -> dict[str, float]:
-    return {"p50": round(statistics.median(found), 1), "p99": round(sorted(found)[len(found) * 99 // 100], 1)}
+def _percentiles(times: list[float]) -> dict[str, float]:
+    return {"p50": round(statistics.median(times), 1), "p99": round(sorted(times)[len(times) * 99 // 100], 1)}
 
 
 def show(records: list[dict[str, Any]]) -> None:
     """Print a table of the records, and draw how cost grows."""
-    print(f"{'workload':<20}" + "".join(f"{found['nodes']:>15,}" for found in records) + f"{'growth':>9}{'bar':>6}")
+    print(f"{'workload':<20}" + "".join(f"{record['nodes']:>15,}" for record in records) + f"{'growth':>9}{'bar':>6}")
     for name in WORKLOADS:
-        cells = [found["decide_us"][name] for found in records]
+        cells = [record["decide_us"][name] for record in records]
         texts = "".join(f"{cell['p50']:>8.1f} {cell['p99']:>6.0f}" for cell in cells)
         print(f"{name:<20}{texts}{cells[-1]['p50'] / cells[0]['p50']:>8.2f}x{BARS.get(name, ''):>6}")
-    again = "".join(f"{found['decide_again_us']['plain']['p50']:>8.1f}       " for found in records)
+    again = "".join(f"{record['decide_again_us']['plain']['p50']:>8.1f}       " for record in records)
     print(f"{'plain, once again':<20}{again}")
-    assumed = "".join(f"{found['assume_us']['plain']['p50']:>8.1f}       " for found in records)
+    assumed = "".join(f"{record['assume_us']['plain']['p50']:>8.1f}       " for record in records)
     print(f"{'assume':<20}{assumed}")
-    pauses = "".join(f"{found['first_builds_ms']['first of all']['longest_pause']:>8.1f} ms    " for found in records)
+    pauses = "".join(f"{record['first_builds_ms']['first of all']['longest_pause']:>8.1f} ms    " for record in records)
     print(f"{'longest pause':<20}{pauses}")
     colors = ("#a6c8ff", "#4c8dff", "#1f5fd0", "#123a80", "#081d40")
-    series = {f"{found['nodes']:,} nodes": color for found, color in zip(records, colors, strict=False)}
+    series = {f"{record['nodes']:,} nodes": color for record, color in zip(records, colors, strict=False)}
     bars = {
-        name: {f"{found['nodes']:,} nodes": found["decide_us"][name]["p50"] for found in records} for name in WORKLOADS
+        name: {f"{record['nodes']:,} nodes": record["decide_us"][name]["p50"] for record in records}
+        for name in WORKLOADS
     }
     chart = bar_chart("What more nodes cost a decision", "microseconds, p50; no two pods alike", series, bars)
     (RESULTS / "decision.svg").write_text(chart)
@@ -296,7 +301,7 @@ def main() -> None:
         records = [record(contestant) for contestant in contestants]
         show(records)
     with (RESULTS / "decision.jsonl").open("a") as written:
-        written.writelines(json.dumps(each) + "\n" for each in records)
+        written.writelines(json.dumps(record) + "\n" for record in records)
 
 
 if __name__ == "__main__":
