@@ -39,9 +39,9 @@ from neuron_scheduler.cluster.tables.pods import PodTable
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 
-_MOST_HOLES = 64  # beyond as many as there are nodes
+_MOST_HOLES = 64  # more than there are nodes
 _MOST_LATECOMERS = 512
-_MAX_RELABELINGS = 2048
+_MAX_RELABELINGS = 2048  # changes of labels that are kept for the rollups
 
 _Age = tuple[float, str, str]
 
@@ -82,7 +82,7 @@ class NodeTable:
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
     _latecomers: list[tuple[_Age, Slot]] = attrs.field(factory=list)  # the oldest first
     _late: NodeSet = NO_NODES
-    _newest: _Age | None = None  # of those in order
+    _newest: _Age | None = None  # without the latecomers
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
     stale: bool = False
 
