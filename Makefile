@@ -36,7 +36,7 @@ test: lint control-plane  ## run format check, lint, types and all tests (ARGS="
 	$(BIN)/pytest $(ARGS)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-image)
 
-test-image:  ## run the tests of what talks to Python's own libraries in the Python of the image, if it is here
+test-image:  ## run the tests that depend on Python's own libraries in the Python of the image, if it is installed
 	@$(if $(IMAGE_PYTHON),$(MAKE) --no-print-directory VENV=.venv-image PYTHON=$(IMAGE_PYTHON) test-here,\
 	  echo 'Python $(IMAGE_VERSION), which the image runs, is neither on PATH nor under pyenv: no test ran in it.')
 

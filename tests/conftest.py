@@ -1,4 +1,6 @@
-"""Fixtures for the whole suite: one uvloop event loop for every async fixture and test, and settings of hypothesis."""
+"""What the whole suite shares: one uvloop event loop for async tests, settings of hypothesis, the number of workers."""
+
+import os
 
 import hypothesis
 import pytest
@@ -19,3 +21,9 @@ hypothesis.settings.load_profile("suite")
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """Run all async tests on one uvloop event loop, as the scheduler itself does."""
     return ("asyncio", {"use_uvloop": True})
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_auto_num_workers() -> int:
+    """Use one worker more than there are cores: some tests wait for a timeout or for a process."""
+    return (os.cpu_count() or 1) + 1
