@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
-NO_LABELS: Mapping[str, str] = {}
+from neuron_scheduler.model.selectors import NO_LABELS
 
 
 @attrs.frozen

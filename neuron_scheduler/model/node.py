@@ -11,7 +11,7 @@ from typing import NamedTuple
 import attrs
 
 from neuron_scheduler.model.resources import NOTHING, Resources
-from neuron_scheduler.model.selectors import Taint
+from neuron_scheduler.model.selectors import NO_LABELS, Taint
 
 # Well-known labels (`core/v1/well_known_labels.go`); those with BETA in the name are deprecated, and still in use.
 HOSTNAME_LABEL = "kubernetes.io/hostname"
@@ -20,8 +20,6 @@ REGION_LABEL, BETA_REGION_LABEL = "topology.kubernetes.io/region", "failure-doma
 INSTANCE_TYPE_LABEL, BETA_INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"
 
 NEURON_HEALTH = "NeuronHealth"
-
-NO_LABELS: Mapping[str, str] = {}
 
 
 class Image(NamedTuple):

@@ -15,6 +15,7 @@ import attrs
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.resources import NOTHING, Resources
 from neuron_scheduler.model.selectors import (
+    NO_LABELS,
     NodeSelectorTerm,
     PodAffinityTerm,
     PreferredTerm,
@@ -22,8 +23,6 @@ from neuron_scheduler.model.selectors import (
     Toleration,
 )
 from neuron_scheduler.model.volumes import InlineVolume
-
-NO_LABELS: Mapping[str, str] = {}
 
 
 @attrs.frozen(cache_hash=True)

@@ -11,6 +11,8 @@ from functools import lru_cache
 
 import attrs
 
+NO_LABELS: Mapping[str, str] = {}
+
 _INT64 = 1 << 63
 _INT64_DIGITS = 19
 

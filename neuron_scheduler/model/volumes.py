@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm
+from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, NodeSelectorTerm
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 AWS_EBS = "kubernetes.io/aws-ebs"
@@ -27,7 +27,6 @@ MIGRATED: Mapping[str, str] = {
 }
 """The CSI driver that replaced an in-tree plugin, for the plugins whose volumes kube-scheduler counts."""
 
-_NO_LABELS: Mapping[str, str] = {}
 _NO_LIMITS: Mapping[str, int] = {}
 
 
@@ -154,7 +153,7 @@ class PersistentVolume:
     uid: str
     name: str
     resource_version: str = ""
-    labels: Mapping[str, str] = _NO_LABELS
+    labels: Mapping[str, str] = NO_LABELS
     class_name: str = ""
     access_modes: tuple[str, ...] = ()
     capacity: int = 0

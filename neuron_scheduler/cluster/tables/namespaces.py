@@ -10,10 +10,10 @@ from typing import Self
 
 import attrs
 
-from neuron_scheduler.model.namespace import NO_LABELS, Namespace
-from neuron_scheduler.model.selectors import LabelSelector
+from neuron_scheduler.model.namespace import Namespace
+from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector
 
-_MAX_SELECTORS = 1024
+_MOST_SELECTORS = 1024
 
 
 @attrs.define(eq=False)
@@ -46,7 +46,7 @@ class NamespaceTable:
         """Return the names of the known namespaces that match."""
         names = self._selected.get(selector)
         if names is None:
-            if len(self._selected) >= _MAX_SELECTORS:
+            if len(self._selected) >= _MOST_SELECTORS:
                 del self._selected[next(iter(self._selected))]
             names = frozenset(name for name, labels in self._labels.items() if selector.matches(labels))
             self._selected[selector] = names

@@ -8,9 +8,9 @@ and equal amounts, become one object each, in a bounded number of bytes.
 from collections.abc import Mapping
 
 from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
-from neuron_scheduler.model.pod import NO_LABELS
 from neuron_scheduler.model.quantity import milli, whole
 from neuron_scheduler.model.resources import CPU, NOTHING, Resources
+from neuron_scheduler.model.selectors import NO_LABELS
 
 interned = byte_bounded_memo(most=16 << 20, longest=512)(str)
 """Return the one object for this text; bounded, unlike `sys.intern` on some releases."""

@@ -13,8 +13,8 @@ from neuron_scheduler.kube.objects.byte_bounded_memo import byte_bounded_memo
 from neuron_scheduler.kube.objects.csi_migration import in_tree_disk
 from neuron_scheduler.kube.objects.interning import interned, labels
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term, requirement
-from neuron_scheduler.model.pod import NO_CONSTRAINTS, NO_LABELS, Constraints, HostPort
-from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm, PreferredTerm, SpreadConstraint
+from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, HostPort
+from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, PodAffinityTerm, PreferredTerm, SpreadConstraint
 from neuron_scheduler.model.volumes import InlineVolume
 
 _INLINE_VOLUMES: Final = (

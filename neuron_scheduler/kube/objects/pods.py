@@ -19,7 +19,8 @@ from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, wit
 from neuron_scheduler.kube.objects.pod_spec import fields_of_spec, spec_key
 from neuron_scheduler.kube.objects.wire import Condition, OwnerReference
 from neuron_scheduler.model.annotations import ALLOCATION_KEYS, NEURON_ALLOCATED
-from neuron_scheduler.model.pod import NO_LABELS, Owner, Pod, PodCondition
+from neuron_scheduler.model.pod import Owner, Pod, PodCondition
+from neuron_scheduler.model.selectors import NO_LABELS
 
 TERMINAL: Final = ("Succeeded", "Failed")
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
