@@ -1,1 +1,1 @@
-"""What decides: plugins as questions to the cluster's indexes, the decision, and the queue of those who wait."""
+"""What decides: plugins as questions to the cluster's indexes, the decision, the queue, and preemption."""

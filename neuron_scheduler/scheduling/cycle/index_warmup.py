@@ -1,9 +1,9 @@
 """
-Warm-up: the indexes that a sort of pods needs are built before the first such pod is decided, a few rows at a time.
+Warm-up: the indexes that a kind of pod needs are built before the first such pod is decided, a few rows at a time.
 
 An index is built when it is first asked for, which takes milliseconds; a first decision asks for a dozen. So the
-scheduling loop warms up for each new sort of pods, with pauses in which heartbeats and probes are answered. It warms up
-for a sort again if the cluster has dropped an index since, or if an index was not asked for so long that it has much
+scheduling loop warms up for each new kind of pod, with pauses in which heartbeats and probes are answered. It warms up
+for a kind again if the cluster has dropped an index since, or if an index was not asked for so long that it has much
 to catch up with. The indexes that only a refusal needs are built when a pod is refused. Refuses to decide anything: the
 cluster may change in the pauses.
 """
@@ -24,13 +24,13 @@ from neuron_scheduler.scheduling.cycle.neuron_shortage import warm_up_neuron_sho
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of, free_of
 
-_MOST_SORTS = 4096
+_MOST_KINDS = 4096
 _FEW_CHANGES: Final = 64
-"""Changes of rows after which the indexes of a sort are checked again."""
+"""Changes of rows after which the indexes of a kind are checked again."""
 
-_ASKED: dict[str, int] = {CPU: 1, MEMORY: 1, NEURON_DEVICE: 1}
-TYPICAL = Pod(uid="", namespace="", name="", requests=_ASKED, neuron=neuron_request([Container("", _ASKED)]))
-"""A pod like most: after a warm-up for it, little is left to build for the first pod of any sort."""
+_REQUESTS: dict[str, int] = {CPU: 1, MEMORY: 1, NEURON_DEVICE: 1}
+TYPICAL = Pod(uid="", namespace="", name="", requests=_REQUESTS, neuron=neuron_request([Container("", _REQUESTS)]))
+"""A pod like most: after a warm-up for it, little is left to build for the first pod of any kind."""
 
 _Question = Callable[[View, Pod, Profile], None]
 
@@ -38,7 +38,7 @@ _Question = Callable[[View, Pod, Profile], None]
 @attrs.define(eq=False)
 class _Readiness:
     """
-    The indexes that a sort of pods needs, and when all of them were last known to be ready.
+    The indexes that a kind of pod needs, and when all of them were last known to be ready.
 
     Attributes:
         epoch, changes: those of the view then.
@@ -51,9 +51,9 @@ class _Readiness:
 
 @attrs.define(eq=False)
 class IndexWarmup:
-    """Warm-ups of one cluster, with the sorts of pods for which it is ready."""
+    """Warm-ups of one cluster, with the kinds of pods for which it is ready."""
 
-    _sorts: dict[Hashable, _Readiness] = attrs.field(factory=dict)
+    _ready: dict[Hashable, _Readiness] = attrs.field(factory=dict)
 
     def of(self, cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
         """
@@ -77,8 +77,8 @@ class IndexWarmup:
         """Return the steps that build what a question needs; no step if it is known to be ready."""
         view = cluster.view
         overlay = nominated_overlay(cluster, pod.priority) if cluster.has_nominations else None
-        sort = (question, overlay, _sort(pod, profile))
-        readiness, epoch, changes = self._sorts.get(sort), view.epoch, view.changes
+        kind = (question, overlay, _kind_of(pod, profile))
+        readiness, epoch, changes = self._ready.get(kind), view.epoch, view.changes
         if readiness is not None and readiness.epoch == epoch and not always:
             if changes - readiness.changes <= _FEW_CHANGES:
                 return iter(())
@@ -92,9 +92,9 @@ class IndexWarmup:
                 question(view.with_overlay(overlay), pod, profile)
 
         index_requests = view.index_requests(ask)
-        if len(self._sorts) >= _MOST_SORTS:
-            self._sorts.clear()
-        self._sorts[sort] = _Readiness(index_requests.needs, epoch, changes)
+        if len(self._ready) >= _MOST_KINDS:
+            self._ready.clear()
+        self._ready[kind] = _Readiness(index_requests.needs, epoch, changes)
         return index_requests.prepared()
 
 
@@ -126,7 +126,7 @@ def asks_much(pod: Pod) -> bool:
     return constraints is not NO_CONSTRAINTS and constraints.comparisons > FEW_COMPARISONS and not pod.refusal
 
 
-def _sort(pod: Pod, profile: Profile) -> Hashable:
+def _kind_of(pod: Pod, profile: Profile) -> Hashable:
     """Return what decides which indexes a pod needs, as far as it is cheap to know."""
     constraints = pod.constraints
     return (

@@ -70,7 +70,7 @@ class FitError:
         nodes: number of nodes in the cluster.
         reasons: count by reason; a node with two reasons counts under both.
         plugins: names of the plugins that refused: only events that concern them can change the answer.
-        pod_reason: set if the pod itself was refused, whatever the nodes.
+        pod_reason: set if the pod itself was refused, whatever the nodes are.
         hint: what it lacks of devices or cores, with figures, and what its owner can do; empty if nothing is known.
         new_node_cannot_help: the condition's reason is then not `Unschedulable`, or autoscalers would buy nodes in a
             loop.
@@ -105,7 +105,7 @@ class NoNode:
     No node was found for a pod.
 
     Attributes:
-        pod_refusal: set if the pod itself was refused, whatever the nodes.
+        pod_refusal: set if the pod itself was refused, whatever the nodes are.
         too_late: refusals by nodes that all filters had accepted in the question to all nodes.
     """
 
@@ -200,13 +200,13 @@ def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict
         ):
             refusals += refusals_of(cluster, slot, pod, profile)
     reasons: dict[str, NodeSet] = {}
-    fitting = live
+    passing = live
     for refusal in refusals:
-        new = refusal.nodes & fitting
+        new = refusal.nodes & passing
         if new:
             reasons[refusal.reason] = reasons.get(refusal.reason, NO_NODES) | new
-            fitting = less(fitting, new)
-    return fitting, reasons
+            passing = less(passing, new)
+    return passing, reasons
 
 
 def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:

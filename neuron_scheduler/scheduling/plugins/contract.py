@@ -59,7 +59,6 @@ Prefer = Callable[[View, Pod, NodeSet], NodeSet]
 
 NONE_REFUSED: Sequence[Refusal] = ()
 
-
 EVERY_PLUGIN: Final = "*"
 
 
@@ -138,7 +137,7 @@ class NodeHint(Generic[_Input]):
     often: a pod is not tried again before the hint says yes.
 
     Attributes:
-        looks_at: what the plugin looks at in a pod; hashable, for pods that are equal in it are asked about together.
+        looks_at: what the plugin looks at in a pod; hashable, as pods that are equal in it share one question.
         fits: whether the node passes.
     """
 

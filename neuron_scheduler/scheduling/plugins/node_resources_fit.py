@@ -1,8 +1,7 @@
 """
 NodeResourcesFit: what the pod requests must be free, resource by resource; without Neuron, the emptiest node is best.
 
-Upstream: `plugins/noderesources/fit.go`. Only counts: `neuron_topology` looks at which
-devices are free.
+Upstream: `plugins/noderesources/fit.go`. Refuses to look at which devices are free: `neuron_topology` does.
 """
 
 from collections.abc import Iterable, Sequence

@@ -70,8 +70,8 @@ def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     tolerations = [t for t in pod.tolerations if t.effect in (None, Effect.PREFER_NO_SCHEDULE)]
     by_count: dict[int, NodeSet] = {0: less(among, lists.keyed)}
     for taints in lists.values:
-        untolerated = sum(not any(t.tolerates(taint) for t in tolerations) for taint in cast(tuple[Taint, ...], taints))
-        by_count[untolerated] = by_count.get(untolerated, NO_NODES) | lists.get(taints) & among
+        count = sum(not any(t.tolerates(taint) for t in tolerations) for taint in cast(tuple[Taint, ...], taints))
+        by_count[count] = by_count.get(count, NO_NODES) | lists.get(taints) & among
     return next(by_count[count] for count in sorted(by_count) if by_count[count])
 
 

@@ -39,7 +39,7 @@ class NoPreemption:
     Attributes:
         text: why, as it is appended to the message about the refused pod.
         gives_up: no node can be made to fit, so the pod loses its nomination.
-        plugins: the plugins that would refuse the pod although others left.
+        plugins: the plugins that would refuse the pod even if other pods left.
     """
 
     text: str
@@ -59,8 +59,9 @@ class Comparison:
         spare: the nodes that may have cheaper victims; None until there are plenty of candidates and all of them go
             beyond the budgets.
         without_victims: number of helpful nodes without a pod of lower priority.
-        reasons: node counts, of those that would refuse although all lower pods left.
-        plugins: who refused on those.
+        reasons: by reason, how many nodes would refuse even if all pods of lower priority left.
+        asked_reasons: likewise, of the nodes that were looked at one by one.
+        plugins: the plugins that refused on these nodes.
     """
 
     helpful: int

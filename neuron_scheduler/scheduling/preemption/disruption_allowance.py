@@ -40,9 +40,9 @@ class DisruptionAllowance:
         left: dict[int, int] = {}
         return frozenset([pod.uid for pod in pods if not self._use_up(left, pod)])
 
-    def spared(self, leaving: Iterable[Pod], others: Iterable[Pod]) -> frozenset[str]:
+    def spared(self, leaving: Iterable[Pod], remaining: Iterable[Pod]) -> frozenset[str]:
         """
-        Return the uids of those others for whom no disruption is left, if they leave in this order after `leaving`.
+        Return the uids of `remaining` pods for which no disruption is left, if they end in this order after `leaving`.
 
         Unlike in `violating`, a pod that is spared stays, so it uses up nothing.
         """
@@ -52,7 +52,7 @@ class DisruptionAllowance:
         for pod in leaving:
             self._use_up(left, pod)
         spared = set()
-        for pod in others:
+        for pod in remaining:
             if any(left.get(number, self.budgets[number].allowed) < 1 for number in self._counted_by(pod)):
                 spared.add(pod.uid)
             else:
@@ -68,7 +68,7 @@ class DisruptionAllowance:
         return True
 
     def _use_up(self, left: dict[int, int], pod: Pod) -> bool:
-        """Take a disruption from each budget that counts a pod; return whether each had one left."""
+        """Use up one disruption of each budget that counts a pod; return whether each had one left."""
         within = True
         for number in self._counted_by(pod):
             left[number] = left.get(number, self.budgets[number].allowed) - 1

@@ -7,7 +7,7 @@ DefaultPreemption: which pods to evict, so that a pod that fits nowhere gets a n
     the cheapest by kube-scheduler's criteria                                (`comparison`)
 
 Upstream: `plugins/defaultpreemption/default_preemption.go`, `framework/preemption/preemption.go`. The search pauses
-between nodes, so that its caller can let others run; the result must be confirmed in the step that acts on it
+between nodes, so that its caller can let other tasks run; the result must be confirmed in the step that acts on it
 (`nominated_room`). Refuses to act: `controllers.preemption_executor` does.
 """
 
@@ -39,7 +39,7 @@ MOST_ROUNDS = 4
 """Questions to all nodes; where there are more priorities, several are taken together."""
 
 _AT_ONCE = 16
-"""Nodes whose pods' budgets are looked at in a row; then others may run."""
+"""Nodes whose pods' budgets are looked at in a row; then other tasks may run."""
 
 
 def _priorities(node_info: NodeInfo) -> Values:
@@ -70,7 +70,7 @@ def search(
     cluster: Cluster, pod: Pod, profile: Profile, *, refused: FitError, budgets: Sequence[DisruptionBudget]
 ) -> Iterator[Preemption | NoPreemption | None]:
     """
-    Search for the cheapest pods to evict; yields None whenever others may run, and the result last.
+    Search for the cheapest pods to evict; yields None whenever other tasks may run, and the result last.
 
     The cluster may change in between: node sets are not valid after such a pause, names are.
     """
@@ -158,7 +158,7 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
 
 
 def _with_spare_pods(cluster: Cluster, incoming: Incoming) -> Generator[None, None, set[str]]:
-    """Return the nodes with a pod that may be evicted within the budgets; yields whenever others may run."""
+    """Return the nodes with a pod that may be evicted within the budgets; yields when other tasks may run."""
     names, with_spare = [node_info.node.name for node_info in cluster.view.rows()], set[str]()
     for number, name in enumerate(names):
         node_info = cluster.node(name)

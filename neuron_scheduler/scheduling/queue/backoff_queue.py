@@ -57,9 +57,8 @@ class BackoffQueue:
         end = self._ends[queued] = self.end(queued)
         self._seconds.setdefault(end, {})[queued] = None
         if not queued.errors:
-            self._refused.push(
-                queued, (end, queued.rank)
-            )  # by the end first, so that a pod tried a moment ago comes last
+            # By the end first, so that a pod that was tried a moment ago comes last.
+            self._refused.push(queued, (end, queued.rank))
 
     def discard(self, queued: QueuedPod) -> None:
         """Remove a pod, even if its refusals or errors have changed since it was added."""

@@ -7,7 +7,7 @@ are one synchronous step, in which no event can come. Only the search for victim
 
 import attrs
 
-from neuron_scheduler.scheduling.queue.pending_events import Group, PendingEvents, Rows
+from neuron_scheduler.scheduling.queue.pending_events import Group, PendingEvents, RowOf
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 
 
@@ -33,7 +33,7 @@ class InFlightEvents:
         if self.queued is queued:
             self.queued, self.events = None, PendingEvents()
 
-    def may_help(self, queued: QueuedPod, group: Group, row: Rows) -> bool:
+    def may_help(self, queued: QueuedPod, group: Group, row: RowOf) -> bool:
         """Return whether one of the events may help the pod, now that it is known what refused it."""
         wake_ups = self.events.helped((group,), row) if self.queued is queued else ()
         return any(wake_up.concerns(queued.pod) for wake_up in wake_ups)

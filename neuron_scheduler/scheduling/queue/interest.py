@@ -153,7 +153,7 @@ def may_help(
 
 
 def _may_match(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
-    """Return whether a term may match a pod; a namespace selector may match any, for namespaces are unknown here."""
+    """Return whether a term may match a pod; a namespace selector always may: namespaces are unknown here."""
     if term.selector is None or not term.selector.matches(dict(labels)):
         return False
     return term.namespace_selector is not None or namespace in term.namespaces

@@ -37,7 +37,7 @@ _MOST_CHECKS = 20_000
 _MOST_BEFORE = 16
 """States of one node in one burst of events; beyond, the node counts as new."""
 
-Rows = Callable[[str], NodeInfo | None]
+RowOf = Callable[[str], NodeInfo | None]
 """A node as it is now, by name; None if it is not known."""
 
 
@@ -122,7 +122,7 @@ class PendingEvents:
         before = on.before if earlier is None else (*earlier.before, *on.before)
         changes[name] = NodeChange(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
 
-    def helped(self, groups: Collection[Group], row: Rows) -> Iterator[WakeUp]:
+    def helped(self, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp]:
         """Yield the groups that each event may help, for the nodes as they are now; `groups` may change meanwhile."""
         for event in sorted(self._pods):
             yield from self._helped(event, groups, row)
@@ -130,14 +130,14 @@ class PendingEvents:
             for group in [group for group in groups if group.plugins & CONCERNED_BY[event]]:
                 yield WakeUp(event, group, claims=self._claims[event])
 
-    def _helped(self, event: ClusterEvent, groups: Collection[Group], row: Rows) -> list[WakeUp]:
+    def _helped(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> list[WakeUp]:
         """Return the groups that the event may help; all of them if a hint fails, as upstream does with an error."""
         try:
             return list(self._hinted(event, groups, row))
         except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
             return [WakeUp(event, group) for group in groups]
 
-    def _hinted(self, event: ClusterEvent, groups: Collection[Group], row: Rows) -> Iterator[WakeUp]:
+    def _hinted(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp]:
         pods, changes = self._pods[event], self._changes[event]
         if changes is None or len(changes) * len(groups) > _MOST_CHECKS:
             for group in groups:
@@ -152,7 +152,7 @@ class PendingEvents:
                 yield WakeUp(event, group, tuple(takers) or None)
 
 
-def any_acceptable(group: Group, nodes: list[str], row: Rows) -> bool:
+def any_acceptable(group: Group, nodes: list[str], row: RowOf) -> bool:
     """Return whether one of the nodes may still take a pod of a group; nodes that do not are removed from the list."""
     while nodes:
         try:

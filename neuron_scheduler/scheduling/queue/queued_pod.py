@@ -2,7 +2,7 @@
 One waiting pod: where it waits, its attempts so far, and which changes of it are worth another try.
 
 Upstream: `QueuedPodInfo` in `pkg/scheduler/framework/types.go`, `PodSchedulingPropertiesChange` in
-`pkg/scheduler/framework/events.go`. Knows no other pod.
+`pkg/scheduler/framework/events.go`. Refuses to know other pods.
 """
 
 import enum

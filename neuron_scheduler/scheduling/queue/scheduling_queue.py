@@ -9,7 +9,7 @@ jumps. Pods of higher priority come first, then older ones: a refused pod keeps 
 they happen and take effect at the next `pop`, so a burst of deletions wakes each line of refused pods once
 (`pending_events`, `unschedulable_pods`). Events during a long decision are kept for its pod. A pod whose victims are
 being asked to leave is held until all of them have been asked. The queue waits for nothing itself: `on_change` says
-when it is worth to `pop` again.
+when it is worth calling `pop` again.
 """
 
 import math
@@ -25,7 +25,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.backoff_queue import BackoffQueue
 from neuron_scheduler.scheduling.queue.hints import NodeChange
 from neuron_scheduler.scheduling.queue.in_flight_events import InFlightEvents
-from neuron_scheduler.scheduling.queue.pending_events import PendingEvents, Rows, group_of, unknown_row
+from neuron_scheduler.scheduling.queue.pending_events import PendingEvents, RowOf, group_of, unknown_row
 from neuron_scheduler.scheduling.queue.places import Places
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.signature import signature_of
@@ -36,12 +36,12 @@ BINDER = "DefaultBinder"
 _FLUSH_PERIOD = 30.0
 
 
-def _count_nothing(_queue: str, _event: str) -> None:
-    """Do nothing: nobody counts."""
+def _ignore_entry(_queue: str, _event: str) -> None:
+    """Do nothing."""
 
 
-def _wake_nobody() -> None:
-    """Do nothing: nobody waits for the queue."""
+def _ignore_change() -> None:
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -61,9 +61,9 @@ class SchedulingQueue:
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
     max_unschedulable: float = 300.0
-    _entered: Callable[[str, str], None] = _count_nothing
-    _row: Rows = unknown_row
-    on_change: Callable[[], None] = _wake_nobody
+    _entered: Callable[[str, str], None] = _ignore_entry
+    _row: RowOf = unknown_row
+    on_change: Callable[[], None] = _ignore_change
     _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
     _places: Places = attrs.field(init=False)
     _unschedulable: UnschedulablePods = attrs.field(init=False)
@@ -220,9 +220,9 @@ class SchedulingQueue:
 
         Such an event may have come since the pod was popped. A pod that is `held` waits for its release first. A pod
         with a nomination waits until it fits: preempting other pods does not help it any more.
-        `against_preemption` are the plugins that would refuse the pod whoever is preempted. What refuses this pod
-        refuses all pods of its signature; a pod that is held, nominated, has missed an event or cannot be bound waits
-        in a line of its own.
+        `against_preemption` are the plugins that would refuse the pod whichever pods are preempted. What refuses this
+        pod refuses all pods of its signature; a pod that is held, has a nomination, has missed an event or cannot be
+        bound waits in a line of its own.
         """
         if self._pods.get(queued.pod.uid) is not queued:
             return

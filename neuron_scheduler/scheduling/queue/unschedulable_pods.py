@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.pending_events import Group, Rows, WakeUp, any_acceptable
+from neuron_scheduler.scheduling.queue.pending_events import Group, RowOf, WakeUp, any_acceptable
 from neuron_scheduler.scheduling.queue.places import Places
 from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
 from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
@@ -66,7 +66,7 @@ class UnschedulablePods:
     """
 
     _places: Places
-    _row: Rows
+    _row: RowOf
     to_go_on: list[Line] = attrs.field(factory=list)
     _lines: dict[Signature, Line] = attrs.field(factory=dict)
     _by_group: dict[Group, dict[Signature, Line]] = attrs.field(factory=dict)
@@ -135,7 +135,7 @@ class UnschedulablePods:
     def is_worth_a_try(self, queued: QueuedPod) -> bool:
         """Return whether to try a pod now; one that is ahead goes back into its line if the free space is taken."""
         line = self._line_of.get(queued)
-        if line is None or self._may_do(line):
+        if line is None or self._has_taker(line):
             return True
         self.calm(line)
         return False
@@ -154,7 +154,7 @@ class UnschedulablePods:
         if queued.held:
             queued.missed = True
             self.calm(line)
-        elif not self._may_do(line):
+        elif not self._has_taker(line):
             self.calm(line)
         else:
             line.ahead = queued
@@ -163,7 +163,7 @@ class UnschedulablePods:
                 line.nodes = None
                 self._ungroup(line)
 
-    def _may_do(self, line: Line) -> bool:
+    def _has_taker(self, line: Line) -> bool:
         """Return whether one of the nodes for which a line was woken may still take one of its pods."""
         return line.nodes is None or any_acceptable(line.group, line.nodes, self._row)
 
