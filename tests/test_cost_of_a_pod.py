@@ -101,8 +101,8 @@ async def test_nothing_stays_behind_of_a_pod_that_is_gone() -> None:
         return len(gc.get_objects())
 
     with (
-        mock.patch.object(indexes, "_MIN_LOG", 1),
-        mock.patch.object(pods_table, "_MAX_LOG", 2),
+        mock.patch.object(indexes, "_FEWEST_LOGGED", 1),
+        mock.patch.object(pods_table, "_MOST_LOGGED", 2),
     ):  # logs of changes, cut soon
         for prefix in "abc":
             settled = await objects(prefix)

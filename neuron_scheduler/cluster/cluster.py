@@ -63,9 +63,9 @@ class Cluster:
             lambda self: View(self.workloads, self.namespaces, self.volumes, self._table), takes_self=True
         ),
     )
-    _where: dict[str, str] = attrs.field(factory=dict)
+    _where: dict[str, str] = attrs.field(factory=dict)  # the name of the node, by the pod's uid
     _assumed: set[str] = attrs.field(factory=set)
-    _nominated: dict[str, str] = attrs.field(factory=dict)
+    _nominated_nodes: dict[str, str] = attrs.field(factory=dict)  # names, by the pod's uid
 
     # Reading
 
@@ -100,16 +100,16 @@ class Cluster:
 
     def nomination(self, uid: str) -> tuple[str, Nomination] | None:
         """Return the nominated node of a pending pod, and the nomination; None if there is none."""
-        name = self._nominated.get(uid)
+        name = self._nominated_nodes.get(uid)
         node_info = None if name is None else self.node(name)
         if name is None or node_info is None:
             return None
-        return next(((name, nomination) for nomination in node_info.nominated if nomination.pod.uid == uid), None)
+        return next(((name, nomination) for nomination in node_info.nominations if nomination.pod.uid == uid), None)
 
     @property
     def has_nominations(self) -> bool:
         """Whether any node is nominated for a pending pod."""
-        return bool(self._nominated)
+        return bool(self._nominated_nodes)
 
     def is_assumed(self, uid: str) -> bool:
         """Return whether a pod is assumed and not yet confirmed by the watch."""
@@ -130,7 +130,7 @@ class Cluster:
         """Remove a node and return its nominations, which are lost; its pods stay until they are removed."""
         node_info = self.node(name)
         self._table.remove(name)
-        return () if node_info is None else node_info.nominated
+        return () if node_info is None else node_info.nominations
 
     def set_aside(self, name: str, aside: SetAside | None) -> None:
         """Set a node, or some of its cores, aside; None ends that. An unknown node is ignored."""
@@ -199,14 +199,14 @@ class Cluster:
         self.clear_nomination(nomination.pod.uid)
         node_info = self.node(name)
         if node_info is not None:
-            self._nominated[nomination.pod.uid] = name
+            self._nominated_nodes[nomination.pod.uid] = name
             volumes = self.volumes.held_by(nomination.pod)
             nomination = attrs.evolve(nomination, volumes=volumes) if volumes else nomination
-            self._table.put(attrs.evolve(node_info, nominated=(*node_info.nominated, nomination)))
+            self._table.put(attrs.evolve(node_info, nominations=(*node_info.nominations, nomination)))
 
     def clear_nomination(self, uid: str) -> str | None:
         """Remove the nomination of a pod and return its node's name; None if there was none."""
-        name = self._nominated.pop(uid, None)
+        name = self._nominated_nodes.pop(uid, None)
         node_info = None if name is None else self.node(name)
         if node_info is not None:
             self._table.put(_without_nomination(node_info, uid))
@@ -220,7 +220,7 @@ class Cluster:
         """Remove a storage object, and update the rows that depend on it."""
         self._refresh(self.volumes.remove(storage))
 
-    # Copies, and the cluster under an assumption
+    # Copies, and changes for the time of a question
 
     def fork(self) -> Self:
         """Return an independent copy."""
@@ -231,13 +231,13 @@ class Cluster:
             table=self._table.fork(),
             where=dict(self._where),
             assumed=set(self._assumed),
-            nominated=dict(self._nominated),
+            nominated_nodes=dict(self._nominated_nodes),
         )
 
     @contextmanager
     def without_nomination(self, uid: str) -> Iterator[None]:
         """Count the space nominated for a pod as free inside the `with` block, as it is for the pod itself."""
-        name = self._nominated.get(uid)
+        name = self._nominated_nodes.get(uid)
         slot = None if name is None else self.view.slot(name)
         if slot is None:
             yield
@@ -284,5 +284,5 @@ class Cluster:
 
 def _without_nomination(node_info: NodeInfo, uid: str) -> NodeInfo:
     return attrs.evolve(
-        node_info, nominated=tuple(nomination for nomination in node_info.nominated if nomination.pod.uid != uid)
+        node_info, nominations=tuple(nomination for nomination in node_info.nominations if nomination.pod.uid != uid)
     )

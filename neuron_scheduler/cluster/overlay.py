@@ -1,5 +1,6 @@
 """
-Overlays: the rows under an assumption, such as "pods of lower priority are gone", for questions about all nodes.
+Overlays: the rows as they would be in another case, such as without the pods of lower priority, for questions about
+all nodes.
 
 An overlay is a hashable value, because it is part of the definition of the indexes that answer the question. Its marks
 show which rows it changes: if they are few, only these are computed. Refuses to change a row in the cluster.
@@ -16,7 +17,7 @@ from neuron_scheduler.model.memo import memoised
 
 
 class Overlay(Hashable, Protocol):
-    """An assumption about rows."""
+    """The case: how rows would be different."""
 
     @property
     def marks(self) -> Callable[[NodeInfo], Values]:
@@ -26,7 +27,7 @@ class Overlay(Hashable, Protocol):
         """Return whether rows with this mark are changed; a row with no such mark is not."""
 
     def __call__(self, node_info: NodeInfo, /) -> NodeInfo:
-        """Return the row under the assumption."""
+        """Return the row as it would be."""
 
 
 @attrs.frozen(eq=False)

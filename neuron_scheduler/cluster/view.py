@@ -230,22 +230,24 @@ class View:
         """
         return attrs.evolve(self, overlay=overlay)
 
-    def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], kind: type[_Data]) -> _Data:
+    def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
         """Return an index of rows under an overlay."""
         table = self._table.current
-        derived = Derived(overlaid(overlay, definition), definition, kind, lambda: self.changed(overlay))
+        derived = Derived(overlaid(overlay, definition), definition, index_type, lambda: self.changed(overlay))
         if self._index_requests is not None and not table.of_rows.is_ready(derived.definition):
             self._lacks(table.of_rows, overlay.marks, Postings)
-            self._lacks(table.of_rows, definition, kind)
+            self._lacks(table.of_rows, definition, index_type)
             self._index_requests.lacking[derived.definition] = lambda: self._prepare_overlaid(derived)
-            return kind()
+            return index_type()
         return cast(_Data, table.of_rows.derived(derived, table.slots))
 
     def _prepare_overlaid(self, derived: Derived[NodeInfo]) -> Iterator[None]:
         table = self._table.current
         return table.of_rows.prepare_derived(derived, table.slots)
 
-    def _lacks(self, indexes: Indexes[Any], definition: Callable[[Any], Any], kind: type[Postings | Column]) -> bool:
+    def _lacks(
+        self, indexes: Indexes[Any], definition: Callable[[Any], Any], index_type: type[Postings | Column]
+    ) -> bool:
         """Note that an index is asked for, and return whether it is not ready."""
         if self._index_requests is None:
             return False
@@ -253,7 +255,7 @@ class View:
         (self._index_requests.of_nodes if of_nodes else self._index_requests.of_rows)[definition] = None
         if indexes.is_ready(definition):
             return False
-        self._index_requests.lacking[definition] = lambda: self._prepare(definition, kind, of_nodes=of_nodes)
+        self._index_requests.lacking[definition] = lambda: self._prepare(definition, index_type, of_nodes=of_nodes)
         return True
 
     def _lacks_domains(self, key: str) -> bool:
@@ -265,9 +267,9 @@ class View:
         return self._table.current.pods.prepare(definition, lambda: self._table.current.domains(key))
 
     def _prepare(
-        self, definition: Callable[[Any], Any], kind: type[Postings | Column], *, of_nodes: bool
+        self, definition: Callable[[Any], Any], index_type: type[Postings | Column], *, of_nodes: bool
     ) -> Iterator[None]:
         table = self._table.current
         if of_nodes:
-            return table.of_nodes.prepare(definition, kind, table.nodes)
-        return table.of_rows.prepare(definition, kind, table.slots)
+            return table.of_nodes.prepare(definition, index_type, table.nodes)
+        return table.of_rows.prepare(definition, index_type, table.slots)

@@ -127,9 +127,9 @@ class PreemptionExecutor:
     def recheck(self, node_name: str) -> None:
         """Drop the nominations that no longer fit on a node, since another pod has come to it."""
         node_info = self.cluster.node(node_name)
-        if node_info is None or not node_info.nominated:
+        if node_info is None or not node_info.nominations:
             return
-        lost = [nomination.pod for nomination in node_info.nominated if not can_be_kept(node_info, nomination)]
+        lost = [nomination.pod for nomination in node_info.nominations if not can_be_kept(node_info, nomination)]
         for pod in lost:
             self.nomination_lost(pod)
         if lost:
@@ -192,7 +192,7 @@ class PreemptionExecutor:
 
     def _nominated_of_lower_priority(self, pod: Pod, node_name: str) -> list[Pod]:
         node_info = self.cluster.node(node_name)
-        nominations = node_info.nominated if node_info is not None else ()
+        nominations = node_info.nominations if node_info is not None else ()
         return [nomination.pod for nomination in nominations if nomination.pod.priority < pod.priority]
 
     def _drop_nomination(self, pod: Pod) -> NominationChange:

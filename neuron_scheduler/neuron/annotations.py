@@ -62,7 +62,7 @@ class _UnreadableError(ValueError):
 
 def read(pod: Pod, machine: Machine | None) -> Allocation:
     """
-    Return what a bound pod holds on its node's machine, whoever bound it.
+    Return what a bound pod holds on its node's machine, no matter which scheduler bound it.
 
     Our own annotation counts first, then `AWS_NEURON_IDS`, then the documented names; the first two must agree if both
     exist. The ids must be in range, distinct, and as many as the pod asks for. They need not be contiguous: the kubelet
@@ -161,9 +161,9 @@ def _cores_of(pod: Pod, *, request: NeuronRequest, machine: Machine | None) -> C
 
 def _ids(pod: Pod, request: NeuronRequest) -> tuple[int, ...]:
     """Return the ids in the annotations, not yet checked against the machine."""
-    kind = pod.allocation.get(NEURON_RESOURCE_TYPE)
-    if kind and kind not in _UNIT_NAMES[request.unit]:
-        raise _UnreadableError(f"annotation {NEURON_RESOURCE_TYPE} is {kind!r}, but it asks for {request.resource}")
+    resource = pod.allocation.get(NEURON_RESOURCE_TYPE)
+    if resource and resource not in _UNIT_NAMES[request.unit]:
+        raise _UnreadableError(f"annotation {NEURON_RESOURCE_TYPE} is {resource!r}, but it asks for {request.resource}")
     own = _own(pod, request)
     listed = _listed(pod, AWS_NEURON_IDS)
     if own is not None and listed is not None and set(own) != set(listed):

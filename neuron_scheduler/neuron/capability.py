@@ -65,9 +65,8 @@ def losses(
     machine = machine_of_kind(kind)
     block = CoreMask(ones(level * machine.cores_per_device))
     placement = place(machine, block, request)
-    rest = (
-        NO_CORES if placement is None else block & ~placement.cores
-    )  # several blocks are cut: assume that nothing is left
+    # Without a placement several blocks are cut: assume that nothing of them is left.
+    rest = NO_CORES if placement is None else block & ~placement.cores
     own = size_of(request)
     larger = [size for size in sizes if size.total > 1 and size != own]
     lost = [(size, _blocks(machine, block, size) - _blocks(machine, rest, size)) for size in larger]

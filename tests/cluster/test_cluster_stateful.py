@@ -108,10 +108,10 @@ def some_pod(name: str, **keywords: Any) -> Pod:
 def short_memory() -> Iterator[None]:
     """Make the limits of the tables so low that counts are dropped and built again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pod_table, "_MAX_LOG", 8)
+        patch.setattr(pod_table, "_MOST_LOGGED", 8)
         patch.setattr(pod_table, "_WORTH_READING", 2)
-        patch.setattr(pod_table, "_MAX_COLUMNS", 16)
-        patch.setattr(nodes, "_MAX_RELABELINGS", 8)
+        patch.setattr(pod_table, "_MOST_COLUMNS", 16)
+        patch.setattr(nodes, "_MOST_RELABELINGS", 8)
         patch.setattr(nodes, "_MOST_LATECOMERS", 2)
         yield
 

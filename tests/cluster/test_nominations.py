@@ -29,7 +29,7 @@ def test_a_nomination_is_in_its_row_until_it_is_cleared() -> None:
     cluster.nominate("a", Nomination(pending))
     assert cluster.nomination("uid-p") == ("a", Nomination(pending))
     cluster.nominate("b", Nomination(pending))
-    assert [len(row.nominated) for row in cluster.view.rows()] == [0, 1]
+    assert [len(row.nominations) for row in cluster.view.rows()] == [0, 1]
     assert cluster.clear_nomination("uid-p") == "b"
     assert cluster.clear_nomination("uid-p") is None
     cluster.nominate("gone", Nomination(pending))
@@ -47,7 +47,7 @@ def test_a_placed_pod_needs_no_nomination() -> None:
         cluster.nominate("a", Nomination(pending))
         place(attrs.evolve(pending, node_name="b"))
         assert cluster.nomination(pending.uid) is None
-    assert not any(row.nominated for row in cluster.view.rows())
+    assert not any(row.nominations for row in cluster.view.rows())
 
 
 def test_a_removed_node_loses_its_nominations() -> None:
@@ -57,7 +57,7 @@ def test_a_removed_node_loses_its_nominations() -> None:
     cluster.remove_node("a")
     cluster.put_node(node("a", cpu=4000))
     assert cluster.nomination("uid-p") is None
-    assert not any(row.nominated for row in cluster.view.rows())
+    assert not any(row.nominations for row in cluster.view.rows())
 
 
 def test_nominations_count_against_equal_and_lower_priorities() -> None:

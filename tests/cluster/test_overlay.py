@@ -44,7 +44,13 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[NodeInfo]:
 @pytest.fixture
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the limits so low that a short test reaches them."""
-    for name, bound in (("_MIN_LOG", 8), ("_MAX_INDEXES", 12), ("_MAX_DERIVED", 12), ("_AT_ONCE", 2), ("_PATIENCE", 2)):
+    for name, bound in (
+        ("_FEWEST_LOGGED", 8),
+        ("_MOST_INDEXES", 12),
+        ("_MOST_DERIVED", 12),
+        ("_AT_ONCE", 2),
+        ("_PATIENCE", 2),
+    ):
         monkeypatch.setattr(indexes, name, bound)
 
 
@@ -146,8 +152,8 @@ def test_pods_of_all_priorities_below_the_nominated_share_an_overlay() -> None:
 
 def test_derived_indexes_take_no_room_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes of a few rows, however many, do not evict indexes of all rows."""
-    monkeypatch.setattr(indexes, "_MAX_INDEXES", 40)
-    monkeypatch.setattr(indexes, "_MAX_DERIVED", 4)
+    monkeypatch.setattr(indexes, "_MOST_INDEXES", 40)
+    monkeypatch.setattr(indexes, "_MOST_DERIVED", 4)
     cluster = some_nominations(5, 1)
     table = cluster._table.of_rows
     for devices in (1, 2, 4, 8, 16):
@@ -167,7 +173,7 @@ def test_an_unused_derived_index_is_dropped() -> None:
     for number in range(2000):
         cluster.put_pod(pod(f"p{number}", on="n0", cpu=1))
     assert not table._derived
-    assert len(table.log) <= indexes._MIN_LOG
+    assert len(table.log) <= indexes._FEWEST_LOGGED
 
 
 def test_where_much_has_changed_a_derived_index_is_derived_again(evaluated: list[NodeInfo]) -> None:

@@ -135,7 +135,7 @@ async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
-    monkeypatch.setattr(pods, "_MAX_LOG", 0)  # the log of changes is cut at once
+    monkeypatch.setattr(pods, "_MOST_LOGGED", 0)  # the log of changes is cut at once
     lane = lane_of(cluster, queue)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lane.prepare, queued)

@@ -22,9 +22,9 @@ from neuron_scheduler.cluster.index.eviction import evict_if_full
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, slots_of
 from neuron_scheduler.cluster.index.postings import Postings, Values
 
-_MAX_INDEXES = 1024
-_MAX_DERIVED = 512
-_MIN_LOG = 1024
+_MOST_INDEXES = 1024
+_MOST_DERIVED = 512
+_FEWEST_LOGGED = 1024
 _AT_ONCE = 64
 """Rows, or changes, after which a preparation yields."""
 _PATIENCE = 32
@@ -48,7 +48,7 @@ class _Index:
     position: int
     asked: int
 
-    def take(self, slot: Slot, old: Any, new: Any) -> None:
+    def apply(self, slot: Slot, old: Any, new: Any) -> None:
         """Apply a change of a row."""
         before = self.data.NOTHING if old is None else self.definition(old)
         after = self.data.NOTHING if new is None else self.definition(new)
@@ -68,7 +68,7 @@ class Derived(Generic[Row]):
 
     definition: Callable[[Row], Any]
     base: Callable[[Row], Any]
-    kind: type[Postings | Column]
+    index_type: type[Postings | Column]
     changed: Callable[[], NodeSet]
 
 
@@ -87,7 +87,7 @@ class Indexes(Generic[Row]):
     _by_definition: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
     _derived: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
     _following: list[_Index] = attrs.field(factory=list)
-    _bound: int = _MIN_LOG
+    _bound: int = _FEWEST_LOGGED
 
     def postings(self, values_of: Callable[[Row], Values], rows: Sequence[Row | None]) -> Postings:
         """Return the postings defined by `values_of`, up to date with `rows`."""
@@ -121,7 +121,7 @@ class Indexes(Generic[Row]):
         return index is not None and self.log.end - index.position <= _AT_ONCE
 
     def prepare(
-        self, definition: Callable[[Row], Any], kind: type[Postings | Column], rows: Sequence[Row | None]
+        self, definition: Callable[[Row], Any], index_type: type[Postings | Column], rows: Sequence[Row | None]
     ) -> Iterator[None]:
         """
         Build an index, or bring it up to date, a few rows at a time; at a yield other tasks may run and change rows.
@@ -130,7 +130,7 @@ class Indexes(Generic[Row]):
         """
         if definition not in self._by_definition:
             start = self.log.end
-            data = yield from _built(definition, kind, list(rows))
+            data = yield from _built(definition, index_type, list(rows))
             if self.log.covers(start):
                 self._add(definition, data, start, size=len(rows))
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
@@ -150,7 +150,7 @@ class Indexes(Generic[Row]):
             return
         log.append((slot, old, new))
         for index in self._following:
-            index.take(slot, old, new)
+            index.apply(slot, old, new)
             index.position = log.end
         if log.end % _PATIENCE == 0:
             self._following = [index for index in self._following if log.end - index.asked < _PATIENCE]
@@ -176,12 +176,12 @@ class Indexes(Generic[Row]):
         self,
         index: _Index | None,
         row_to: Callable[[Row], Any],
-        kind: type[Postings | Column],
+        index_type: type[Postings | Column],
         rows: Sequence[Row | None],
     ) -> _Index:
         if index is None:
-            values: Any = [kind.NOTHING if row is None else row_to(row) for row in rows]
-            index = self._add(row_to, kind.build(values), self.log.end, size=len(rows))
+            values: Any = [index_type.NOTHING if row is None else row_to(row) for row in rows]
+            index = self._add(row_to, index_type.build(values), self.log.end, size=len(rows))
         _catch_up(index, self.log)
         self._following.append(index)
         return index
@@ -201,19 +201,19 @@ class Indexes(Generic[Row]):
         """Make a derived index: from a copy of the other one if few rows differ, else from all rows."""
         changed, start, rows = derived.changed(), self.log.end, list(rows)
         if 2 * changed.bit_count() > len(rows):
-            data = yield from _built(derived.definition, derived.kind, rows)
+            data = yield from _built(derived.definition, derived.index_type, rows)
         else:
-            index_of = self.postings if derived.kind is Postings else self.column
+            index_of = self.postings if derived.index_type is Postings else self.column
             data = yield from _differing(index_of(derived.base, rows).fork(), derived, changed, rows)
         if self.log.covers(start):
-            evict_if_full(self._derived, _MAX_DERIVED)
+            evict_if_full(self._derived, _MOST_DERIVED)
             self._derived[derived.definition] = _Index(derived.definition, data, start, asked=start)
 
     def _add(self, definition: Callable[[Row], Any], data: Postings | Column, position: int, *, size: int) -> _Index:
         before = len(self._by_definition)
-        evict_if_full(self._by_definition, _MAX_INDEXES)
+        evict_if_full(self._by_definition, _MOST_INDEXES)
         self.dropped += len(self._by_definition) < before
-        self._bound = max(_MIN_LOG, 2 * size)
+        self._bound = max(_FEWEST_LOGGED, 2 * size)
         index = self._by_definition[definition] = _Index(definition, data, position, asked=position)
         return index
 
@@ -232,19 +232,19 @@ def _catch_up(index: _Index, log: ChangeLog[Any], *, most: int | None = None) ->
     """Apply the changes that an index has not read yet, or the first of them."""
     changes = log.since(index.position, most)
     for change in changes:
-        index.take(*change)
+        index.apply(*change)
     index.position += len(changes)
 
 
 def _built(
-    definition: Callable[[Row], Any], kind: type[Postings | Column], rows: Sequence[Row | None]
+    definition: Callable[[Row], Any], index_type: type[Postings | Column], rows: Sequence[Row | None]
 ) -> Generator[None, None, Postings | Column]:
     """Build the data of an index of all rows, a few at a time."""
     values: list[Any] = []
     for first in range(0, len(rows), _AT_ONCE):
-        values += [kind.NOTHING if row is None else definition(row) for row in rows[first : first + _AT_ONCE]]
+        values += [index_type.NOTHING if row is None else definition(row) for row in rows[first : first + _AT_ONCE]]
         yield
-    return kind.build(values)
+    return index_type.build(values)
 
 
 def _differing(

@@ -72,7 +72,7 @@ class NodeInfo:
         used: sum of the pods' requests, with `pods` counted as a resource.
         ports: each used host port with the number of pods that use it.
         priorities: each priority with the number of pods that could be evicted; unreadable pods never are.
-        nominated: nominations of this node.
+        nominations: of this node, for pending pods.
         volumes: what the pods hold of volumes, with the number of pods that hold it.
         storage: the node's storage, apart from its pods.
         set_aside: what is to be used only if there is no other choice; None if nothing is.
@@ -86,7 +86,7 @@ class NodeInfo:
     ports: Mapping[HostPort, int] = NO_COUNTS
     neuron_usage: NeuronUsage = NO_NEURON_USAGE
     priorities: Mapping[int, int] = NO_COUNTS
-    nominated: tuple[Nomination, ...] = ()
+    nominations: tuple[Nomination, ...] = ()
     volumes: Mapping[HeldVolume, int] = NO_COUNTS
     storage: NodeStorage = NO_STORAGE
     set_aside: SetAside | None = None
@@ -123,13 +123,13 @@ class NodeInfo:
 
         Computed once for a row and a priority.
         """
-        if not self.nominated:
+        if not self.nominations:
             return self
         key = ("with_nominated", priority)
         row = self._overlaid.get(key)
         if row is None:
             row = self
-            for nomination in self.nominated:
+            for nomination in self.nominations:
                 pod = nomination.pod
                 if pod.priority >= priority and pod.uid not in self.pod_infos:
                     row = with_pod(row, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
@@ -257,7 +257,7 @@ def _with_pods(
         storage=node_info.storage,
         neuron_usage=neuron_usage,
         priorities=priorities,
-        nominated=node_info.nominated,
+        nominations=node_info.nominations,
         set_aside=node_info.set_aside,
         last_alloc_time=last_alloc_time,
     )

@@ -24,7 +24,7 @@ class PodInfo:
 
     Attributes:
         cores: what it certainly holds; None for an unknown holder, empty for a pod without Neuron.
-        problem: why the allocation is unknown, or was not taken; empty if it was.
+        problem: why the allocation is unknown, or why its latest change is ignored; empty if neither.
         unreadable: the object could not be decoded, so even the number of devices is unknown.
         volumes: the keys of its claims, and the volumes and disks that are attached for it.
     """

@@ -16,7 +16,8 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Require
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
 Terms = tuple[NodeSelectorTerm, ...] | None
-Kind = tuple[str, str, str]
+_Group = tuple[str, str, str]
+"""Class, volume mode and attributes class."""
 Entry = tuple[int, str]
 """Capacity in bytes and name."""
 
@@ -62,17 +63,17 @@ ByAffinity = dict[Terms, VolumesOfAffinity]
 class FreeVolumes:
     """The volumes by class, volume mode and attributes class, then by access modes, then by node affinity."""
 
-    _by_access_modes: dict[Kind, dict[frozenset[str], ByAffinity]] = attrs.field(factory=dict)
+    _by_access_modes: dict[_Group, dict[frozenset[str], ByAffinity]] = attrs.field(factory=dict)
 
     def fork(self) -> Self:
         """Return an independent copy."""
         return type(self)(
             {
-                kind: {
+                group: {
                     modes: {terms: volumes.fork() for terms, volumes in by_affinity.items()}
                     for modes, by_affinity in by_access_modes.items()
                 }
-                for kind, by_access_modes in self._by_access_modes.items()
+                for group, by_access_modes in self._by_access_modes.items()
             }
         )
 
@@ -80,7 +81,9 @@ class FreeVolumes:
         """Add a volume that no claim has."""
         if not _is_offered(volume):
             return
-        by_affinity = self._by_access_modes.setdefault(_kind(volume), {}).setdefault(frozenset(volume.access_modes), {})
+        by_affinity = self._by_access_modes.setdefault(_group(volume), {}).setdefault(
+            frozenset(volume.access_modes), {}
+        )
         terms = volume.required_terms
         volumes = by_affinity.get(terms)
         if volumes is None:
@@ -91,14 +94,14 @@ class FreeVolumes:
         """Remove a volume; it must be as it was when it was put."""
         if not _is_offered(volume):
             return
-        by_affinity = self._by_access_modes[_kind(volume)][frozenset(volume.access_modes)]
+        by_affinity = self._by_access_modes[_group(volume)][frozenset(volume.access_modes)]
         if not by_affinity[volume.required_terms].remove((volume.capacity, volume.name)):
             del by_affinity[volume.required_terms]
 
     def serving(self, claim: PersistentVolumeClaim) -> Iterator[VolumesOfAffinity]:
         """Yield the volumes that may serve a claim if their sizes and labels do, by node affinity."""
         wanted = set(claim.access_modes)
-        for modes, by_affinity in self._by_access_modes.get(_kind(claim), {}).items():
+        for modes, by_affinity in self._by_access_modes.get(_group(claim), {}).items():
             if wanted <= modes:
                 yield from by_affinity.values()
 
@@ -107,7 +110,7 @@ def _is_offered(volume: PersistentVolume) -> bool:
     return volume.available and not volume.terminating
 
 
-def _kind(storage: PersistentVolume | PersistentVolumeClaim) -> Kind:
+def _group(storage: PersistentVolume | PersistentVolumeClaim) -> _Group:
     return (storage.class_name, storage.volume_mode, storage.attributes_class)
 
 

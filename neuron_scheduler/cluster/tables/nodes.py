@@ -41,7 +41,7 @@ from neuron_scheduler.model.pod import Pod
 
 _MOST_HOLES = 64  # more than there are nodes
 _MOST_LATECOMERS = 512
-_MAX_RELABELINGS = 2048  # changes of labels that are kept for the rollups
+_MOST_RELABELINGS = 2048  # changes of labels that are kept for the rollups
 
 _Age = tuple[float, str, str]
 
@@ -166,7 +166,7 @@ class NodeTable:
         node_info = self.row(slot)
         self._vacate(slot)
         if node_info.pod_infos:
-            self._headless[name] = attrs.evolve(node_info, nominated=(), set_aside=None)
+            self._headless[name] = attrs.evolve(node_info, nominations=(), set_aside=None)
 
     def replace(self, slot: Slot, node_info: NodeInfo | None) -> None:
         """Replace the row in a slot, and update everything that depends on it."""
@@ -183,7 +183,7 @@ class NodeTable:
             self.of_nodes.record(slot, node_before, node)
             self.offered.replace(node_before, node)
             if node is None or node_before is None or node.labels != node_before.labels:
-                self._relabelings.append((slot, node_before), most=_MAX_RELABELINGS)
+                self._relabelings.append((slot, node_before), most=_MOST_RELABELINGS)
         self._move_pods(slot, old, node_info)
         if node_info != old:
             self.of_rows.record(slot, old, node_info)

@@ -19,8 +19,8 @@ from neuron_scheduler.cluster.tables.matching import Matching
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Operator
 
-_MAX_COLUMNS = 1024
-_MAX_LOG = 4096
+_MOST_COLUMNS = 1024
+_MOST_LOGGED = 4096
 _AT_ONCE = 64
 """Pods, or changes, after which a preparation pauses."""
 _WORTH_READING = 16  # up to so many changes are read from the log even if the posting is smaller
@@ -109,7 +109,7 @@ class PodTable:
             return count.column
         candidates = self._to_build_from(definition, None if count is None else count.asked)
         if count is None or candidates is not None:
-            evict_if_full(self._counts, _MAX_COLUMNS)
+            evict_if_full(self._counts, _MOST_COLUMNS)
             count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._log.end)
             self._counts[definition] = count
         else:
@@ -130,7 +130,7 @@ class PodTable:
             return rolled.rollup.totals
         candidates = self._to_build_from(definition, rolled.asked if rolled is not None and followed else None)
         if rolled is None or candidates is not None:
-            evict_if_full(self._rollups, _MAX_COLUMNS)
+            evict_if_full(self._rollups, _MOST_COLUMNS)
             rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
             rolled = self._rollups[key] = _Rolled(rollup, self._log.end)
         else:
@@ -168,10 +168,10 @@ class PodTable:
             return
         within = None if domains is None else domains()
         if within is None or within.unique:
-            evict_if_full(self._counts, _MAX_COLUMNS)
+            evict_if_full(self._counts, _MOST_COLUMNS)
             self._counts[definition] = _Count(Column.sparse(numbers, max(numbers, default=-1) + 1), start)
         else:
-            evict_if_full(self._rollups, _MAX_COLUMNS)
+            evict_if_full(self._rollups, _MOST_COLUMNS)
             self._rollups[definition, within.key] = _Rolled(Rollup.build(numbers, within, len(within.nodes)), start)
 
     def fork(self) -> "PodTable":
@@ -252,7 +252,7 @@ class PodTable:
 
     def _record(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
         if self._counts or self._rollups or self._preparing:
-            self._log.append((slot, old, new), most=_MAX_LOG)
+            self._log.append((slot, old, new), most=_MOST_LOGGED)
 
 
 def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:

@@ -88,8 +88,10 @@ class NodeHandler(ObjectHandler[Node]):
 
     def _put(self, node: Node) -> None:
         before, after = self.cluster.node(node.name), self.cluster.put_node(node)
-        if before is not None and before.nominated != after.nominated:  # its machine is another, and so are its cores
-            for nomination in before.nominated:
+        if (
+            before is not None and before.nominations != after.nominations
+        ):  # its machine is another, and so are its cores
+            for nomination in before.nominations:
                 self.nomination_lost(nomination.pod)
         if node.refusal:
             self.metrics.malformed(self.resource)

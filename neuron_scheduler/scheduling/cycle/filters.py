@@ -26,9 +26,9 @@ Filtered = tuple[NodeSet, list[Refusal]]
 
 def nomination_priorities(node_info: NodeInfo) -> Values:
     """Index definition: the priorities of the pods with a nomination on a node."""
-    if not node_info.nominated:
+    if not node_info.nominations:
         return ()
-    return tuple({nomination.pod.priority for nomination in node_info.nominated})
+    return tuple({nomination.pod.priority for nomination in node_info.nominations})
 
 
 @attrs.frozen(cache_hash=True)

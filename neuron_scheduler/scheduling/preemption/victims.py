@@ -170,10 +170,10 @@ class _DryRun:
         if group.pods and self.trial(group.pods).fits():
             return group
         must = {pod.uid for pod in group.pods}
-        others = [pod for pod in self.lower if pod.uid not in must]
+        remaining = [pod for pod in self.lower if pod.uid not in must]
         allowance = self.disruption_allowance
-        spared = (allowance.violating(self.lower), allowance.spared(group.pods, reversed(others)))
-        tries = [must | self._without_reprieve(others, first) for first in dict.fromkeys(spared)]
+        spared = (allowance.violating(self.lower), allowance.spared(group.pods, reversed(remaining)))
+        tries = [must | self._without_reprieve(remaining, first) for first in dict.fromkeys(spared)]
         return min((self._victims(tuple(pod for pod in self.lower if pod.uid in gone)) for gone in tries), key=_cost)
 
     def _without_reprieve(self, pods: Sequence[Pod], first: Collection[str]) -> set[str]:
@@ -201,7 +201,7 @@ def _forced(node_info: NodeInfo, pod: Pod, lower: Sequence[Pod]) -> Collection[t
     kept = reduce(
         or_, (pod_info.cores or NO_CORES for uid, pod_info in node_info.pod_infos.items() if uid not in going), NO_CORES
     )
-    for nomination in node_info.nominated:
+    for nomination in node_info.nominations:
         kept |= nomination.cores if nomination.pod.priority >= pod.priority else NO_CORES
     cores = tuple(node_info.pod_infos[other.uid].cores or NO_CORES for other in lower)
     groups = _in_the_way(node_info.machine, pod.neuron, node_info.machine.all_cores & ~kept, cores)

@@ -31,8 +31,8 @@ _MODULO: dict[int, Callable[[Row], int]] = {d: (lambda row, d=d: row % d) for d 
 def _small_bounds() -> Iterator[None]:
     """Make the limits so low that a short test reaches them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(indexes, "_MIN_LOG", 6)
-        patch.setattr(indexes, "_MAX_INDEXES", 4)
+        patch.setattr(indexes, "_FEWEST_LOGGED", 6)
+        patch.setattr(indexes, "_MOST_INDEXES", 4)
         patch.setattr(indexes, "_AT_ONCE", 2)
         patch.setattr(indexes, "_PATIENCE", 2)
         yield
@@ -85,7 +85,7 @@ def test_an_index_is_correct_when_it_is_used(sequence: list[tuple[str, int, int 
         else:
             forks.append((table.fork(), list(rows)))
         assert len(table.log) <= table._bound
-        assert len(table._by_definition) <= indexes._MAX_INDEXES
+        assert len(table._by_definition) <= indexes._MOST_INDEXES
     for divisor, (fork, then) in enumerate(forks, start=1):
         check(fork, then, divisor % 11 + 1)
     check(table, rows, 7)

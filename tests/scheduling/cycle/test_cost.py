@@ -172,7 +172,7 @@ def test_unknown_holders_are_named_for_the_same_in_a_large_cluster() -> None:
 
 def test_nothing_is_kept_of_pods_that_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of pods that were decided, assumed and taken off again leave no memory allocated."""
-    monkeypatch.setattr(indexes, "_MIN_LOG", 16)
+    monkeypatch.setattr(indexes, "_FEWEST_LOGGED", 16)
     cluster = _fleet(50)
 
     def least(rounds: int) -> int:

@@ -163,7 +163,7 @@ def test_indexes_that_are_dropped_or_out_of_date_are_prepared_again(
 
 def test_an_index_dropped_for_others_is_prepared_again(monkeypatch: pytest.MonkeyPatch, built: list[int]) -> None:
     """An index that was dropped to make room for others is built before the decision, although no row has changed."""
-    monkeypatch.setattr(indexes, "_MAX_INDEXES", 12)
+    monkeypatch.setattr(indexes, "_MOST_INDEXES", 12)
     cluster, warmup, pending = fleet(300), IndexWarmup(), pod("p", devices=4, cpu=100)
     list(warmup.of(cluster, pending, PROFILE))
     for devices in ((1, 1), (4, 4), 1, 8, 16, (8, 8), (1, 1, 1, 1), (8, 4, 4)):
