@@ -1,4 +1,4 @@
-# `make` shows what there is. From a fresh clone only git, make and Python 3.11 or newer are needed.
+# `make` lists all targets. From a fresh clone only git, make and Python 3.11 or newer are needed.
 PYTHON ?= python3
 UV     ?= uv
 ARGS   ?=
@@ -23,13 +23,13 @@ LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(DEMO)  ## watch pods get their Neuron devices on imagined nodes (SERVE=1: stay up for your kubectl)
+demo: $(DEMO)  ## watch pods get their Neuron devices on simulated nodes (SERVE=1: keep running for your kubectl)
 	@$(BIN)/python -m neuron_scheduler demo $(if $(filter-out 0,$(SERVE)),--serve) $(ARGS)
 
 picture: $(DEMO)  ## draw docs/demo.svg from a real run
 	@$(BIN)/python -m neuron_scheduler demo --export docs/demo.svg
 
-fast: lint  ## run format check, lint, types and every test that needs no control plane, with fewer examples: a minute
+fast: lint  ## run format check, lint, types and all tests that need no control plane, with fewer examples (about a minute)
 	TESTS=fast $(BIN)/pytest -m 'not control_plane' --numprocesses auto --dist worksteal $(ARGS)
 
 test: lint control-plane  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
@@ -38,7 +38,7 @@ test: lint control-plane  ## run format check, lint, types and all tests (ARGS="
 
 test-image:  ## run the tests that depend on Python's own libraries in the Python of the image, if it is installed
 	@$(if $(IMAGE_PYTHON),$(MAKE) --no-print-directory VENV=.venv-image PYTHON=$(IMAGE_PYTHON) test-here,\
-	  echo 'Python $(IMAGE_VERSION), which the image runs, is neither on PATH nor under pyenv: no test ran in it.')
+	  echo 'Python $(IMAGE_VERSION), which the image runs, is neither on PATH nor under pyenv: no test was run in it.')
 
 test-here: $(DEV)
 	$(BIN)/pytest -m 'not control_plane' tests/kube tests/model tests/endpoints tests/controllers tests/settings tests/telemetry tests/end_to_end tests/test_*.py $(ARGS)
@@ -51,20 +51,20 @@ lint: $(DEV)  ## run format check, lint and types only
 	$(BIN)/mypy
 	$(if $(wildcard Dockerfile),$(BIN)/hadolint Dockerfile)
 
-fmt: $(DEV)  ## format the code and repair what can be repaired
+fmt: $(DEV)  ## format the code and fix what ruff can fix
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-control-plane: $(DEV)  ## find or build etcd and Kubernetes for the tests, minutes the first time (WITH=kwok: that too)
+control-plane: $(DEV)  ## find or build etcd and Kubernetes for the tests (minutes the first time; WITH=kwok: kwok too)
 	@$(BIN)/python -m tests.control_plane.build etcd kube-apiserver kube-controller-manager kube-scheduler $(WITH)
 
-lock:  ## resolve the locks in requirements/ (needs uv; ARGS=--upgrade for newer versions)
+lock:  ## write the locks in requirements/ (needs uv; ARGS=--upgrade: newer versions)
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/run.txt
 	$(LOCK) $(ARGS) pyproject.toml --all-extras --group lint --group type --group test -o requirements/dev.txt
 	$(LOCK) $(ARGS) pyproject.toml --extra demo -c requirements/dev.txt --no-annotate -o requirements/demo.txt
 	$(LOCK) $(ARGS) requirements/go.in --no-annotate -o requirements/go.txt
 
-clean:  ## remove the virtual environment and the tools' caches, not the built control plane
+clean:  ## remove the virtual environment and the tools' caches, but not the built control plane
 	rm -rf $(VENV) .venv-image .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(DEV):
