@@ -29,7 +29,7 @@ from neuron_scheduler.neuron.topology import Placement, place
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 from neuron_scheduler.scheduling.preemption.comparison import NoPreemption, Preemption
-from neuron_scheduler.scheduling.preemption.nominated_room import confirmed
+from neuron_scheduler.scheduling.preemption.nominations import confirmed
 from neuron_scheduler.scheduling.preemption.search import search
 
 APPS = 30

@@ -27,7 +27,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.preemption.comparison import NoPreemption, Preemption
-from neuron_scheduler.scheduling.preemption.nominated_room import can_be_kept, confirmed, rebuilt
+from neuron_scheduler.scheduling.preemption.nominations import can_be_kept, confirmed, rebuilt
 from neuron_scheduler.scheduling.preemption.search import search
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue

@@ -8,7 +8,7 @@ DefaultPreemption: which pods to evict, so that a pod that fits nowhere gets a n
 
 Upstream: `plugins/defaultpreemption/default_preemption.go`, `framework/preemption/preemption.go`. The search pauses
 between nodes, so that its caller can let other tasks run; the result must be confirmed in the step that acts on it
-(`nominated_room`). Refuses to act: `controllers.preemption_executor` does.
+(`nominations`). Refuses to act: `controllers.preemption_executor` does.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
@@ -30,7 +30,7 @@ from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.comparison import Comparison, NoPreemption, Preemption
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
-from neuron_scheduler.scheduling.preemption.nominated_room import is_leaving
+from neuron_scheduler.scheduling.preemption.nominations import is_leaving
 from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, victims_on
 
 NEVER = "not eligible due to preemptionPolicy=Never."

@@ -102,7 +102,7 @@ class UnschedulablePods:
         line.group, line.cause = group, queued.cause
         line.pods.push(queued, queued.rank)
         self._line_of[queued] = line
-        self.calm(line)
+        self.make_wait(line)
 
     def remove(self, queued: QueuedPod) -> None:
         """Remove a pod from its line, if it has one; if the line was woken, its next pod follows."""
@@ -137,10 +137,10 @@ class UnschedulablePods:
         line = self._line_of.get(queued)
         if line is None or self._has_taker(line):
             return True
-        self.calm(line)
+        self.make_wait(line)
         return False
 
-    def calm(self, line: Line) -> None:
+    def make_wait(self, line: Line) -> None:
         """Make all pods of a line wait for the next event: none so far helps them."""
         if line.ahead is not None:
             self._places.put(line.ahead, Place.UNSCHEDULABLE)
@@ -153,9 +153,9 @@ class UnschedulablePods:
             return
         if queued.held:
             queued.missed = True
-            self.calm(line)
+            self.make_wait(line)
         elif not self._has_taker(line):
-            self.calm(line)
+            self.make_wait(line)
         else:
             line.ahead = queued
             self._places.admit(queued, now, line.woken_by)

@@ -1,8 +1,8 @@
 """
-What is nominated to a pod on the node where pods leave for it: the cores, and the pods that it waits for.
+The nomination of a node for a pod: the cores that it will get there, and the pods that leave for it.
 
 A nomination is made in the step that acts on a search, is made again from the pod's status after a restart, and is
-dropped when another pod takes the room. Refuses to choose the victims: that is `search`.
+dropped when another pod takes the space. Refuses to choose the victims: that is `search`.
 """
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -58,7 +58,7 @@ def is_leaving(victim: Pod) -> bool:
 def _nomination_without(
     cluster: Cluster, slot: Slot, pod: Pod, profile: Profile, victims: frozenset[str]
 ) -> Nomination | None:
-    """Return the nomination to the room that the victims leave; None if the pod does not fit there."""
+    """Return the nomination for the space that the victims leave; None if the pod does not fit there."""
     node_info = without_pods(cluster.view.row(slot), victims)
     with cluster.row_replaced(slot, node_info):
         if refusals_of(cluster, slot, pod, profile):
