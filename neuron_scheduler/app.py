@@ -137,7 +137,7 @@ class App:
         gc.set_threshold(*_WHILE_LISTING)
         await access_review.require(self.client, self._rights())
         await self._sync_all_but_pods(services)
-        leads_at_once = await self._stand(services)
+        leads_at_once = await self._become_candidate(services)
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
         gc.freeze()
@@ -168,7 +168,7 @@ class App:
             await informer.synced.wait()
         _ = self.parts.cluster.view.live  # numbers the nodes, which takes longer once they have pods
 
-    async def _stand(self, services: TaskGroup) -> bool:
+    async def _become_candidate(self, services: TaskGroup) -> bool:
         """Become a candidate for the Lease, and return whether this replica leads already."""
         election = self.parts.election
         if election is None:

@@ -208,10 +208,6 @@ def _shown(default: object, parse: Callable[[str], Any]) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default) or "none"
 
 
-def _config(arguments: argparse.Namespace) -> Config:
-    return _with_file(arguments)[0]
-
-
 def _with_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile | None]":
     """Return the settings, and the file that they were read from, if any."""
     given = {key: value for key, value in vars(arguments).items() if key not in {"command", "config"}}

@@ -1,8 +1,8 @@
 """
 What is watched, and which handler keeps it.
 
-A new kind is one entry in `others`: its informer and its right to be listed and watched follow from it. Builds handlers
-only; `wiring` gives each its informer.
+A new kind is one entry in `others`: its informer and its right to be listed and watched follow from it. Refuses to
+build informers: `wiring` gives each handler its own.
 """
 
 from collections.abc import Iterator

@@ -217,7 +217,7 @@ def config_of(rendered: dict[str, Object], folder: Path) -> Config:
     for name, text in rendered[f"ConfigMap/{CONFIG}"]["data"].items():
         (folder / name).write_text(text)
     arguments = [argument.replace(mount["mountPath"], str(folder)) for argument in container["args"]]
-    return cli._config(cli._parse(arguments))
+    return cli._with_file(cli._parse(arguments))[0]
 
 
 def test_the_config_says_the_defaults(rendered: dict[str, Object], tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Pa
     arguments = [
         re.sub(rf"{mounts['tls']}|{mounts['config']}", str(tmp_path), argument) for argument in container["args"]
     ]
-    config = cli._config(cli._parse(arguments))
+    config = cli._with_file(cli._parse(arguments))[0]
     assert config.authorize_metrics
     assert container["ports"][1:] == [{"name": "https", "containerPort": config.secure_port}]
     prefix = "prometheus.io/"

@@ -48,7 +48,7 @@ class _Collector:
     def malformed(self, _found: object, /) -> None:
         """There is none."""
 
-    def mended(self, _found: object, /) -> None:
+    def no_longer_malformed(self, _found: object, /) -> None:
         """There is none."""
 
 

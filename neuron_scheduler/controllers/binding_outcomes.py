@@ -135,7 +135,7 @@ class BindingOutcomes:
             self.reporter.failed(commitment.pod, message)
 
     def _forget(self, commitment: Commitment) -> None:
-        """Free what was assumed, and tell the queue: other pods may be waiting for it."""
+        """Free what was assumed, and notify the queue: other pods may be waiting for it."""
         self.cluster.forget(commitment.pod.uid)
         if commitment.plan is not None:
             self.release(commitment.plan)
@@ -145,6 +145,6 @@ class BindingOutcomes:
 
 
 def note_freed(cluster: Cluster, queue: SchedulingQueue, pod: Pod, node_name: str) -> None:
-    """Tell the queue that a pod leaves, or will not take, space on a node."""
+    """Note in the queue that a pod leaves its space on a node, or will not take it."""
     node_info = cluster.node(node_name)
     queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=None if node_info is None else NodeChange(node_info))

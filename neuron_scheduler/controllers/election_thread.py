@@ -81,7 +81,7 @@ class ElectionThread:
         return self._elector is not None and self._elector.may_bind()
 
     def beat(self) -> None:
-        """Tell the thread that the scheduler's event loop is alive."""
+        """Record that the scheduler's event loop is alive; without this the thread stops renewing the Lease."""
         self._beaten_at = self.clock()
 
     # -- in the scheduler's event loop ---------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class ElectionThread:
             self.end_process(1)
 
     async def _take_part(self) -> None:
-        """Take the Lease and hold it until it is lost or the scheduler leaves."""
+        """Acquire the Lease and hold it until it is lost or the scheduler leaves."""
         self._thread_loop = asyncio.get_running_loop()
         with self._scope:
             if self._left:

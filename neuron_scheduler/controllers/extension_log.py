@@ -32,10 +32,8 @@ _NAMED_OF_MANY: Final = 3
 _filters = logs.logger(__name__).v(4)
 _maps = logs.logger(__name__).v(6)
 _OTHER: Final = {Unit.CORE: Unit.DEVICE, Unit.DEVICE: Unit.CORE}
-_OTHER_NAMES: Final = {
-    Unit.CORE: NEURON_DEVICE_ALIAS,
-    Unit.DEVICE: NEURON_CORE,
-}  # of the other unit, as AWS's extension has it
+_OTHER_NAMES: Final = {Unit.CORE: NEURON_DEVICE_ALIAS, Unit.DEVICE: NEURON_CORE}
+"""The resource of the other unit, under the name that AWS's extension writes."""
 
 
 def filtered(cluster: Cluster, pod: Pod, profile: Profile, chosen: str = "") -> None:
@@ -81,8 +79,8 @@ def _named(view: View, fitting: NodeSet, failed: Mapping[str, NodeSet], chosen: 
 def _some(view: View, nodes: NodeSet, first: str = "") -> str:
     """Return the names of a few nodes, `first` in front if it is given, and the number of the others."""
     names = (view.row(slot).node.name for slot in slots_of(nodes))
-    others = (name for name in names if name != first)
-    named = list(islice(chain(filter(None, (first,)), others), _NAMED_OF_MANY))
+    rest = (name for name in names if name != first)
+    named = list(islice(chain(filter(None, (first,)), rest), _NAMED_OF_MANY))
     more = nodes.bit_count() - len(named)
     return " ".join(named) + (f" and {more} more" if more > 0 else "")
 

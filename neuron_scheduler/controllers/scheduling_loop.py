@@ -3,7 +3,7 @@ The loop: pop a pod, decide, assume, commit.
 
 The decision and its assumption are one synchronous step, so no event can come in between. What follows, one Binding and
 one Event, runs beside the next decisions (`binding_cycle`). An exception in an attempt is that pod's error: what was
-assumed is forgotten, and the pod is tried again after a backoff. Does not decide anything itself: `scheduling` does.
+assumed is forgotten, and the pod is tried again after a backoff. Refuses to decide: `scheduling` does.
 """
 
 from collections.abc import Callable, Mapping
@@ -77,7 +77,7 @@ class PreemptionExecutor(Protocol):
         """End `run` once all victims have been asked to leave."""
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
-        """Take over the nomination of the pod's status."""
+        """Take over the nomination in the pod's status."""
 
     def recheck(self, node_name: str) -> None:
         """Clear the nominations on a node that cannot be kept any more."""
@@ -126,7 +126,7 @@ class SchedulingLoop:
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
     _cycle: BindingCycle = attrs.field(init=False)
-    _aside: SideLane = attrs.field(init=False)
+    _side_lane: SideLane = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.queue.on_change = self.wake
@@ -144,7 +144,7 @@ class SchedulingLoop:
             concurrency=self.bind_concurrency,
             fenced=self.allocate_fence,
         )
-        self._aside = SideLane(
+        self._side_lane = SideLane(
             cluster=self.cluster,
             queue=self.queue,
             profiles=self.profiles,
@@ -200,14 +200,14 @@ class SchedulingLoop:
                 await anyio.sleep(_PAUSE)  # a renewal that is late succeeds, or the Lease is lost and the process ends
                 continue
             now = self.looked_at = self.clock()
-            queued = self._aside.next() or self.queue.pop(now)
+            queued = self._side_lane.next() or self.queue.pop(now)
             if queued is None:
                 await self._idle(now)
                 continue
             commitment = None
             try:
-                if self._aside.takes(queued):
-                    preparing.start_soon(self._aside.prepare, queued)
+                if self._side_lane.takes(queued):
+                    preparing.start_soon(self._side_lane.prepare, queued)
                 else:
                     commitment = await self._schedule_one(queued)
             except Exception as error:  # noqa: BLE001 - one pod's, never the loop's
@@ -227,7 +227,11 @@ class SchedulingLoop:
             await self._wake.wait()
 
     async def _schedule_one(self, queued: QueuedPod) -> Commitment | None:
-        """Decide and assume in one step; None if there is nothing to commit. Awaits only if no node was found."""
+        """
+        Decide and assume in one step; None if there is nothing to commit.
+
+        Other tasks may run before that step, if indexes are missing, and after it, if no node takes the pod.
+        """
         profile = self.profiles[queued.pod.scheduler_name]
         if not await self._warmed_up(queued, profile):
             return None

@@ -39,12 +39,12 @@ class Leases(Protocol):
         """Read it."""
 
 
-def _pause_nothing(_until: float) -> None:
-    """Ignore it."""
+def _ignore_pause(_until: float) -> None:
+    """Do nothing."""
 
 
-def _count_nothing() -> None:
-    """Ignore it."""
+def _ignore_count() -> None:
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -62,8 +62,8 @@ class StaleFence:
     leases: Leases
     identity: str
     clock: Callable[[], float]
-    pause: Callable[[float], None] = _pause_nothing
-    counted: Callable[[], None] = _count_nothing
+    pause: Callable[[float], None] = _ignore_pause
+    counted: Callable[[], None] = _ignore_count
     _reading: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
     _read_at: float = attrs.field(default=-math.inf, init=False)
     _held_since: float | None = attrs.field(default=None, init=False)

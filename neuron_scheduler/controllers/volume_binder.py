@@ -19,7 +19,7 @@ from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refus
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, WriteOutcome, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
-from neuron_scheduler.scheduling.cycle.volume_plan import Keeping, VolumePlan, volume_plan
+from neuron_scheduler.scheduling.cycle.volume_plan import KeptVolume, VolumePlan, volume_plan
 from neuron_scheduler.scheduling.plugins.static_volumes import mountable
 from neuron_scheduler.telemetry import logs
 
@@ -122,7 +122,7 @@ class VolumeBinder:
     def _unbound(self, plan: VolumePlan) -> list[str]:
         """Return the names of the claims that are waited for."""
         stored = self.cluster.volumes.stored_claims
-        claims = (*(keeping.claim for keeping in plan.keep), *plan.provision)
+        claims = (*(kept.claim for kept in plan.keep), *plan.provision)
         return [claim.name for claim in claims if (now := stored.get(claim.key)) is None or not now.fully_bound]
 
     async def _write(self, plan: VolumePlan) -> dict[str, int] | BindOutcome:
@@ -173,7 +173,7 @@ class VolumeBinder:
             return _Problem(f'node "{plan.node_name}" not found')
         missing: set[str] = set()
         for result in (
-            *(self._kept(plan, keeping, versions[keeping.volume.name]) for keeping in plan.keep),
+            *(self._kept(plan, kept, versions[kept.volume.name]) for kept in plan.keep),
             *(self._provisioned(plan, claim, versions[claim.key]) for claim in plan.provision),
         ):
             if isinstance(result, _Problem):
@@ -181,14 +181,14 @@ class VolumeBinder:
             missing |= result
         return missing
 
-    def _kept(self, plan: VolumePlan, keeping: Keeping, version: int) -> set[str] | _Problem:
+    def _kept(self, plan: VolumePlan, kept: KeptVolume, version: int) -> set[str] | _Problem:
         """Return the names of what must change before a claim is bound to the volume that is kept for it."""
-        volumes, name, key = self.cluster.volumes, keeping.volume.name, keeping.claim.key
+        volumes, name, key = self.cluster.volumes, kept.volume.name, kept.claim.key
         volume, claim = volumes.stored_volumes.get(name), volumes.stored_claims.get(key)
         if volume is None:
             return _Problem(f'persistentvolume "{name}" not found')
-        if claim is None or claim.uid != keeping.claim.uid:
-            return _Problem(f'persistentvolumeclaim "{keeping.claim.name}" not found')
+        if claim is None or claim.uid != kept.claim.uid:
+            return _Problem(f'persistentvolumeclaim "{kept.claim.name}" not found')
         older = _number(volume.resource_version) < version
         problem = None if older else self._problem_of_kept(plan, volume, claim)
         return problem or (set() if claim.fully_bound and not older else {name, key})

@@ -17,8 +17,8 @@ MOST_SHOWN: Final = 300  # characters of an exception's text, which may quote an
 log = logs.logger(__name__)
 
 
-def _nobody_counts(_task: str) -> None:
-    """Count nothing."""
+def _ignore(_task: str) -> None:
+    """Do nothing."""
 
 
 @attrs.define(eq=False)
@@ -30,7 +30,7 @@ class UnexpectedErrors:
         count: called with the task for each of them (`neuron_scheduler_unexpected_errors_total`).
     """
 
-    count: Callable[[str], None] = _nobody_counts
+    count: Callable[[str], None] = _ignore
     _first: logs.Once = attrs.field(factory=logs.Once, init=False)
 
     def report(self, error: Exception, *, task: str, pod: str) -> str:

@@ -56,7 +56,7 @@ def write(tmp_path: Path) -> Write:
 
 def config_of(path: str, *flags: str) -> Config:
     """Return the configuration of `run --config` with flags."""
-    return cli._config(cli._parse(["run", f"--config={path}", *flags]))
+    return cli._with_file(cli._parse(["run", f"--config={path}", *flags]))[0]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ What the handlers of all watched kinds share: an object that cannot be read is c
 it can be read again.
 
 The cluster keeps the last state that could be read; an object that was never readable is absent. A kind for which that
-is not enough overrides `take_unreadable`: the devices of a pod on a node are unknown then. Knows no kind itself.
+is not enough overrides `take_unreadable`: the devices of a pod on a node are unknown then. Refuses to know a kind.
 """
 
 from abc import ABC, abstractmethod
@@ -56,7 +56,7 @@ class ObjectHandler(ABC, Generic[T]):
             log.warning(self.MALFORMED, **self.identity(report), err=report.reason)
             self.logged(report)
 
-    def mended(self, report: Malformed) -> None:
+    def no_longer_malformed(self, report: Malformed) -> None:
         """Forget an object that can be read again or is gone; the next time it is logged again."""
         self._warned.forget(report.key)
 

@@ -24,8 +24,8 @@ from neuron_scheduler.telemetry import logs
 log = logs.logger(__name__)
 
 
-def _nobody_asks(_name: str) -> None:
-    """Do nothing: nothing waits for nodes."""
+def _ignore(_name: str) -> None:
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -45,7 +45,7 @@ class NodeHandler(ObjectHandler[Node]):
     queue: SchedulingQueue
     gone: Callable[[str], None]
     nomination_lost: Callable[[Pod], None]
-    changed: Callable[[str], None] = _nobody_asks
+    changed: Callable[[str], None] = _ignore
     resource: str = "nodes"
     _doubted: logs.Once = attrs.field(factory=logs.Once, init=False)
 

@@ -1,9 +1,10 @@
 """
 Pods: what an event means to the cluster, to the queue, and to the reader of the log.
 
-Upstream: `pkg/scheduler/eventhandlers.go`. A pod with a node belongs to the cluster, whoever bound it; a pod without
-one belongs to the queue if its scheduler name is ours. Handlers are plain functions that never await, so the cluster
-is consistent between any two of them. What is unknown about a pod's devices is logged once per pod, and counted.
+Upstream: `pkg/scheduler/eventhandlers.go`. A pod with a node belongs to the cluster, no matter which scheduler
+bound it; a pod without a node belongs to the queue if its scheduler name is ours. Handlers are plain functions that
+never await, so the cluster is consistent between any two of them. What is unknown about a pod's devices is logged once
+per pod, and counted.
 """
 
 from collections.abc import Callable, Container
@@ -28,8 +29,8 @@ EFFECT = "until it ends, its node gets no pod with several devices or cores (unl
 ADVICE = "set schedulerName on every pod that asks for Neuron, and spec.nodeName on none, so that its devices are known"
 
 
-def _nobody_asks(_uid: str, _node_name: str) -> None:
-    """Do nothing: nothing waits for pods."""
+def _ignore(_uid: str, _node_name: str) -> None:
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -62,7 +63,7 @@ class PodHandler(ObjectHandler[Pod]):
     started: Callable[[PodInfo], None]
     double_booked: Callable[[Pod, Pod], None]
     unknown: Callable[[Pod, str, str], None]
-    noticed: Callable[[str, str], None] = _nobody_asks
+    noticed: Callable[[str, str], None] = _ignore
     resource: str = "pods"
     _doubted: logs.Once = attrs.field(factory=logs.Once, init=False)
 
@@ -114,9 +115,9 @@ class PodHandler(ObjectHandler[Pod]):
         if pod_info is not None and pod_info.unreadable:
             self.unknown(pod_info.pod, pod_info.problem, ADVICE)
 
-    def mended(self, report: Malformed) -> None:
+    def no_longer_malformed(self, report: Malformed) -> None:
         """Drop what stood in for an unreadable pod that is gone; one that can be read has been replaced already."""
-        super().mended(report)
+        super().no_longer_malformed(report)
         pod_info = self.cluster.pod_info(report.uid)
         if pod_info is not None and pod_info.unreadable:
             self.cluster.remove_pod(report.uid)

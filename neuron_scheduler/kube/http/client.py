@@ -58,8 +58,8 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def _nobody_counts(_code: str, _method: str) -> None:
-    """Count nothing."""
+def _ignore(_code: str, _method: str) -> None:
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -77,7 +77,7 @@ class Client:
     """
 
     connection: Connection
-    on_request: Callable[[str, str], None] = _nobody_counts
+    on_request: Callable[[str, str], None] = _ignore
     qps: float = 0.0
     burst: int = 1
     bind_concurrency: int = 48

@@ -145,7 +145,7 @@ class ExecPlugin:
 
     async def start(self) -> None:
         """Wait for a first run; raises CredentialsError if it fails."""
-        self._take(await self.run())
+        self._accept(await self.run())
 
     async def authorization(self) -> str | None:
         """Return the header; waits for the plugin only if there is no valid token, for `PATIENCE` seconds at most."""
@@ -177,7 +177,7 @@ class ExecPlugin:
 
     async def _replace(self, pause: float) -> None:
         try:
-            self._take(await self.run())
+            self._accept(await self.run())
             self._trouble.over()
         except (CredentialsError, RuntimeError) as error:  # RuntimeError: no thread can be started
             self._failure, pause = str(error), PAUSE
@@ -186,7 +186,7 @@ class ExecPlugin:
             self._not_before = self.now() + pause
             self._running = None
 
-    def _take(self, ticket: Ticket) -> None:
+    def _accept(self, ticket: Ticket) -> None:
         self._header = f"Bearer {ticket.token}" if ticket.token else None
         self._certificate, self._failure = ticket.certificate, ""
         self._expires = self._due_at = math.inf

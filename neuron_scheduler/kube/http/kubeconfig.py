@@ -3,8 +3,8 @@ A kubeconfig as client-go reads it: the files merged, the current context's clus
 
 Source: `client-go/tools/clientcmd` (`loader.go`, `validation.go`). kubernetes-asyncio reads the files; it is
 imported only if needed, because the import takes 0.3 s. Its loader is not used: it ignores `as`, prefers `token` to
-`tokenFile`, runs exec plugins without a time limit, and writes embedded private keys to files in /tmp. Only reads:
-`auth` decides what to do with the result. Refuses what client-go refuses; an error shows no value: it may be a secret.
+`tokenFile`, runs exec plugins without a time limit, and writes embedded private keys to files in /tmp. Refuses what
+client-go refuses; an error shows no value, because it may be a secret. `auth` decides what to do with the result.
 """
 
 import binascii

@@ -68,7 +68,7 @@ def _unchanged(malformed: Malformed) -> Malformed:
 @attrs.define(eq=False, kw_only=True)
 class Decoder(Generic[T]):
     """
-    Reads objects of one kind. Nothing that the bytes hold makes it raise: any exception makes the object malformed.
+    Reads objects of one kind. Nothing in the bytes makes it raise: any exception makes the object malformed.
 
     Attributes:
         kind: such as `Pod`.

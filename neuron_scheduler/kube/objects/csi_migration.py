@@ -1,8 +1,8 @@
 """
 Volumes of in-tree plugins as the CSI drivers that replaced the plugins know them.
 
-Upstream: `csi-translation-lib/plugins`. Only what scheduling reads: driver, handle and zone. A plugin
-that is not here (iSCSI, RBD, Photon) was not replaced by a driver.
+Upstream: `csi-translation-lib/plugins`. A plugin that is not here (iSCSI, RBD, Photon) was not replaced by a driver.
+Refuses what scheduling does not read: it translates driver, handle and zone only.
 """
 
 from collections.abc import Iterable, Mapping

@@ -77,7 +77,7 @@ def spec_key(spec: wire.PodSpec, status: wire.PodStatus) -> bytes:
 @byte_bounded_memo(most=8 << 20)
 def fields_of_spec(key_and_namespace: tuple[bytes, str]) -> FieldsOfSpec:
     """
-    Return what a spec means in a namespace, read once for equal specs: this is most of the work of reading a pod.
+    Return what a spec means in a namespace; equal specs are read once.
 
     Raises:
         ValueError: an amount is no quantity, or negative; or as `constraints`.

@@ -1,5 +1,7 @@
 """
 Storage objects -> `model.volumes`, and how they are listed and watched.
+
+Refuses to follow references from one object to another: that is for `cluster.tables.volumes`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,7 +10,7 @@ from typing import Any, Final
 
 from neuron_scheduler.kube.objects import storage_wire as wire
 from neuron_scheduler.kube.objects.base import Resource, key_of
-from neuron_scheduler.kube.objects.csi_migration import csi_terms, in_tree_disk
+from neuron_scheduler.kube.objects.csi_migration import Terms, csi_terms, in_tree_disk
 from neuron_scheduler.kube.objects.interning import interned, labels
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term
 from neuron_scheduler.kube.objects.wire import NodeTerms
@@ -25,8 +27,6 @@ from neuron_scheduler.model.volumes import (
     StorageClass,
     VolumeAttachment,
 )
-
-Terms = tuple[NodeSelectorTerm, ...]
 
 
 def _claim(claim: wire.Claim) -> PersistentVolumeClaim:

@@ -46,8 +46,8 @@ STALE: Final = 120.0  # our view counts as stale after so many seconds without a
 log = logs.logger(__name__)
 
 
-def _nobody_counts(_resource: str) -> None:
-    """Count nothing."""
+def _ignore(_resource: str) -> None:
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -69,8 +69,8 @@ class Informer(Generic[T]):
     client: Api
     resource: Resource[T]
     handler: Handler[T]
-    on_failure: Callable[[str], None] = _nobody_counts
-    on_unhandled: Callable[[str], None] = _nobody_counts
+    on_failure: Callable[[str], None] = _ignore
+    on_unhandled: Callable[[str], None] = _ignore
     clock: Callable[[], float] = time.monotonic
     random: Callable[[], float] = randomness.random
     backoff: Backoff = attrs.field(factory=lambda: Backoff(randomness.random))
@@ -211,7 +211,7 @@ class Informer(Generic[T]):
         """Return all objects, page by page, each in order, and the version of the list."""
         pages, version = [], ""
         async for page in self._pager.pages():
-            pages.append(sorted(page.objects, key=self._place))
+            pages.append(sorted(page.objects, key=self._sort_key))
             version = page.version
         return pages, version
 
@@ -221,14 +221,14 @@ class Informer(Generic[T]):
 
         Each page is in order; they are merged as they are handed over, because sorting all would block the event loop.
         """
-        for number, decoded in enumerate(heapq.merge(*pages, key=self._place), start=1):
+        for number, decoded in enumerate(heapq.merge(*pages, key=self._sort_key), start=1):
             self._store.put(decoded)
             if number % BATCH == 0:
                 await checkpoint()
         for key in self._store.missing({decoded.key for page in pages for decoded in page}):
             self._store.remove(key)
 
-    def _place(self, decoded: Decoded[T]) -> tuple[int, Any]:
+    def _sort_key(self, decoded: Decoded[T]) -> tuple[int, Any]:
         value = decoded.value
         return (1, ()) if value is None or isinstance(value, Malformed) else (0, self.resource.order(value))
 
@@ -260,7 +260,7 @@ class Informer(Generic[T]):
 
     async def _follow(self, stream: Stream) -> None:
         """Handle all lines until the server closes the watch."""
-        taken = 0
+        handled = 0
         while True:
             change = None
             try:
@@ -274,9 +274,9 @@ class Informer(Generic[T]):
             if change is not None:
                 self._handle(*change)
             self._received = True
-            taken += 1 + len(line) // LINE_BYTES
-            if taken >= BATCH:
-                taken = 0
+            handled += 1 + len(line) // LINE_BYTES
+            if handled >= BATCH:
+                handled = 0
                 await checkpoint()
 
     async def _check_version(self) -> None:

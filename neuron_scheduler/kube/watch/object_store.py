@@ -32,9 +32,9 @@ class Handler(Protocol[T_contra]):
     """
     Handles what happens to objects; called synchronously and in order.
 
-    `malformed` may come again for a key, with other contents; exactly one `mended` with the last of them follows when
-    the object can be read again (after its `added` or `updated`) or is gone. An object without a key is reported every
-    time it is seen, and never mended.
+    `malformed` may come again for a key, with other contents; exactly one `no_longer_malformed` with the last of them
+    follows when the object can be read again (after its `added` or `updated`) or is gone. It never follows for an
+    object without a key, which is reported every time it is seen.
     """
 
     def added(self, new: T_contra, /) -> None:
@@ -49,15 +49,15 @@ class Handler(Protocol[T_contra]):
     def malformed(self, malformed: Malformed, /) -> None:
         """Add an object that cannot be read; its last known state, if there is one, stays."""
 
-    def mended(self, malformed: Malformed, /) -> None:
+    def no_longer_malformed(self, malformed: Malformed, /) -> None:
         """Remove a malformed object."""
 
 
 log = logs.logger(__name__)
 
 
-def _count_nothing() -> None:
-    """Count nothing."""
+def _ignore() -> None:
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -74,7 +74,7 @@ class ObjectStore(Generic[T]):
     handler: Handler[T]
     kind: str
     same: Callable[[T, T], bool]
-    failed: Callable[[], None] = _count_nothing
+    failed: Callable[[], None] = _ignore
     _warned: logs.Once = attrs.field(factory=logs.Once, init=False)
     _objects: dict[str, T] = attrs.field(factory=dict, init=False)
     _malformed: dict[str, Malformed] = attrs.field(factory=dict, init=False)
@@ -91,7 +91,7 @@ class ObjectStore(Generic[T]):
             return
         try:
             if isinstance(value, Malformed):
-                self._set_aside(value)
+                self._put_malformed(value)
             else:
                 self._keep(decoded.key, value)
         except Exception as error:  # noqa: BLE001 - an error of ours must affect no other object
@@ -103,7 +103,7 @@ class ObjectStore(Generic[T]):
         try:
             if old is not None:
                 self._delete(key, old)
-            self._mend(key)
+            self._forget_malformed(key)
             self._warned.forget(key)
         except Exception as error:  # noqa: BLE001 - as above
             self._log(key, error)
@@ -123,9 +123,9 @@ class ObjectStore(Generic[T]):
         elif not self.same(old, value):
             self._objects[key] = value
             self.handler.updated(old, value)
-        self._mend(key)
+        self._forget_malformed(key)
 
-    def _set_aside(self, malformed: Malformed) -> None:
+    def _put_malformed(self, malformed: Malformed) -> None:
         known = self._objects.get(malformed.key)
         if known is not None and malformed.uid and known.uid != malformed.uid:
             self._delete(malformed.key, known)
@@ -137,11 +137,11 @@ class ObjectStore(Generic[T]):
             self._malformed[malformed.key] = malformed
         self.handler.malformed(malformed)
 
-    def _mend(self, key: str) -> None:
+    def _forget_malformed(self, key: str) -> None:
         if self._malformed:
             malformed: Any = self._malformed.pop(key, None)
             if malformed is not None:
-                self.handler.mended(malformed)
+                self.handler.no_longer_malformed(malformed)
 
     def _delete(self, key: str, old: T) -> None:
         self.handler.deleted(old)

@@ -138,7 +138,7 @@ class Pager(Generic[T]):
             kind = page.kind
         except Exception:  # noqa: BLE001 - one object that cannot even be skipped (RecursionError) makes all fail
             items, kind = await self._items(body)
-            version, token = await self._place(body)
+            version, token = await self._position(body)
         if not version or kind not in ("", f"{self.resource.kind}List"):
             raise UnreachableError(f"the answer to GET {self.resource.path} is no list: {_excerpt(body)}")
         step = max(1, min(STEP, STEP_BYTES * len(items) // len(body)))
@@ -153,7 +153,7 @@ class Pager(Generic[T]):
     async def _beginning(self, error: OversizedLineError) -> Page[T]:
         """Return the page of one object of which only the beginning was kept; the list's metadata comes before it."""
         body = error.beginning
-        version, token = await self._place(body)
+        version, token = await self._position(body)
         start = body.find(b'"items"')
         if not version or start < 0:
             raise error
@@ -172,7 +172,7 @@ class Pager(Generic[T]):
         named = "" if kind is None else body[kind.start : kind.end].strip(b'"').decode(errors="replace")
         return [body[item.start : item.end] for item in items.members], named
 
-    async def _place(self, body: bytes) -> tuple[str, str]:
+    async def _position(self, body: bytes) -> tuple[str, str]:
         """Return the version and the continue token of a list that may be cut off."""
         metadata = await finish_with_pauses(strings(body, b'"metadata"'))
         return metadata.get(b'"resourceVersion"', ""), metadata.get(b'"continue"', "")

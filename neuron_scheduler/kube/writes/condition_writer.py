@@ -79,7 +79,7 @@ class _Turn:
 
 
 def _ignore(_write: str) -> None:
-    """Ignore it."""
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)

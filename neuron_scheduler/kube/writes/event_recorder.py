@@ -55,7 +55,7 @@ class _Series:
 
 
 def _ignore(*_: str) -> None:
-    """Ignore it."""
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)

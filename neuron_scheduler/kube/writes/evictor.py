@@ -52,7 +52,7 @@ class Api(Protocol):
 
 
 def _ignore(_write: str) -> None:
-    """Ignore it."""
+    """Do nothing."""
 
 
 @attrs.define(eq=False, kw_only=True)

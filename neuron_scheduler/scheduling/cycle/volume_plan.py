@@ -1,5 +1,5 @@
 """
-What a pod's volumes need once it has a node: volumes that are reserved for its claims, and claims for which the node is
+What a pod's volumes need once it has a node: volumes that are kept for its claims, and claims for which the node is
 selected, so that a provisioner makes a volume there.
 
 Upstream: `AssumePodVolumes` in `plugins/volumebinding/binder.go`. A pure function. Refuses to write:
@@ -16,8 +16,8 @@ from neuron_scheduler.scheduling.plugins.volume_binding import claims_of
 
 
 @attrs.frozen
-class Keeping:
-    """A volume that is reserved for a claim; its `claim` field names the claim."""
+class KeptVolume:
+    """A volume that is kept for a claim; the volume's own `claim` field names the claim."""
 
     claim: PersistentVolumeClaim
     volume: PersistentVolume
@@ -34,13 +34,13 @@ class VolumePlan:
     """
 
     node_name: str
-    keep: tuple[Keeping, ...] = ()
+    keep: tuple[KeptVolume, ...] = ()
     provision: tuple[PersistentVolumeClaim, ...] = ()
 
     @property
     def assumed(self) -> tuple[PersistentVolume | PersistentVolumeClaim, ...]:
         """The objects as they will be after the writes."""
-        return (*(keeping.volume for keeping in self.keep), *self.provision)
+        return (*(kept.volume for kept in self.keep), *self.provision)
 
 
 def volume_plan(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None:
@@ -53,6 +53,5 @@ def volume_plan(cluster: Cluster, pod: Pod, node_name: str) -> VolumePlan | None
         if volume is None:
             provision.append(attrs.evolve(claim, selected_node=node_name))
         else:
-            kept = attrs.evolve(volume, claim=ClaimRef(claim.key, claim.uid))
-            keep.append(Keeping(claim, kept))
+            keep.append(KeptVolume(claim, attrs.evolve(volume, claim=ClaimRef(claim.key, claim.uid))))
     return VolumePlan(node_name, tuple(keep), tuple(provision))

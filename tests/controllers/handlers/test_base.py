@@ -50,6 +50,6 @@ def test_an_unreadable_object_is_counted_each_time_and_logged_once(line: str, ca
     assert lines() == [line]
     body, _ = handler.metrics.exposition()
     assert f'neuron_scheduler_malformed_objects_total{{resource="{handler.resource}"}} 2.0'.encode() in body
-    handler.mended(report)
+    handler.no_longer_malformed(report)
     handler.malformed(report)
     assert lines() == [line]

@@ -27,7 +27,7 @@ def test_the_table_follows_the_watch() -> None:
     handler.updated(plain, labelled)
     unreadable = Malformed("Namespace", "ns", "labels: expected object", "u")
     handler.malformed(unreadable)
-    handler.mended(unreadable)
+    handler.no_longer_malformed(unreadable)
     assert table.selected(TEAM) == {"ns"}
     assert len(woken) == 2
     handler.deleted(labelled)

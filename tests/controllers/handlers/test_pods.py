@@ -143,7 +143,7 @@ def test_a_pod_that_goes_before_it_started_may_have_been_rejected(world: World) 
         world.pods.added(gone)
         world.pods.deleted(gone)
     world.pods.malformed(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="a"))
-    world.pods.mended(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="a"))
+    world.pods.no_longer_malformed(Malformed("Pod", "default/odd", "bad", uid="odd", node_name="a"))
     assumed = pod("assumed", scheduler_name="one", cpu=1)  # bound and rejected between two lists
     world.pods.added(assumed)
     world.cluster.assume(attrs.evolve(assumed, node_name="a"))

@@ -30,7 +30,7 @@ def test_a_service_comes_changes_and_goes() -> None:
     handler.malformed(broken)
     assert selectors() == (WEB, None)
     handler.updated(SERVICE, changed)
-    handler.mended(broken)
+    handler.no_longer_malformed(broken)
     assert selectors() == (None, DB)
     handler.deleted(changed)
     assert selectors() == (None, None)

@@ -62,7 +62,7 @@ class Mirror:
         """Nothing here is malformed."""
         raise AssertionError(malformed)
 
-    def mended(self, malformed: Malformed) -> None:
+    def no_longer_malformed(self, malformed: Malformed) -> None:
         """Nothing here was malformed."""
         raise AssertionError(malformed)
 

@@ -59,7 +59,7 @@ class Log:
         """Record it."""
         self.lines.append(f"?{malformed.key}")
 
-    def mended(self, malformed: Malformed) -> None:
+    def no_longer_malformed(self, malformed: Malformed) -> None:
         """Record it."""
         self.lines.append(f"!{malformed.key}")
 

@@ -35,7 +35,7 @@ class Counting:
     def updated(self, old, new): self.kept[new.key] = new
     def deleted(self, old): del self.kept[old.key]
     def malformed(self, malformed): raise AssertionError(malformed)
-    def mended(self, malformed): pass
+    def no_longer_malformed(self, malformed): pass
 
 async def main():
     async with Client(connection=Connection(sys.argv[1], "test", NOBODY)) as client:

@@ -45,10 +45,10 @@ class Log:
         self.bad[malformed.key] = malformed
         self.calls.append(f"malformed {malformed.uid}")
 
-    def mended(self, malformed: Malformed) -> None:
+    def no_longer_malformed(self, malformed: Malformed) -> None:
         """Remove it."""
         assert self.bad.pop(malformed.key) == malformed
-        self.calls.append(f"mended {malformed.uid}")
+        self.calls.append(f"no longer malformed {malformed.uid}")
 
 
 def seen(uid: str = "u1", *, name: str = "a", **fields: Any) -> Decoded[Pod]:
@@ -107,7 +107,7 @@ def test_a_malformed_change_keeps_the_last_good_state(log: Log, store: ObjectSto
     store.put(broken())
     store.remove("d/a")
 
-    assert log.calls == ["added u1", "malformed u1", "deleted u1", "mended u1"]
+    assert log.calls == ["added u1", "malformed u1", "deleted u1", "no longer malformed u1"]
 
 
 def test_a_malformed_recreation_ends_the_old_pod(log: Log, store: ObjectStore[Pod]) -> None:
@@ -124,11 +124,11 @@ def test_a_malformed_pod_that_moves_is_reported_again(log: Log, store: ObjectSto
     store.put(broken(node="n1"))
     store.put(seen(node_name="n1"))
 
-    assert log.calls == ["malformed u1", "malformed u1", "added u1", "mended u1"]
+    assert log.calls == ["malformed u1", "malformed u1", "added u1", "no longer malformed u1"]
 
 
 def test_an_object_without_a_name_is_reported_and_not_kept(log: Log, store: ObjectStore[Pod]) -> None:
-    """Without a name it can never be mended."""
+    """Without a name it can never be known to be readable again."""
     nameless: Decoded[Pod] = Decoded("", "", "", Malformed("Pod", "", "r"))
     store.put(nameless)
 
@@ -212,7 +212,7 @@ class Failing:
         """Add a malformed object."""
         self._do(lambda: self.bad.update({malformed.key: malformed}))
 
-    def mended(self, malformed: Malformed) -> None:
+    def no_longer_malformed(self, malformed: Malformed) -> None:
         """Remove it."""
         self._do(lambda: self.bad.pop(malformed.key, None))
 

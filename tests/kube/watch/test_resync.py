@@ -37,7 +37,7 @@ class Known:
     def malformed(self, malformed: object) -> None:
         """Nothing here is malformed."""
 
-    def mended(self, malformed: object) -> None:
+    def no_longer_malformed(self, malformed: object) -> None:
         """Nothing here is malformed."""
 
 
