@@ -151,7 +151,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
     run = commands.add_parser(
         "run",
         help="schedule the pods of a cluster",
-        description="Schedule the pods of a cluster. Durations are Go's: 15s, 1m30s, 500ms.",
+        description="Schedule the pods of a cluster. Durations are written as in Go: 15s, 1m30s, 500ms.",
         epilog=EPILOG,
         allow_abbrev=False,
         exit_on_error=False,

@@ -132,7 +132,7 @@ class Config:
     # kube-scheduler's 50 would bound us to 50 pods/s; the API server's own priority and fairness protects it.
     kube_api_qps: float = setting(
         0.0,
-        "Limit on writes to the API server per second; 0: none.",
+        "Limit on writes to the API server per second; 0: no limit.",
         path="clientConnection.qps",
         check=between(0, 1e6),
     )
@@ -151,12 +151,15 @@ class Config:
     )
     pod_initial_backoff_seconds: float = setting(
         1.0,
-        "Pause after a pod's first failed attempt; it doubles with each further one.",
+        "Pause after a pod's first error or second refusal in a row; it doubles with each further one.",
         metavar="SECONDS",
         check=between(0.001, 86400),
     )
     pod_max_backoff_seconds: float = setting(
-        10.0, "Longest pause after a failed attempt.", metavar="SECONDS", check=between(0.001, 86400)
+        10.0,
+        "Longest pause between two attempts after errors or refusals in a row.",
+        metavar="SECONDS",
+        check=between(0.001, 86400),
     )
     pod_max_in_unschedulable_pods_duration: float = setting(
         300.0, "An unschedulable pod is retried after at most this long.", parse=duration, check=lasting("1s", "24h")
@@ -177,7 +180,7 @@ class Config:
     )
     # Beyond this the API server gets slower rather than faster (measured on one server with etcd beside it).
     bind_concurrency: int = setting(
-        48, "Maximum concurrent Binding requests, repeated ones not counted.", check=between(1, 1024)
+        48, "Maximum number of concurrent Binding requests; repeated ones are not counted.", check=between(1, 1024)
     )
     # It costs a node the time from a Binding to the pod's first status (docs/decisions/0011).
     allocate_fence: bool = setting(

@@ -166,7 +166,7 @@ class Metrics:
     """Count a pod that its node rejected, by one of few reasons."""
     rejection_unread: Callable[[], None] = counter(
         "neuron_scheduler_rejections_unread",
-        "Pods that left before they started, of which it is unknown whether their nodes rejected them.",
+        "Pods that were gone before they started; it is unknown whether their nodes rejected them.",
     )
     """Count a pod that its node may have rejected; whether it did is unknown."""
 

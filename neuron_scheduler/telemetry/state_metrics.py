@@ -72,11 +72,12 @@ class State:
     binds_unknown: int = _shown("neuron_scheduler_binds_unknown", "Bindings in doubt, which are sent again.")
     """A try may have succeeded, and no answer says so."""
     terms_left_out: int = _shown(
-        "neuron_scheduler_terms_left_out", "Affinity terms of bound pods beyond what a namespace may have."
+        "neuron_scheduler_terms_left_out",
+        "Affinity terms of bound pods that are ignored, because their namespace has too many.",
     )
     """These terms are not honoured."""
     nodes_set_aside: int = _shown(
-        "neuron_scheduler_nodes_set_aside", "Nodes used last for a while, as they rejected pods."
+        "neuron_scheduler_nodes_set_aside", "Nodes used last for a while, because they rejected pods."
     )
     """Nodes of which only some ids are used last count too."""
     waiting_for_volumes: int = _shown(
@@ -89,7 +90,9 @@ class State:
     )
     """They wait until another pod of the node has been admitted."""
     log_lines_dropped: int = _shown(
-        "neuron_scheduler_log_lines_dropped", "Log lines that stderr did not take.", family=CounterMetricFamily
+        "neuron_scheduler_log_lines_dropped",
+        "Log lines that were dropped because stderr did not take them.",
+        family=CounterMetricFamily,
     )
     free_devices: Mapping[str, int] = _shown(
         "neuron_scheduler_free_devices",
@@ -111,7 +114,7 @@ class State:
     )
     withheld_devices: Mapping[tuple[str, str], int] = _shown(
         "neuron_scheduler_withheld_devices",
-        "Neuron devices that no pod holds and none would get, by instance type and reason.",
+        "Neuron devices that no pod holds and no pod can get now, by instance type and reason.",
         "instance_type",
         "reason",
         default=_EMPTY,

@@ -291,7 +291,7 @@ class Informer(Generic[T]):
         """
         now, known = await self._pager.version(), self._resource_version
         if now.isdigit() and known.isdigit() and int(now) < int(known):
-            raise DeadEndError(f"version {known} is from the future: the server is at {now}")
+            raise DeadEndError(f"known version {known} is newer than the server's version {now}")
         if now != known and self._silent >= MOST_SILENT:
             raise DeadEndError(f"{self._silent} watches in a row were silent, without a bookmark")
 

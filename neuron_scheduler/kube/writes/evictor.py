@@ -100,7 +100,10 @@ class Evictor:
                 if isinstance(error, ApiError) and _is_gone(error, path.removesuffix("/status")):
                     return None
                 if isinstance(error, ApiError) and error.too_large:
-                    log.warning("Pod is too large for the condition DisruptionTarget; deleting it without", path=path)
+                    log.warning(
+                        "Pod is too large for the condition DisruptionTarget; deleting it without the condition",
+                        path=path,
+                    )
                     return True
                 if attempt == TRIES or (isinstance(error, ApiError) and error.refused and error.status != 409):
                     log.error("Pod could not be preempted", exc=error, method=method, path=path)

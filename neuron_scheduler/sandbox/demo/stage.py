@@ -161,8 +161,8 @@ class Stage:
         waiting = len(self._outcomes) - len(placed)
         binds = sum(seen.method == "POST" and seen.path.endswith("/binding") for seen in self._server.requests)
         return Text(
-            f"All checks passed: {len(self._had)} pods were placed by {binds} Bindings, {len(placed)} of them are "
-            f"still there, {waiting} is refused. Every set is a legal block, and no core is used twice.",
+            f"All checks passed: {len(self._had)} pods were placed by {binds} Bindings, {len(placed)} of them still "
+            f"exist, {waiting} other pod is refused. Every set is a legal block, and no core is used twice.",
             style="bold green",
         )
 
