@@ -21,6 +21,7 @@ from neuron_scheduler.errors import ConfigurationError, LeaseLostError, StalledE
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.setting import boolean, duration, flag
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.line_formats import sentence
 from neuron_scheduler.telemetry.stderr import unblocked_stderr
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _run(config: Config) -> int:
 
 
 def _refuse(error: BaseException) -> int:
-    print(f"{PROGRAM}: {logs.sentence(error)}", file=sys.stderr)  # noqa: T201 - for a person, before or instead of logs
+    print(f"{PROGRAM}: {sentence(error)}", file=sys.stderr)  # noqa: T201 - for a person, before or instead of logs
     return MISCONFIGURED
 
 

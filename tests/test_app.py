@@ -24,7 +24,7 @@ from neuron_scheduler.sandbox.apiserver.status import StatusError
 from neuron_scheduler.sandbox.server import ApiServer
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
-from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.line_formats import sentence
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
 from tests.control_plane.objects import pod_manifest
@@ -59,7 +59,7 @@ class Process:
         """Wait for its end, and return the error's sentence; empty after a clean stop."""
         with anyio.fail_after(PATIENCE):
             await self.ended.wait()
-        return "" if self.error is None else f"{type(leaf(self.error)).__name__}: {logs.sentence(self.error)}"
+        return "" if self.error is None else f"{type(leaf(self.error)).__name__}: {sentence(self.error)}"
 
     def signal(self) -> None:
         """Ask it to stop, as SIGTERM does."""

@@ -7,37 +7,31 @@ A line is a constant message and key/value pairs, so that it can be searched and
     log.info("Successfully bound pod to node", pod="default/a", node="n1", evaluatedNodes=16)
     log.v(4).info("Filtered nodes", nodes=names)
 
-Formats: klog's `internal/serialize` and `klog.go` (text), component-base's `logs/json` (JSON). Refuses to interpolate:
-values are never part of the message, so no value can forge a second line.
+Refuses to interpolate: values are never part of the message, so no value can forge a second line. The formats are
+in `line_formats`.
 """
 
 import contextlib
-import json
 import logging
 import math
 import os
 import sys
 import time
 import traceback as tracebacks
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final, TextIO
 
 import attrs
 
+from neuron_scheduler.telemetry.line_formats import json_line, klog_line, sentence
 from neuron_scheduler.telemetry.stderr import UnblockedStderr
 
 ROOT: Final = "neuron_scheduler"
 MOST_VERBOSE: Final = 10
 REMIND: Final = 600.0  # seconds after which a lasting failure is logged again
-SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 _Form = Callable[[int, float, str, str, Mapping[str, Any] | None], str]
-
-_encode: Final = json.JSONEncoder(separators=(",", ":"), default=str).encode
-_ESCAPES: Final = {
-    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-}  # fmt: skip
 
 
 @attrs.frozen
@@ -172,7 +166,7 @@ def configure(*, verbosity: int = 2, logging_format: str = "text", stream: TextI
         stream: what the lines are written to.
     """
     global _output  # noqa: PLW0603 - as the root logger is
-    form = _json if logging_format == "json" else _klog
+    form = json_line if logging_format == "json" else klog_line
     _output = _Output(sys.stderr if stream is None else stream, form)
     if isinstance(sys.stderr, UnblockedStderr):
         sys.stderr.dropped_line = partial(_dropped, form)
@@ -192,37 +186,6 @@ def dropped() -> int:
     return sys.stderr.dropped if isinstance(sys.stderr, UnblockedStderr) else 0
 
 
-def sentence(exc: BaseException) -> str:
-    """Return the text of an exception, or its type if it has none; for a group, those of its parts."""
-    return "; ".join(dict.fromkeys(str(leaf) or type(leaf).__name__ for leaf in _leaves(exc)))
-
-
-def _leaves(exc: BaseException) -> Iterator[BaseException]:
-    if isinstance(exc, BaseExceptionGroup):
-        for part in exc.exceptions:
-            yield from _leaves(part)
-    else:
-        yield exc
-
-
-def quote(text: str) -> str:
-    """Return the text as Go's `strconv.Quote` writes it: one line, printable characters as they are."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(map(_escaped, text)) + '"'
-
-
-def _escaped(character: str) -> str:
-    if (known := _ESCAPES.get(character)) is not None:
-        return known
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def _with_error(pairs: dict[str, Any], exc: BaseException | None, *, traceback: bool = False) -> dict[str, Any]:
     if exc is None:
         return pairs
@@ -232,55 +195,9 @@ def _with_error(pairs: dict[str, Any], exc: BaseException | None, *, traceback: 
     return pairs
 
 
-def _text(value: object) -> str:
-    if type(value) is int:
-        return str(value)
-    if isinstance(value, BaseException):
-        value = sentence(value)
-    if isinstance(value, str):
-        if "\n" not in value:
-            return quote(value)
-        return "<\n" + "".join(f"\t{line}\n" for line in value.split("\n")) + " >"
-    if value is None or isinstance(value, int | float | list | tuple | dict):
-        return _encode(value)
-    return quote(str(value))
-
-
-@lru_cache(maxsize=4)
-def _stamp(second: int) -> str:
-    """Return the local time as klog writes it; cached, because many lines have the same second."""
-    return time.strftime("%m%d %H:%M:%S", time.localtime(second))
-
-
-def _json_value(value: object) -> object:
-    return sentence(value) if isinstance(value, BaseException) else str(value)
-
-
 @lru_cache(maxsize=1024)
 def _place(path: str, line: int) -> str:
     return f"{os.path.basename(path)}:{line}"  # noqa: PTH119 - as `logging` does
-
-
-def _klog(level: int, created: float, place: str, message: str, pairs: Mapping[str, Any] | None) -> str:
-    """Return klog's text: `I1121 08:15:04.123456       1 scheduler.py:88] "message" key="value" n=16`."""
-    second = int(created)
-    stamp = f"{_stamp(second)}.{int((created - second) * 1_000_000):06d}"
-    header = f"{SEVERITIES.get(level, 'I')}{stamp} {os.getpid():7d} {place}] "
-    if pairs is None:
-        return header + message
-    return header + quote(message) + "".join([f" {key}={_text(value)}" for key, value in pairs.items()])
-
-
-def _json(level: int, created: float, place: str, message: str, pairs: Mapping[str, Any] | None) -> str:
-    """Return one JSON object: ts (milliseconds), caller, msg, v (or severity, from warnings up), then the pairs."""
-    line: dict[str, object] = {"ts": round(created * 1000, 3), "caller": place, "msg": message}
-    if level < logging.WARNING:
-        line["v"] = logging.INFO - level
-    else:
-        line["severity"] = logging.getLevelName(level).lower()
-    if pairs is not None:
-        line.update((key, value) for key, value in pairs.items() if key not in line)
-    return json.dumps(line, separators=(",", ":"), default=_json_value)
 
 
 def _dropped(form: _Form, lines: int) -> str:

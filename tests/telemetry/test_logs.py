@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.line_formats import sentence
 
 HEADER = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} {1,7}\d+ (test_logs\.py:\d+)\] (.*)\Z", re.DOTALL)
 
@@ -109,7 +110,7 @@ def test_a_surprise_shows_its_place() -> None:
 def test_a_group_is_the_sum_of_its_parts() -> None:
     """Equal errors of several tasks are written once."""
     group = ExceptionGroup("tasks", [OSError("gone"), ExceptionGroup("more", [OSError("gone"), ValueError("odd")])])
-    assert logs.sentence(group) == "gone; odd"
+    assert sentence(group) == "gone; odd"
 
 
 def test_verbosity() -> None:

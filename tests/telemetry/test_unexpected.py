@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.line_formats import klog_line
 from neuron_scheduler.telemetry.unexpected import MOST_SHOWN, UnexpectedErrors
 
 
@@ -13,7 +14,7 @@ from neuron_scheduler.telemetry.unexpected import MOST_SHOWN, UnexpectedErrors
 def stream(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """Return the stream of the log."""
     stream = io.StringIO()
-    monkeypatch.setattr(logs, "_output", logs._Output(stream, logs._klog))
+    monkeypatch.setattr(logs, "_output", logs._Output(stream, klog_line))
     return stream
 
 
