@@ -1,5 +1,5 @@
 """
-Watches over a leader: as long as the event loop runs, its Lease may be renewed, and if it does not schedule, it ends.
+Watches a leader: its Lease may be renewed as long as the event loop runs, and one that does not schedule is ended.
 
 Without this, a leader that hangs would renew its Lease for ever, and no other replica would schedule in its place.
 Refuses to end anything itself: `run` raises.

@@ -20,6 +20,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.controllers.turn import LONGEST_TURN
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationChange
 from neuron_scheduler.model.pod import Pod
@@ -36,9 +37,6 @@ from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 log = logs.logger(__name__)
-
-_LONGEST_TURN = 0.002
-"""Seconds of searching in a row after which the event loop gets a turn."""
 
 
 class Evictor(Protocol):
@@ -148,11 +146,11 @@ class PreemptionExecutor:
         self.queue.keep_events(queued)
         pod = queued.pod
         result: Preemption | NoPreemption | None = None
-        turn_ends = self.clock() + _LONGEST_TURN
+        turn_ends = self.clock() + LONGEST_TURN
         for result in search(self.cluster, pod, profile, refused=refused, budgets=self.budgets()):
             if result is None and self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
-                turn_ends = self.clock() + _LONGEST_TURN
+                turn_ends = self.clock() + LONGEST_TURN
         if isinstance(result, Preemption):
             nomination = confirmed(self.cluster, pod, profile, result) if pod.uid in self.queue else None
             if nomination is not None:

@@ -22,6 +22,7 @@ from neuron_scheduler.controllers.binding_outcomes import note_freed
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.side_lane import SideLane
+from neuron_scheduler.controllers.turn import LONGEST_TURN
 from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.nomination import NominationChange
 from neuron_scheduler.model.pod import Pod, placed
@@ -50,8 +51,6 @@ _attempts = log.v(3)  # as upstream's
 NO_FIT = "Unable to schedule pod; no fit; waiting"
 NO_NODES = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
 
-_LONGEST_TURN = 0.002
-"""Seconds of decisions in a row; then the event loop gets a turn, so that watches are served."""
 _LONGEST_IDLE = 5.0
 """Seconds after which an idle loop looks at the queue again, to show that it works."""
 _PAUSE = 0.1
@@ -194,7 +193,7 @@ class SchedulingLoop:
             self.preemption_executor.stop()
 
     async def _schedule_each(self, preparing: TaskGroup) -> None:
-        turn_ends = self.clock() + _LONGEST_TURN
+        turn_ends = self.clock() + LONGEST_TURN
         while not self.stopping:
             if not self.may_bind():
                 await anyio.sleep(_PAUSE)  # a renewal that is late succeeds, or the Lease is lost and the process ends
@@ -216,7 +215,7 @@ class SchedulingLoop:
                 await self._cycle.give(commitment)
             if self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
-                turn_ends = self.clock() + _LONGEST_TURN
+                turn_ends = self.clock() + LONGEST_TURN
 
     async def _idle(self, now: float) -> None:
         """Wait until the queue changes or a backoff is over; nothing can happen between `pop` and this call."""

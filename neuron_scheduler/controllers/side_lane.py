@@ -14,13 +14,12 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.turn import LONGEST_TURN
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
-_LONGEST_TURN = 0.002
-"""Seconds of preparing in a row; then the event loop gets a turn."""
 _MOST_ROUNDS = 8
 """Each round applies the changes that came during the last; after this many, changes come too fast."""
 
@@ -79,10 +78,10 @@ class SideLane:
 
     async def _round(self, queued: QueuedPod) -> bool:
         """Build the missing indexes; return whether any was missing."""
-        was_missing, turn_ends = False, self.clock() + _LONGEST_TURN
+        was_missing, turn_ends = False, self.clock() + LONGEST_TURN
         for _ in self.warmup.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name]):
             was_missing = True
             if self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
-                turn_ends = self.clock() + _LONGEST_TURN
+                turn_ends = self.clock() + LONGEST_TURN
         return was_missing
