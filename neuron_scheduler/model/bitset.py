@@ -1,5 +1,5 @@
 """
-What sets that are one integer have in common: bit *i* is element *i*.
+What all sets that are stored as one integer have in common: bit *i* is element *i*.
 
 At run time such a set is an `int`, so an operation on it costs what it costs on an integer. The type check knows it as
 a type of its own, which offers the operations of sets only and takes no integer and no set of another type. Refuses to

@@ -1,5 +1,5 @@
 """
-`functools.lru_cache` that the type check looks through.
+`functools.lru_cache` with types: the type check knows the parameters of the cached function.
 
 The standard library declares that a cached function takes any hashable arguments, so a number in place of a set of
 cores would pass unnoticed. At run time this is `lru_cache` itself.

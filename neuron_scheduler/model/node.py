@@ -24,7 +24,7 @@ NEURON_HEALTH = "NeuronHealth"
 
 class Image(NamedTuple):
     """
-    A container image on a node; a plain tuple, because it is hashed by the hundred thousand.
+    A container image on a node; a plain tuple, because hundreds of thousands are hashed.
 
     Attributes:
         names: as pods may refer to it, with tag or digest.

@@ -1,8 +1,8 @@
 """
 Which entries of a bounded cache to evict.
 
-Strictly the least recently used ones would be the worst choice where a few more entries are used in turn than there is
-room for: each would be evicted just before it is used again.
+To evict only the least recently used ones would be the worst choice if slightly more entries are used in turn than the
+cache can keep: each entry would be evicted just before its next use.
 """
 
 from collections.abc import Hashable

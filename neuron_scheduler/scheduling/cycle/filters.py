@@ -71,13 +71,13 @@ def nodes_with_nominations(cluster: Cluster, priority: int) -> NodeSet:
 
 
 def walk(
-    view: View, pod: Pod, profile: Profile, among: NodeSet, *, overlooking: Collection[str] = frozenset()
+    view: View, pod: Pod, profile: Profile, among: NodeSet, *, ignored_plugins: Collection[str] = frozenset()
 ) -> Filtered:
-    """Ask each filter about the nodes that all before it accepted; refusals of `overlooking` plugins are ignored."""
+    """Ask each filter about the nodes that all before it accepted; refusals of `ignored_plugins` do not count."""
     refusals: list[Refusal] = []
     for step in profile.plan(pod).filters:
         for refusal in step.refuse(view, pod, among):
-            if refusal.nodes and refusal.plugin not in overlooking:
+            if refusal.nodes and refusal.plugin not in ignored_plugins:
                 refusals.append(refusal)
                 among = less(among, refusal.nodes)
         if not among:

@@ -1,8 +1,8 @@
 """
 Why a pod waits, in one word for the metrics (`neuron_scheduler_pods_waiting`).
 
-Every waiting pod has exactly one cause: that of its last attempt. Of several refusals the one of the nodes that came
-furthest through the filters counts, since they lack least. Nodes that are too small even when they are empty, such as
+Every waiting pod has exactly one cause: that of its last attempt. Of several refusals, that of the nodes
+that passed the most filters counts, because they lack least. Nodes that are too small even when they are empty, such as
 nodes without Neuron for a pod that asks for it, count only if there are no others.
 """
 

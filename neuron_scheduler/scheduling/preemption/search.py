@@ -149,7 +149,7 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
         # Plugins that count pods are asked node by node only: the pods of other nodes stay.
         nodes, refusals = walk(
-            cluster.view.with_overlay(WithoutLowerPriority(below)), pod, profile, among, overlooking=COUNTING_PODS
+            cluster.view.with_overlay(WithoutLowerPriority(below)), pod, profile, among, ignored_plugins=COUNTING_PODS
         )
         comparison.reasons = counted(refusals)
         comparison.plugins.update(refusal.plugin for refusal in refusals)

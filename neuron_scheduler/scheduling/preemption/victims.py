@@ -2,8 +2,8 @@
 Which pods one node would have to lose for an incoming pod, and what that costs.
 
 Upstream: `SelectVictimsOnNode` and `pickOneNodeForPreemption` (`plugins/defaultpreemption`, `framework/preemption`).
-Neuron makes a difference: which cores become free depends on which pods leave, and a reprieve in order of importance
-leaves any block, not the cheapest. So a candidate is a node *and* a legal block: the pods on the block's cores must
+Neuron makes a difference: which cores become free depends on which pods leave, and and reprieves in order of importance
+may free any block, not the cheapest. So a candidate is a node *and* a legal block: the pods on the block's cores must
 leave, all others are reprieved in upstream's order, and blocks are compared by upstream's criteria, as nodes are.
 
 The dry run is made by counting first (`trials`). If the result is cheaper than what is known from other nodes, the
@@ -88,7 +88,7 @@ def victims_on(
 
     None if the victims cost the limit or more. It is known that the pod fits if all pods of a priority under `below`
     leave, as far as the node alone decides. Blocks that need a pod of a higher priority to leave are therefore looked
-    at only where no victims within the budgets were found without.
+    at only if no victims within the budgets were found without them.
     """
     node_info, pod = cluster.view.row(slot), incoming.pod
 
@@ -164,8 +164,8 @@ class _DryRun:
         """
         Return the victims if a group must leave: the group alone, or more where something other than cores is scarce.
 
-        The others are reprieved as upstream does, and once more with the budgets used up by the least important, who
-        leave first: upstream spares a pod because of others that do not leave in the end.
+        The remaining pods are reprieved twice, and the cheaper result counts: as upstream does, and with the least
+        important pods, which leave first, using up the budgets. Upstream may spare a pod because of pods that stay.
         """
         if group.pods and self.trial(group.pods).fits():
             return group

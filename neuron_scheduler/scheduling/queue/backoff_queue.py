@@ -14,7 +14,7 @@ import attrs
 from neuron_scheduler.scheduling.queue.pod_heap import PodHeap
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 
-_FORGETS: Final = 2.0
+_ROW_ENDS_AFTER: Final = 2.0
 """Times the longest backoff; a refusal that comes later than that begins a new row."""
 
 
@@ -35,7 +35,7 @@ class BackoffQueue:
 
     def refused(self, queued: QueuedPod, now: float) -> None:
         """Count a refusal; one long after the last begins a new row."""
-        in_a_row = now - queued.since <= _FORGETS * self.longest
+        in_a_row = now - queued.since <= _ROW_ENDS_AFTER * self.longest
         queued.refusals = queued.refusals + 1 if in_a_row else 1
         queued.errors = 0
         queued.since = now
