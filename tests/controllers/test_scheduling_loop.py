@@ -1,6 +1,7 @@
 """The loop continues after a late renewal of the Lease, and after a lost wake-up."""
 
 import io
+import math
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -84,6 +85,16 @@ async def test_nothing_is_decided_while_the_lease_may_be_lost() -> None:
                 await anyio.lowlevel.checkpoint()
             assert world.scheduler.looked_at == looked_at
             assert not world.there["p"].node_name
+
+
+async def test_a_change_of_the_queue_wakes_an_idle_loop() -> None:
+    """A new pod is scheduled at once, without waiting for the next regular look at the queue."""
+    world = World(Random(1))
+    with mock.patch.object(loop, "_LONGEST_IDLE", math.inf):
+        async with running(world):
+            await anyio.wait_all_tasks_blocked()
+            show(world)
+            await bound(world)
 
 
 async def test_a_wake_up_that_never_came_is_made_up_for() -> None:

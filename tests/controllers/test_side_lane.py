@@ -16,7 +16,7 @@ from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinit
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.queued_pod import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.control_plane.objects import pod_manifest
 from tests.support.builders import node, pod
@@ -113,6 +113,18 @@ async def test_pods_that_come_meanwhile_are_counted(cluster: Cluster) -> None:
     assert lane.next() is queued
     decision = schedule_pod(cluster, queued.pod, PROFILE)
     assert getattr(decision, "node_name", None) == "n"
+
+
+async def test_a_pod_that_is_ready_wakes_the_loop(cluster: Cluster) -> None:
+    """The loop is woken when it can take the pod, for nothing else changes the queue."""
+    queue, taken = SchedulingQueue(), list[QueuedPod | None]()
+    queue.add(hostile(), 0.0)
+    queued = queue.pop(0.0)
+    assert queued is not None
+    lane = lane_of(cluster, queue)
+    lane.wake = lambda: taken.append(lane.next())
+    await lane.prepare(queued)
+    assert taken == [queued]
 
 
 async def test_one_that_is_gone_is_left_out(cluster: Cluster) -> None:
