@@ -35,8 +35,8 @@ class InstanceType:
     A machine as EC2 describes it.
 
     Attributes:
-        vcpus: Virtual cores of the host.
-        memory_gib: Memory of the host in GiB.
+        vcpus: virtual cores of the host.
+        memory_gib: memory of the host in GiB.
         devices: Neuron devices.
         cores_per_device: NeuronCores that the plugin advertises for each (logical cores on Trn2, at LNC 2).
         architecture: `amd64` or `arm64`.
@@ -56,7 +56,7 @@ class InstanceType:
         return 110 if self.vcpus < 30 else 250
 
 
-#: vCPU and memory: the EC2 instance type pages; devices and links: AWS's Neuron documentation.
+# vCPU and memory: the EC2 instance type pages; devices and links: AWS's Neuron documentation.
 INSTANCE_TYPES: Final[Mapping[str, InstanceType]] = {
     machine.name: machine
     for machine in (
@@ -90,10 +90,10 @@ def node(
     cores_per_device: int | None = None,
 ) -> Object:
     """
-    A node of an instance type (with or without `ml.`), to be created on an API server.
+    Return a node of an instance type (with or without `ml.`), to be created on an API server.
 
     Raises:
-        KeyError: The type is not in `INSTANCE_TYPES`.
+        KeyError: the type is not in `INSTANCE_TYPES`.
     """
     machine = INSTANCE_TYPES[instance_type.removeprefix("ml.")]
     capacity = {

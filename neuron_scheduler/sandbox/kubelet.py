@@ -98,7 +98,7 @@ class Kubelet:
 
 
 def ready(node: Object, now: datetime) -> Object:
-    """A copy of a node as its kubelet would report it: Ready, with address, allocatable and its name as a label."""
+    """Return a copy of a node as its kubelet would report it: Ready, with address, allocatable and hostname label."""
     node = copy.deepcopy(node)
     name, status = node["metadata"]["name"], node.setdefault("status", {})
     node["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/hostname", name)
@@ -123,7 +123,7 @@ def ready(node: Object, now: datetime) -> Object:
 
 
 def running(pod: Object, address: str, now: datetime) -> Object:
-    """A copy of a bound pod with all its containers running."""
+    """Return a copy of a bound pod with all its containers running."""
     pod, moment = copy.deepcopy(pod), metadata.timestamp(now)
     status: dict[str, Any] = pod["status"]
     status |= {

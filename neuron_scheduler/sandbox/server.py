@@ -46,14 +46,14 @@ class ApiServer:
     An API server that lives as long as its `serving()` block.
 
     Attributes:
-        port: Where to listen; 0 chooses a free port.
-        ssl_context: Serve HTTPS with it.
-        kubelet: Whether a simulated kubelet sets bound pods Running and removes terminating ones.
-        termination_limit: Seconds after which that kubelet gives up waiting for a pod's grace period.
-        bookmark_interval: Seconds between the bookmarks of a watch.
-        watch_list: Whether watches with `sendInitialEvents` are served; if not, clients must fall back to lists.
-        faults: The faults of the next requests.
-        requests: The last requests.
+        port: where to listen; 0 chooses a free port.
+        ssl_context: serve HTTPS with it.
+        kubelet: whether a simulated kubelet sets bound pods Running and removes terminating ones.
+        termination_limit: seconds after which that kubelet gives up waiting for a pod's grace period.
+        bookmark_interval: seconds between the bookmarks of a watch.
+        watch_list: whether watches with `sendInitialEvents` are served; if not, clients must fall back to lists.
+        faults: the faults of the next requests.
+        requests: the last requests.
     """
 
     host: str = "127.0.0.1"
@@ -107,8 +107,8 @@ class ApiServer:
         Create an object as if it had been posted, from its own `apiVersion`, `kind` and namespace.
 
         Raises:
-            StatusError: As the server would refuse it.
-            ValueError: The kind is not served.
+            StatusError: as the server would refuse it.
+            ValueError: the kind is not served.
         """
         resource = of_kind(obj["apiVersion"], obj["kind"])
         if resource is None:
@@ -198,7 +198,7 @@ def _refusal(error: StatusError) -> web.Response:
 
 
 def _review(request: web.Request) -> web.Response:
-    """Every client may do everything and is called `sandbox`; the body, often protobuf, is not read."""
+    """Return that the client may do everything and is called `sandbox`; the body, often protobuf, is not read."""
     if request.method != "POST":
         raise method_not_allowed()
     status: dict[str, Any] = {"allowed": True, "reason": "the sandbox allows everything"}

@@ -45,13 +45,14 @@ def json_line(level: int, created: float, place: str, message: str, pairs: Mappi
 
 def sentence(exc: BaseException) -> str:
     """Return the text of an exception, or its type if it has none; for a group, those of its parts."""
-    return "; ".join(dict.fromkeys(str(leaf) or type(leaf).__name__ for leaf in _leaves(exc)))
+    return "; ".join(dict.fromkeys(str(leaf) or type(leaf).__name__ for leaf in leaves(exc)))
 
 
-def _leaves(exc: BaseException) -> Iterator[BaseException]:
+def leaves(exc: BaseException) -> Iterator[BaseException]:
+    """Yield the exceptions of a group and of the groups in it; of any other exception itself."""
     if isinstance(exc, BaseExceptionGroup):
         for part in exc.exceptions:
-            yield from _leaves(part)
+            yield from leaves(part)
     else:
         yield exc
 

@@ -20,7 +20,7 @@ _TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 def target_node(binding: Mapping[str, Any], name: str) -> str:
     """
-    The name of the node that a Binding for pod `name` chooses.
+    Return the name of the node that a Binding for pod `name` chooses.
 
     Raises:
         StatusError: 400 if it names another pod, 500 (an aggregate upstream, no 422) if it names no node.
@@ -42,7 +42,9 @@ def target_node(binding: Mapping[str, Any], name: str) -> str:
 
 def bound(pod: Object, binding: Mapping[str, Any], *, node: Object | None, now: datetime) -> Object:
     """
-    A copy of the pod as the Binding leaves it. `node` is the target if it exists: its topology labels are copied.
+    Return a copy of the pod as the Binding leaves it.
+
+    `node` is the target if it exists: its topology labels are copied.
 
     Raises:
         StatusError: 409, a precondition fails or the pod can no longer, or not yet, be bound.

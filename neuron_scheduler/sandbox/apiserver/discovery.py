@@ -32,7 +32,7 @@ _SUBRESOURCES: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
 
 
 def discover(path: str, accept: str) -> dict[str, Any] | None:
-    """The answer to a path of discovery or OpenAPI; None where it is neither."""
+    """Return the answer to a path of discovery or OpenAPI; None where it is neither."""
     steps = path.strip("/").split("/")
     if steps in (["api"], ["apis"]) and "APIGroupDiscoveryList" in accept:
         return aggregated(core=steps == ["api"])
@@ -41,7 +41,7 @@ def discover(path: str, accept: str) -> dict[str, Any] | None:
 
 @cache
 def _documents() -> Mapping[str, dict[str, Any]]:
-    """Every document by its path."""
+    """Return every document by its path."""
     documents = {
         "/version": dict(VERSION),
         "/api": api_versions(),
@@ -66,7 +66,7 @@ def groups() -> dict[str, list[Resource]]:
 
 
 def aggregated(*, core: bool) -> dict[str, Any]:
-    """The `APIGroupDiscoveryList` of `/api` or of `/apis`."""
+    """Return the `APIGroupDiscoveryList` of `/api` or of `/apis`."""
     items = [
         {
             "metadata": {"name": group, "creationTimestamp": None},
@@ -113,17 +113,17 @@ def _aggregated(resource: Resource) -> dict[str, Any]:
 
 
 def api_versions() -> dict[str, Any]:
-    """`/api` for clients without aggregated discovery."""
+    """Return `/api` for clients without aggregated discovery."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def group_list() -> dict[str, Any]:
-    """`/apis` for the same clients."""
+    """Return `/apis` for the same clients."""
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group_of(name) for name in groups() if name]}
 
 
 def group_of(name: str) -> dict[str, Any]:
-    """`/apis/{group}`."""
+    """Return `/apis/{group}`."""
     version = {"groupVersion": f"{name}/v1", "version": "v1"}
     return {
         "kind": "APIGroup",
@@ -135,7 +135,7 @@ def group_of(name: str) -> dict[str, Any]:
 
 
 def resource_list(resources: Iterable[Resource]) -> dict[str, Any]:
-    """`/api/v1` or `/apis/{group}/v1`."""
+    """Return `/api/v1` or `/apis/{group}/v1`."""
     shown: list[dict[str, Any]] = []
     api_version = ""
     for resource in resources:
@@ -165,13 +165,13 @@ def resource_list(resources: Iterable[Resource]) -> dict[str, Any]:
 
 
 def openapi_index() -> dict[str, Any]:
-    """`/openapi/v3`: where the document of each group version is."""
+    """Return `/openapi/v3`: where the document of each group version is."""
     paths = {resources[0].prefix.removeprefix("/") for resources in groups().values()}
     return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash=sandbox"} for path in sorted(paths)}}
 
 
 def openapi(resources: Iterable[Resource]) -> dict[str, Any]:
-    """The document of one group version: a patch operation and a schema for each kind."""
+    """Return the document of one group version: a patch operation and a schema for each kind."""
     paths: dict[str, Any] = {}
     schemas: dict[str, Any] = {}
     for resource in resources:

@@ -13,7 +13,7 @@ from neuron_scheduler.sandbox.apiserver.resources import EVENTS, NEW_EVENTS, Res
 from neuron_scheduler.sandbox.apiserver.status import FieldError, bad_request, invalid_value, required
 from neuron_scheduler.sandbox.apiserver.store import Object
 
-#: events.k8s.io/v1 -> core/v1; every other field has the same name in both.
+# events.k8s.io/v1 -> core/v1; every other field has the same name in both.
 _STORED_NAMES: Final[Mapping[str, str]] = {
     "regarding": "involvedObject",
     "note": "message",
@@ -53,7 +53,7 @@ _UNNAMESPACED: Final = ("default", "kube-system")  # where events about objects 
 
 def stored_form(resource: Resource, body: Object) -> Object:
     """
-    The event as it is stored, from either view.
+    Return the event as it is stored, from either view.
 
     Raises:
         StatusError: 400, a time that Go's decoder would not read.
@@ -74,7 +74,7 @@ def stored_form(resource: Resource, body: Object) -> Object:
 
 
 def view(resource: Resource, event: Object) -> Object:
-    """A stored event in the words of the API that is asked."""
+    """Return a stored event in the words of the API that is asked."""
     if _is_new(resource):
         shown = {_NEW_NAMES.get(field, field): value for field, value in event.items()}
         return shown | {"apiVersion": NEW_EVENTS.api_version}
@@ -82,7 +82,7 @@ def view(resource: Resource, event: Object) -> Object:
 
 
 def validate(resource: Resource, event: Object) -> Iterator[FieldError]:
-    """What is wrong with an event, given in stored form: for core/v1 little, unless it is of the new style."""
+    """Yield what is wrong with an event, given in stored form: for core/v1 little, unless it is of the new style."""
     yield from metadata.validate(event["metadata"])
     namespace, about = event["metadata"]["namespace"], (event.get("involvedObject") or {}).get("namespace") or ""
     new_style = bool(event.get("eventTime"))
@@ -133,7 +133,7 @@ def _validate_series(series: Mapping[str, Any] | None) -> Iterator[FieldError]:
 
 
 def validate_update(resource: Resource, event: Object, old: Object) -> Iterator[FieldError]:
-    """What may not change through events.k8s.io/v1: everything but the series and the metadata."""
+    """Yield what may not change through events.k8s.io/v1: everything but the series and the metadata."""
     if not _is_new(resource):
         yield from validate(resource, event)
         return

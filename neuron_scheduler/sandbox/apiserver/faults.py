@@ -51,7 +51,7 @@ class Hold:
     released: anyio.Event = attrs.field(factory=anyio.Event)
 
     def release(self) -> None:
-        """Let the request go on."""
+        """Continue the request."""
         self.released.set()
 
 
@@ -101,11 +101,11 @@ class Faults:
         Plan a fault for the next `times` requests that match.
 
         Args:
-            fault: What happens to them.
+            fault: what happens to them.
             method: `GET`, `POST`, ...; any if it is None.
             path: A regular expression that is searched in the path, without the query.
-            watch: Only watches, or only other requests; both if it is None.
-            times: How many requests.
+            watch: only watches, or only other requests; both if it is None.
+            times: how many requests.
         """
         self._planned.append(_Planned(fault, method, re.compile(path), watch, times))
 

@@ -36,7 +36,7 @@ class Page:
     remaining: int | None = None
 
     def metadata(self) -> dict[str, object]:
-        """The `metadata` of the list object."""
+        """Return the `metadata` of the list object."""
         shown: dict[str, object] = {"resourceVersion": str(self.version)}
         if self.next_token:
             shown["continue"] = self.next_token
@@ -56,13 +56,13 @@ def version_of(query: Mapping[str, str]) -> int | None:
 
 
 def predicate_of(resource: Resource, query: Mapping[str, str]) -> selectors.Predicate:
-    """The selectors of a query."""
+    """Return the selectors of a query."""
     return selectors.parse(resource, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", ""))
 
 
 def read(store: Store, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> Page:
     """
-    The page that a list request asks for.
+    Return the page that a list request asks for.
 
     Raises:
         StatusError: 400, 410 for an expired page or exact version, 422, 504 for a version of the future.

@@ -40,22 +40,22 @@ _KEPT_ON_UPDATE: Final = ("uid", "creationTimestamp", "deletionTimestamp", "dele
 
 
 def timestamp(moment: datetime) -> str:
-    """`2026-11-21T08:15:04Z`: whole seconds, as metadata has them."""
+    """Return `2026-11-21T08:15:04Z`: whole seconds, as metadata has them."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def is_dns_label(text: object) -> bool:
-    """Whether this can be the name of a container or a namespace."""
+    """Return whether this can be the name of a container or a namespace."""
     return isinstance(text, str) and len(text) <= 63 and _LABEL.fullmatch(text) is not None
 
 
 def is_dns_subdomain(text: object) -> bool:
-    """Whether this can be the name of an object."""
+    """Return whether this can be the name of an object."""
     return isinstance(text, str) and len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_micro_time(text: object) -> bool:
-    """Whether Go's `MicroTime` reads it: six decimals, no more and no fewer."""
+    """Return whether Go's `MicroTime` reads it: six decimals, no more and no fewer."""
     return isinstance(text, str) and _MICRO_TIME.fullmatch(text) is not None
 
 
@@ -143,7 +143,7 @@ def prepare_update(resource: Resource, obj: Object, old: Object) -> None:
 
 
 def validate(metadata: Mapping[str, Any], *, label_name: bool = False) -> Iterator[FieldError]:
-    """What is wrong with name, labels and annotations; `label_name` for kinds whose name is a DNS label."""
+    """Yield what is wrong with name, labels and annotations; `label_name` for kinds whose name is a DNS label."""
     name = metadata.get("name")
     if not name:
         yield required("metadata.name", "name or generateName is required")
@@ -163,7 +163,7 @@ def validate(metadata: Mapping[str, Any], *, label_name: bool = False) -> Iterat
 
 
 def validate_labels(labels: Mapping[str, Any], field: str) -> Iterator[FieldError]:
-    """What is wrong with a map of labels, or with a nodeSelector."""
+    """Yield what is wrong with a map of labels, or with a nodeSelector."""
     for key, value in labels.items():
         if error := qualified_name_error(key):
             yield invalid_value(field, key, error)

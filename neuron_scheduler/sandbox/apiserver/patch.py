@@ -16,7 +16,7 @@ MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 
-#: patchMergeKey by field name (struct tags of k8s.io/api/core/v1); lists that are not named here are atomic.
+# patchMergeKey by field name (struct tags of k8s.io/api/core/v1); lists that are not named here are atomic.
 MERGE_KEYS: Final[Mapping[str, str]] = {
     "addresses": "type",
     "conditions": "type",
@@ -37,12 +37,12 @@ MERGE_KEYS: Final[Mapping[str, str]] = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
-#: Lists of plain values that are united instead of replaced.
+# Lists of plain values that are united instead of replaced.
 UNITED: Final = frozenset({"finalizers"})
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
+    """Return the target with a merge patch applied (RFC 7386)."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     merged = dict(target) if isinstance(target, dict) else {}
@@ -56,7 +56,9 @@ def merge(target: Any, patch: Any) -> Any:
 
 def strategic_merge(target: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
     """
-    A merge that knows lists of named things, with the directives `$patch`, `$retainKeys` and those on lists.
+    Return the target after a merge that knows lists of named things.
+
+    The directives `$patch`, `$retainKeys` and those on lists are supported.
 
     Raises:
         StatusError: 400, an item of a merging list has no merge key.
@@ -113,7 +115,7 @@ def _merge_list(field: str, current: list[Any], items: list[Any]) -> list[Any]:
 
 def json_patch(target: Any, operations: Any) -> Any:
     """
-    RFC 6902.
+    Return the target with a JSON patch applied (RFC 6902).
 
     Raises:
         StatusError: 400 if it is not a patch, 422 if an operation does not apply or a test fails.

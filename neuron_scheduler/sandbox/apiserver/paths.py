@@ -25,7 +25,7 @@ class Target:
 
 def target_of(path: str) -> Target:
     """
-    The resource, collection, object or subresource that a path names.
+    Return the resource, collection, object or subresource that a path names.
 
     Raises:
         StatusError: 404.

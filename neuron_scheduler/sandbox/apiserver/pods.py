@@ -54,7 +54,7 @@ def quantity(text: object) -> Fraction | None:
 
 
 def containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every container and init container with the path of its field."""
+    """Yield every container and init container with the path of its field."""
     for field in ("initContainers", "containers"):
         for number, container in enumerate(spec.get(field) or []):
             yield f"spec.{field}[{number}]", container
@@ -161,7 +161,7 @@ def admit_priority(pod: Object, store: Store) -> None:
 
 
 def validate(pod: Object) -> Iterator[FieldError]:
-    """What is wrong with a new pod."""
+    """Yield what is wrong with a new pod."""
     spec = pod["spec"]
     yield from metadata.validate(pod["metadata"])
     if not spec.get("containers"):
@@ -239,7 +239,7 @@ def validate_update(pod: Object, old: Object) -> Iterator[FieldError]:
 
 
 def _comparable(spec: Mapping[str, Any], old: Object) -> dict[str, Any]:
-    """The spec without the fields that an update of `old` may change."""
+    """Return the spec without the fields that an update of `old` may change."""
     ignored = {*_MUTABLE, *(("affinity", "nodeSelector") if old["spec"].get("schedulingGates") else ())}
     kept = {field: copy.deepcopy(value) for field, value in spec.items() if field not in ignored and value}
     for _, container in containers({field: kept.get(field) for field in ("initContainers", "containers")}):

@@ -19,7 +19,7 @@ class UnknownKindError(ValueError):
 
 def decode(raw: bytes) -> dict[str, Any]:
     """
-    The object in a protobuf body, as its JSON would be.
+    Return the object in a protobuf body, as its JSON would be.
 
     Raises:
         UnknownKindError: it is none of the kinds below, or not such a body at all.
@@ -39,7 +39,7 @@ def decode(raw: bytes) -> dict[str, Any]:
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each field; a varint's content is its bytes."""
+    """Yield number and content of each field; a varint's content is its bytes."""
     place = 0
     while place < len(raw):
         tag, place = _varint(raw, place)

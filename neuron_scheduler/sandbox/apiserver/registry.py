@@ -44,7 +44,7 @@ class Registry:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
-        """The object. 404 if there is none."""
+        """Return the object; 404 if there is none."""
         obj = self.store.get(resource.storage, namespace, name)
         if obj is None:
             raise not_found(resource, name)
@@ -146,7 +146,7 @@ class Registry:
             self.store.put(PODS.storage, pod)
 
     def view(self, resource: Resource, obj: Object) -> Object:
-        """A stored object as this resource shows it."""
+        """Return a stored object as this resource shows it."""
         return events.view(resource, obj) if resource.storage == EVENTS.storage else obj
 
     def _new(self, resource: Resource, namespace: str, body: Object) -> Object:

@@ -265,7 +265,7 @@ RESOURCES: Final = (
 
 
 def find(group: str, version: str, plural: str) -> Resource | None:
-    """The resource with these names, if it is served."""
+    """Return the resource with these names, if it is served."""
     for resource in RESOURCES:
         if (resource.group, resource.version, resource.plural) == (group, version, plural):
             return resource
@@ -273,7 +273,7 @@ def find(group: str, version: str, plural: str) -> Resource | None:
 
 
 def of_kind(api_version: str, kind: str) -> Resource | None:
-    """The resource whose objects say this `apiVersion` and `kind`, if it is served."""
+    """Return the resource whose objects say this `apiVersion` and `kind`, if it is served."""
     for resource in RESOURCES:
         if (resource.api_version, resource.kind) == (api_version, kind):
             return resource

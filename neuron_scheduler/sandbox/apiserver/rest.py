@@ -27,13 +27,13 @@ _Verb: TypeAlias = Callable[[web.Request, Target], Awaitable[web.StreamResponse]
 
 
 def json_response(body: Any, *, status: int = 200, content_type: str = _JSON) -> web.Response:
-    """An answer of one JSON document."""
+    """Return an answer of one JSON document."""
     return web.Response(body=msgspec.json.encode(body), status=status, headers={"Content-Type": content_type})
 
 
 async def decoded(request: web.Request) -> Any:
     """
-    The body of a request, JSON or YAML.
+    Return the body of a request, JSON or YAML.
 
     Raises:
         StatusError: 400, it is neither; 415 for protobuf, except of a few kinds.
@@ -244,5 +244,5 @@ async def _delete_options(request: web.Request) -> dict[str, Any]:
 
 
 def _without_type(obj: Object) -> Object:
-    """An item of a typed list, which the real server writes without `kind` and `apiVersion`."""
+    """Return an item of a typed list, which the real server writes without `kind` and `apiVersion`."""
     return {field: value for field, value in obj.items() if field not in {"kind", "apiVersion"}}

@@ -24,13 +24,13 @@ _COMMA = re.compile(r",(?![^(]*\))")
 
 
 def everything(_: Object) -> bool:
-    """The empty selector."""
+    """Return True: the empty selector selects every object."""
     return True
 
 
 def parse(resource: Resource, *, labels: str, fields: str) -> Predicate:
     """
-    One predicate for both selectors.
+    Return one predicate for both selectors.
 
     Raises:
         StatusError: 400, the text is not a selector or names a field that is not offered.

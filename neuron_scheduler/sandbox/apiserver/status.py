@@ -11,7 +11,7 @@ import attrs
 
 from neuron_scheduler.sandbox.apiserver.resources import Resource
 
-#: Optimistic locking failed (`OptimisticLockErrorMsg` of the upstream registry).
+# Optimistic locking failed (`OptimisticLockErrorMsg` of the upstream registry).
 MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
@@ -25,18 +25,18 @@ class FieldError:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """A required field that is missing."""
+    """Return a required field that is missing."""
     return FieldError(field, "FieldValueRequired", "Required value" + (f": {detail}" if detail else ""))
 
 
 def invalid_value(field: str, value: object, detail: str) -> FieldError:
-    """A field whose value cannot be accepted."""
+    """Return a field whose value cannot be accepted."""
     shown = f'"{value}"' if isinstance(value, str) else str(value)
     return FieldError(field, "FieldValueInvalid", f"Invalid value: {shown}: {detail}")
 
 
 def forbidden_value(field: str, detail: str) -> FieldError:
-    """A field that may not be set, or not be changed."""
+    """Return a field that may not be set, or not be changed."""
     return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
@@ -66,7 +66,7 @@ class StatusError(Exception):
             self.details["retryAfterSeconds"] = retry_after
 
     def body(self) -> dict[str, Any]:
-        """The `Status` object for the client."""
+        """Return the `Status` object for the client."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -83,7 +83,7 @@ class StatusError(Exception):
 
 
 def success(*, code: int, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The `Status` of a write that returns no object."""
+    """Return the `Status` of a write that returns no object."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
     if details:
         status["details"] = dict(details)
@@ -96,33 +96,33 @@ def _about(resource: Resource, name: str) -> dict[str, Any]:
 
 
 def bad_request(message: str) -> StatusError:
-    """400."""
+    """Return a 400."""
     return StatusError(400, "BadRequest", message)
 
 
 def not_found(resource: Resource, name: str) -> StatusError:
-    """404 for an object."""
+    """Return a 404 for an object."""
     return StatusError(404, "NotFound", f'{resource.qualified} "{name}" not found', details=_about(resource, name))
 
 
 def no_such_path() -> StatusError:
-    """404 for a path that names no resource."""
+    """Return a 404 for a path that names no resource."""
     return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
 def method_not_allowed() -> StatusError:
-    """405."""
+    """Return a 405."""
     return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def already_exists(resource: Resource, name: str) -> StatusError:
-    """409 for a second create."""
+    """Return a 409 for a second create."""
     message = f'{resource.qualified} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, details=_about(resource, name))
 
 
 def conflict(resource: Resource, name: str, why: str = MODIFIED, *, subresource: str = "") -> StatusError:
-    """409 for a write that no longer applies; `why` is the text after the colon."""
+    """Return a 409 for a write that no longer applies; `why` is the text after the colon."""
     suffix = f"/{subresource}" if subresource else ""
     group = f".{resource.group}" if resource.group else ""
     message = f'Operation cannot be fulfilled on {resource.plural}{suffix}{group} "{name}": {why}'
@@ -131,13 +131,13 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED, *, subresource:
 
 
 def forbidden(resource: Resource, name: str, why: str) -> StatusError:
-    """403, in the words of admission."""
+    """Return a 403, in the words of admission."""
     message = f'{resource.qualified} "{name}" is forbidden: {why}'
     return StatusError(403, "Forbidden", message, details=_about(resource, name))
 
 
 def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422 with one cause for each field."""
+    """Return a 422 with one cause for each field."""
     texts = [f"{error.field}: {error.message}" for error in errors]
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]
@@ -149,18 +149,18 @@ def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> Stat
 
 
 def unsupported_media_type(accepted: str) -> StatusError:
-    """415."""
+    """Return a 415."""
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     return StatusError(415, "UnsupportedMediaType", message)
 
 
 def expired(asked: int, oldest: int) -> StatusError:
-    """410 for a resourceVersion that the history no longer reaches."""
+    """Return a 410 for a resourceVersion that the history no longer reaches."""
     return StatusError(410, "Expired", f"too old resource version: {asked} ({oldest})")
 
 
 def expired_continue() -> StatusError:
-    """410 for a page that can no longer be read at the version where the list began."""
+    """Return a 410 for a page that can no longer be read at the version where the list began."""
     message = (
         "The provided continue parameter is too old to display a consistent list result. "
         "You must start a new list without the continue parameter."
@@ -169,7 +169,7 @@ def expired_continue() -> StatusError:
 
 
 def from_the_future(asked: int, current: int) -> StatusError:
-    """504 for a list at a resourceVersion that does not exist yet."""
+    """Return a 504 for a list at a resourceVersion that does not exist yet."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Too large resource version: {asked}, current: {current}"
     return StatusError(504, "Timeout", message, details={"causes": [cause]}, retry_after=1)

@@ -38,7 +38,7 @@ class Change:
 
 
 def key_of(obj: Object) -> Key:
-    """Namespace and name."""
+    """Return namespace and name."""
     metadata = obj["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
 
@@ -67,12 +67,12 @@ class Store:
         return self._version
 
     def get(self, table: str, namespace: str, name: str) -> Object | None:
-        """The object, or None. Not to be mutated."""
+        """Return the object, which must not be mutated, or None."""
         return self._table(table).objects.get((namespace, name))
 
     def objects(self, table: str, namespace: str | None = None, *, at: int | None = None) -> list[Object]:
         """
-        The objects in key order, those of one namespace if it is given, as they are or as they were at a version.
+        Return the objects in key order, of all namespaces or of one, as they are or as they were at a version.
 
         Raises:
             Expired: the log does not reach back to `at`.
@@ -108,7 +108,7 @@ class Store:
 
     def since(self, table: str, version: int) -> list[Change]:
         """
-        The changes after a version, oldest first; none for a version of the future.
+        Return the changes after a version, oldest first; none for a version of the future.
 
         Raises:
             Expired: the log does not reach back that far.
@@ -116,14 +116,14 @@ class Store:
         return self.after(table, self.position(table, version))
 
     def position(self, table: str, version: int) -> int:
-        """The place in the log after a version, for `after`. Raises `Expired` as `since` does."""
+        """Return the position in the log after a version, for `after`. Raises `Expired` as `since` does."""
         contents = self._table(table)
         if version < contents.oldest:
             raise Expired(version, contents.oldest)
         return contents.dropped + bisect_right(contents.log, version, key=lambda change: change.version)
 
     def after(self, table: str, position: int) -> list[Change]:
-        """The changes from a position on: `position` plus their number is the next. Raises `Expired` if one is lost."""
+        """Return the changes from a position on; the next position is higher by their number. Raises `Expired`."""
         contents = self._table(table)
         if position < contents.dropped:
             raise Expired(self._version, contents.oldest)
@@ -134,7 +134,7 @@ class Store:
         await (self._table(table).changed if table else self._changed).wait()
 
     async def follow(self, table: str, version: int) -> AsyncIterator[Change]:
-        """Every change after a version, as it comes, without end. Raises `Expired` as `since` does."""
+        """Yield each change after a version when it comes, without end. Raises `Expired` as `since` does."""
         position = self.position(table, version)
         while True:
             changes = self.after(table, position)

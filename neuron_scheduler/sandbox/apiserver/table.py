@@ -26,7 +26,7 @@ class Column:
     type: str = "string"
 
     def definition(self) -> dict[str, Any]:
-        """The column as the Table declares it."""
+        """Return the column as the Table declares it."""
         shape = "name" if self.name == "Name" else ""
         return {"name": self.name, "type": self.type, "format": shape, "description": "", "priority": self.priority}
 
@@ -34,7 +34,7 @@ class Column:
 def render(
     plural: str, objects: Iterable[Object], *, now: datetime, include: str, definitions: bool = True
 ) -> dict[str, Any]:
-    """A Table of stored objects. `include` is the query's `includeObject`: `Metadata`, `Object` or `None`."""
+    """Return a Table of stored objects. `include` is the query's `includeObject`: `Metadata`, `Object` or `None`."""
     columns = COLUMNS.get(plural, _PLAIN)
     rows = [
         {"cells": [column.cell(obj, now) for column in columns], "object": _row_object(obj, include)} for obj in objects
@@ -45,7 +45,7 @@ def render(
 
 
 def human_duration(elapsed: timedelta) -> str:
-    """A duration as kubectl's AGE shows it (`HumanDuration` of apimachinery)."""
+    """Return a duration as kubectl's AGE shows it (`HumanDuration` of apimachinery)."""
     seconds = max(int(elapsed.total_seconds()), 0)
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     steps = (
@@ -216,5 +216,5 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
 
 
 def utc_now() -> datetime:
-    """The moment against which ages are shown."""
+    """Return the moment against which ages are shown."""
     return datetime.now(UTC)

@@ -45,7 +45,7 @@ class Request:
 
 def parse(resource: Resource, namespace: str | None, query: Mapping[str, str], *, watch_list: bool) -> Request:
     """
-    A watch request from its query.
+    Return a watch request from its query.
 
     Raises:
         StatusError: 400, and 422 for a wrong request of initial events, or for any without `watch_list`.
@@ -75,7 +75,7 @@ def parse(resource: Resource, namespace: str | None, query: Mapping[str, str], *
 
 async def deliveries(store: Store, request: Request, *, bookmark_interval: float) -> AsyncIterator[Delivery]:
     """
-    The events of a watch until its timeout, or until an ERROR with the Status that ends it.
+    Yield the events of a watch until its timeout, or until an ERROR with the Status that ends it.
 
     For a version of the future nothing is sent, as by the real server.
     """
@@ -125,12 +125,12 @@ def seen(change: Change, request: Request) -> Delivery | None:
 
 
 def error_event(error: StatusError) -> Delivery:
-    """A refusal in the middle of a watch."""
+    """Return a refusal in the middle of a watch."""
     return Delivery("ERROR", error.body())
 
 
 def _bookmark(resource: Resource, version: int, annotations: Mapping[str, str] | None = None) -> Delivery:
-    """A bookmark as Go writes it: an empty object of the kind, so that `spec.containers` of a pod is null."""
+    """Return a bookmark as Go writes it: an empty object of the kind, so that `spec.containers` of a pod is null."""
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
     if annotations:
         metadata["annotations"] = dict(annotations)

@@ -27,7 +27,7 @@ class Holding:
     in_cores: bool
 
     def shown(self) -> str:
-        """`devices 0-3` or `core 5`, for people."""
+        """Return `devices 0-3` or `core 5`, for people."""
         word = "core" if self.in_cores else "device"
         if len(self.ids) == 1:
             return f"{word} {self.ids[0]}"
@@ -59,7 +59,7 @@ class Occupancy:
 
 
 def pod_name(pod: Object) -> str:
-    """`name`, or `namespace/name` outside of `default`."""
+    """Return `name`, or `namespace/name` outside of `default`."""
     metadata = pod["metadata"]
     return metadata["name"] if metadata["namespace"] == "default" else f"{metadata['namespace']}/{metadata['name']}"
 

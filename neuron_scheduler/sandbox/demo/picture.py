@@ -53,15 +53,15 @@ class Legend:
     _places: dict[str, int] = attrs.field(factory=dict)
 
     def letter(self, pod: str) -> str:
-        """One character."""
+        """Return the pod's character."""
         return _LETTERS[self._place(pod) % len(_LETTERS)]
 
     def style(self, pod: str) -> str:
-        """Dark on the pod's colour."""
+        """Return the style: dark on the pod's colour."""
         return f"bold #1b1b1b on {_COLOURS[self._place(pod) % len(_COLOURS)]}"
 
     def mark(self, pod: str) -> Text:
-        """The letter in its colour."""
+        """Return the letter in its colour."""
         return Text(f" {self.letter(pod)} ", style=self.style(pod))
 
     def _place(self, pod: str) -> int:
@@ -69,7 +69,7 @@ class Legend:
 
 
 def fleet(occupancy: Occupancy, legend: Legend) -> RenderableType:
-    """Every machine, as many side by side as fit; flat ones are stacked, because a torus is high."""
+    """Return every machine, as many side by side as fit; flat ones are stacked, because a torus is high."""
     flat = [machine for machine in occupancy.machines.values() if machine.type.shape is not Shape.TORUS]
     torus = [machine for machine in occupancy.machines.values() if machine.type.shape is Shape.TORUS]
     stacks: list[RenderableType] = [
@@ -80,7 +80,7 @@ def fleet(occupancy: Occupancy, legend: Legend) -> RenderableType:
 
 
 def outcomes(rows: Sequence[Outcome], legend: Legend) -> RenderableType:
-    """A table of pods."""
+    """Return a table of pods."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("", "pod", "asks for", "node", "gets"):
         table.add_column(heading, no_wrap=heading != "gets", overflow="fold")
@@ -93,7 +93,7 @@ def outcomes(rows: Sequence[Outcome], legend: Legend) -> RenderableType:
 
 
 def act(number: int, title: str, text: str) -> RenderableType:
-    """The heading of an act."""
+    """Return the heading of an act."""
     return Group(Text(), Text(f"{number}. {title}", style="bold"), Text(text, style="dim"), Text())
 
 
@@ -117,7 +117,7 @@ def _panel(machine: Machine, legend: Legend) -> Panel:
 
 
 def _torus(machine: Machine, legend: Legend) -> list[Text]:
-    """Four rows of four; the links that wrap around are not drawn."""
+    """Return four rows of four; the links that wrap around are not drawn."""
     size = machine.type.cores_per_device
     between = Text(" ".join("│".center(size) for _ in range(4)), style=_LINK)
     lines = [_row(machine, legend, range(first, first + 4)) for first in range(0, 16, 4)]
@@ -125,7 +125,7 @@ def _torus(machine: Machine, legend: Legend) -> list[Text]:
 
 
 def _ring(machine: Machine, legend: Legend) -> list[Text]:
-    """Two rows: the devices in order, and back."""
+    """Return two rows: the devices in order, and back."""
     half = machine.type.devices // 2
     there = _row(machine, legend, range(half))
     back = _row(machine, legend, range(machine.type.devices - 1, half - 1, -1))
@@ -137,7 +137,7 @@ def _ring(machine: Machine, legend: Legend) -> list[Text]:
 
 
 def _line(machine: Machine, legend: Legend) -> list[Text]:
-    """As many devices in a row as the panel is wide."""
+    """Return rows with as many devices as the panel is wide."""
     count, fitting = machine.type.devices, max((_PANEL - 3) // (machine.type.cores_per_device + 1), 1)
     return [_row(machine, legend, range(first, min(first + fitting, count))) for first in range(0, count, fitting)]
 

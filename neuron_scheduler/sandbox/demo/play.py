@@ -9,9 +9,9 @@ import argparse
 import errno
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import anyio
 
@@ -19,6 +19,7 @@ from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.sandbox.demo import scheduler_process, workload
 from neuron_scheduler.sandbox.demo.workload import DemoError
 from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.telemetry.line_formats import leaves
 
 Command: TypeAlias = Callable[[str], Sequence[str]]
 
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace, *, command: Command = _real_scheduler) ->
         code = anyio.run(_play, arguments, command, backend_options={"use_uvloop": True})
     except* DemoError as group:
         code = 1
-        for reason in _leaves(group):
+        for reason in leaves(group):
             print(f"neuron-scheduler demo: {reason}", file=sys.stderr)  # noqa: T201 - for a person
     return code
 
@@ -102,11 +103,3 @@ async def _end_on_signal(scope: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
             scope.cancel()
-
-
-def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error

@@ -25,7 +25,7 @@ _OWN_SESSION: Final[dict[str, Any]] = {
 
 
 def command(url: str, scheduler_name: str) -> list[str]:
-    """`neuron-scheduler run` against an API server at `url`, with leader election and without any port."""
+    """Return `neuron-scheduler run` against an API server at `url`, with leader election and without any port."""
     return [
         sys.executable,
         "-m",
@@ -53,7 +53,7 @@ class SchedulerProcess:
         return self._process.returncode
 
     def last_words(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return "\n".join(self._lines)
 
     async def wait(self) -> int:

@@ -28,8 +28,8 @@ class Stage:
     One run on one server.
 
     Attributes:
-        patience: Seconds for the outcomes of one act, the scheduler's start included.
-        finished: Whether the last act is over.
+        patience: seconds for the outcomes of one act, the scheduler's start included.
+        finished: whether the last act is over.
     """
 
     _server: ApiServer
@@ -43,7 +43,7 @@ class Stage:
 
     async def play(self) -> None:
         """
-        All acts, each drawn, then a summary.
+        Play and draw all acts, then print a summary.
 
         Raises:
             DemoError: an outcome is not the expected one, or does not come.

@@ -16,7 +16,7 @@ from neuron_scheduler.sandbox.fleet import CORE, DEVICE, INSTANCE_TYPE_LABEL, In
 
 SCHEDULER_NAME: Final = "my-scheduler"
 
-#: (name, instance type)
+# (name, instance type)
 NODES: Final = (
     ("trn1-a", "trn1.32xlarge"),
     ("trn2-a", "trn2.48xlarge"),
@@ -64,7 +64,7 @@ class PodPlan:
         return f"{count} {word}{'s' if count != 1 else ''}"
 
     def manifest(self) -> Object:
-        """The pod as a user would write it."""
+        """Return the pod as a user would write it."""
         resource, count = (DEVICE, self.devices) if self.devices else (CORE, self.cores)
         limits = {resource: str(count), "cpu": "1", "memory": "1Gi"}
         container = {"name": "main", "image": "registry.example/model:1", "resources": {"limits": limits}}
@@ -166,7 +166,7 @@ ACTS: Final[Sequence[Act]] = (
 
 
 def nodes() -> list[Object]:
-    """The fleet."""
+    """Return the fleet."""
     return [fleet.node(name, instance_type) for name, instance_type in NODES]
 
 
