@@ -22,14 +22,9 @@ from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, decide
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(
-    [
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "neuron_scheduler" / "README.md",
-        *ROOT.glob("docs/**/*.md"),
-    ]
-)
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+MAP = ROOT / "neuron_scheduler" / "README.md"
+PAGES = sorted([ROOT / "README.md", CONTRIBUTING, MAP, *ROOT.glob("docs/**/*.md")])
 MANIFESTS = sorted(ROOT.glob("manifests/**/*.yaml"))
 TEXTS = [*PAGES, *MANIFESTS]
 DEPLOYMENT = "/apis/apps/v1/namespaces/kube-system/deployments/my-scheduler"
@@ -142,6 +137,46 @@ def test_the_files_exist(path: Path) -> None:
         base = ROOT / "manifests" if name.startswith("components/") else ROOT
         placeholder = "*" in name or re.search(r"/(test_)?[A-Z]+(?=[/.])", name) is not None
         assert placeholder or (base / name).exists() or (base / f"{name}.py").exists(), name
+
+
+def paths_in(text: str) -> list[str]:
+    """Return the paths of files and folders that a text has in backticks; a placeholder is a `*`."""
+    quoted = re.findall(r"`([\w./*-]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    paths = [name for name in quoted if "/" in name or Path(name).suffix in {".py", ".md", ".yaml", ".toml"}]
+    return [re.sub(r"(?<![A-Za-z])(NAME|KINDS?|A|B)(?![A-Za-z])", "*", path) for path in paths]
+
+
+@pytest.mark.parametrize("page", [CONTRIBUTING, MAP], ids=named)
+def test_the_paths_for_developers_exist(page: Path) -> None:
+    """Every path in backticks is a file, a module or a folder, of the repository or of the package."""
+    missing = [
+        path
+        for path in paths_in(page.read_text())
+        if not any([*base.glob(path), *base.glob(f"{path}.py")] for base in (ROOT, MAP.parent))
+    ]
+    assert missing == []
+
+
+def section(title: str) -> str:
+    """Return a section of the package's README."""
+    return MAP.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_the_map_has_each_room() -> None:
+    """The map lists exactly the folders with modules, those of the sandbox as one, and the modules at the top."""
+    package = MAP.parent
+    modules = [path.relative_to(package) for path in package.rglob("*.py") if path.stem != "__init__"]
+    folders = {f"{path.parent}/" for path in modules if path.parent.name and path.parts[0] != "sandbox"}
+    rooms = {"sandbox/"} | folders | {path.stem for path in modules if not path.parent.name}
+    listed = [room for row in re.findall(r"^\| (`.*?) \|", section("Map"), re.MULTILINE) for room in row.split()]
+    assert sorted(listed) == sorted(f"`{room}`" for room in rooms)
+
+
+def test_where_to_look() -> None:
+    """Each row of the table names a file of the package."""
+    rows = re.findall(r"^\| (?!looking for)(.*?) \| (.*) \|$", section("Where is ..."), re.MULTILINE)
+    assert len(rows) > 10
+    assert [looking_for for looking_for, look_in in rows if not paths_in(look_in)] == []
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=named)
