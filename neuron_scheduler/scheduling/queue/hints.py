@@ -69,16 +69,16 @@ def acceptable(hint_input: HintInput, node_info: NodeInfo) -> bool:
     return all(_HINTS[name].accepts(looked_at, node_info) for name, looked_at in hint_input.by_plugin)
 
 
-def may_accept(hint_input: HintInput, change: NodeChange, *, helped: frozenset[str]) -> bool:
+def may_accept(hint_input: HintInput, change: NodeChange, *, concerned: frozenset[str]) -> bool:
     """
     Return whether a node that has changed may take a pod.
 
     Args:
         hint_input: what the plugins that refused the pod look at in it.
         change: what happened to the node.
-        helped: names of those of the plugins that the change concerns: the answer of one must have changed.
+        concerned: names of those of the plugins that the change concerns; the answer of one must have changed.
     """
-    return _may_have_refused(hint_input, change, helped) and acceptable(hint_input, change.node_info)
+    return _may_have_refused(hint_input, change, concerned) and acceptable(hint_input, change.node_info)
 
 
 def _may_have_refused(hint_input: HintInput, change: NodeChange, plugins: frozenset[str]) -> bool:

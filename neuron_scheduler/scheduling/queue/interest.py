@@ -139,13 +139,13 @@ def may_help(
     """
     if not plugins:
         return True
-    helped = plugins & CONCERNED_BY[event]
-    by_node = helped - _DEPENDING_ON_PODS
-    if len(happened_to) > MOST_ASKED and helped != by_node:
+    concerned = plugins & CONCERNED_BY[event]
+    by_node = concerned - _DEPENDING_ON_PODS
+    if len(happened_to) > MOST_ASKED and concerned != by_node:
         return True
-    if helped & COUNTING_VOLUMES and any(pod is None or pod.has_volumes for pod in happened_to):
+    if concerned & COUNTING_VOLUMES and any(pod is None or pod.has_volumes for pod in happened_to):
         return True
-    if helped & COUNTING_PODS and any(
+    if concerned & COUNTING_PODS and any(
         pod is None or interest is None or interest.concerns(pod, event) for pod in happened_to
     ):
         return True

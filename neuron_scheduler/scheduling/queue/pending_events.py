@@ -122,15 +122,15 @@ class PendingEvents:
         before = on.before if earlier is None else (*earlier.before, *on.before)
         changes[name] = NodeChange(on.node_info, before if len(before) <= _MOST_BEFORE else (None,))
 
-    def helped(self, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp]:
+    def wake_ups(self, groups: Collection[Group], row: RowOf) -> Iterator[WakeUp]:
         """Yield the groups that each event may help, for the nodes as they are now; `groups` may change meanwhile."""
         for event in sorted(self._pods):
-            yield from self._helped(event, groups, row)
+            yield from self._wake_ups(event, groups, row)
         for event in sorted(self._claims):
             for group in [group for group in groups if group.plugins & CONCERNED_BY[event]]:
                 yield WakeUp(event, group, claims=self._claims[event])
 
-    def _helped(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> list[WakeUp]:
+    def _wake_ups(self, event: ClusterEvent, groups: Collection[Group], row: RowOf) -> list[WakeUp]:
         """Return the groups that the event may help; all of them if a hint fails, as upstream does with an error."""
         try:
             return list(self._hinted(event, groups, row))
@@ -165,7 +165,7 @@ def any_acceptable(group: Group, nodes: list[str], row: RowOf) -> bool:
     return False
 
 
-def _takers(group: Group, changes: Mapping[str, NodeChange], takers: list[str], helped: frozenset[str]) -> bool:
-    """Add the names of the nodes that may take a pod of the group now; `helped` are the plugins that may accept it."""
-    takers += [name for name, change in changes.items() if may_accept(group.hint_input, change, helped=helped)]
+def _takers(group: Group, changes: Mapping[str, NodeChange], takers: list[str], concerned: frozenset[str]) -> bool:
+    """Add the names of the nodes that may take a pod of the group now, because a `concerned` plugin may accept it."""
+    takers += [name for name, change in changes.items() if may_accept(group.hint_input, change, concerned=concerned)]
     return bool(takers)

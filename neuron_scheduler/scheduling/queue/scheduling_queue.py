@@ -286,7 +286,7 @@ class SchedulingQueue:
 
     def _apply_events(self, now: float) -> None:
         events, self._events = self._events, PendingEvents()
-        for wake_up in events.helped(self._unschedulable.groups, self._row):
+        for wake_up in events.wake_ups(self._unschedulable.groups, self._row):
             for line in self._unschedulable.lines(wake_up.group):
                 self._unschedulable.wake(line, wake_up, now)
 

@@ -2,7 +2,7 @@
 The cluster events that follow from a change of a storage object.
 
 Upstream: `EventsToRegister` of the volume plugins and their hints. A claim, or a volume that is bound to it, concerns
-only the pods that use the claim; a free volume concerns all pods.
+only the pods that use the claim; a free volume concerns all pods. Refuses to note the events: that is for the caller.
 """
 
 from collections.abc import Iterator

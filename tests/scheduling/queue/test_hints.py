@@ -119,7 +119,7 @@ def changed(after: Node, *pod_infos: Pod, before: Node | None = None) -> NodeCha
 def test_hints(plugin: str, pending: Pod, change: NodeChange, *, want: bool) -> None:
     """Each plugin that judges a node by itself is asked about the changed node."""
     plugins = frozenset({plugin})
-    assert may_accept(hint_input_of(pending, plugins), change, helped=plugins) is want
+    assert may_accept(hint_input_of(pending, plugins), change, concerned=plugins) is want
 
 
 def test_only_what_refused_counts() -> None:
@@ -150,7 +150,7 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
             if plugin == NEURON and pending.neuron is None:
                 continue  # which it cannot have refused
             alone = frozenset({plugin})
-            assert may_accept(hint_input_of(pending, alone), NodeChange(node_info), helped=alone), (
+            assert may_accept(hint_input_of(pending, alone), NodeChange(node_info), concerned=alone), (
                 plugin,
                 pending,
                 node_info,
