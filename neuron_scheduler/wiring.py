@@ -1,7 +1,7 @@
 """
 Builds every part of the process from the settings and connects it with the parts that it calls.
 
-Nothing runs here and nothing is sent: `app` does that. What is watched is listed in `watched_kinds`.
+What is watched is listed in `watched_kinds`. Refuses to run or send anything: `app` does.
 """
 
 import time

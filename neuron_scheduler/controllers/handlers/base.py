@@ -48,24 +48,24 @@ class ObjectHandler(ABC, Generic[T]):
     def deleted(self, old: T, /) -> None:
         """Handle the end of an object, given as it was last read."""
 
-    def malformed(self, report: Malformed) -> None:
+    def malformed(self, malformed: Malformed) -> None:
         """Count and log an object that cannot be read; its last good state, if any, is kept."""
         self.metrics.malformed(self.resource)
-        self.take_unreadable(report)
-        if self._warned(report.key):
-            log.warning(self.MALFORMED, **self.identity(report), err=report.reason)
-            self.logged(report)
+        self.take_unreadable(malformed)
+        if self._warned(malformed.key):
+            log.warning(self.MALFORMED, **self.identity(malformed), err=malformed.reason)
+            self.logged(malformed)
 
-    def no_longer_malformed(self, report: Malformed) -> None:
+    def no_longer_malformed(self, malformed: Malformed) -> None:
         """Forget an object that can be read again or is gone; the next time it is logged again."""
-        self._warned.forget(report.key)
+        self._warned.forget(malformed.key)
 
-    def take_unreadable(self, report: Malformed) -> None:
+    def take_unreadable(self, malformed: Malformed) -> None:
         """Apply what an unreadable object means to cluster and queue; called before it is logged."""
 
-    def logged(self, report: Malformed) -> None:
+    def logged(self, malformed: Malformed) -> None:
         """Report an unreadable object elsewhere too; called after its one log line."""
 
-    def identity(self, report: Malformed) -> dict[str, Any]:
+    def identity(self, malformed: Malformed) -> dict[str, Any]:
         """Return the keys of the log line that name the object."""
-        return {"kind": report.kind, "key": report.key}
+        return {"kind": malformed.kind, "key": malformed.key}

@@ -42,9 +42,9 @@ class DisruptionBudgetHandler(ObjectHandler[DisruptionBudget]):
         self._budgets.pop((old.namespace, old.name), None)
         self._sorted = None
 
-    def identity(self, report: Malformed) -> dict[str, Any]:
+    def identity(self, malformed: Malformed) -> dict[str, Any]:
         """Return the keys of the log line that name the budget."""
-        return {"budget": report.key}
+        return {"budget": malformed.key}
 
     def _put(self, budget: DisruptionBudget) -> None:
         self._budgets[budget.namespace, budget.name] = budget

@@ -34,9 +34,9 @@ class NamespaceHandler(ObjectHandler[Namespace]):
         """Drop a namespace; its pods were deleted before it."""
         self.namespaces.remove(old.name)
 
-    def identity(self, report: Malformed) -> dict[str, Any]:
+    def identity(self, malformed: Malformed) -> dict[str, Any]:
         """Return the keys of the log line that name the namespace."""
-        return {"namespace": report.key}
+        return {"namespace": malformed.key}
 
     def _put(self, namespace: Namespace) -> None:
         self.namespaces.put(namespace)

@@ -76,9 +76,9 @@ class NodeHandler(ObjectHandler[Node]):
         self.gone(old.name)
         self.queue.note(ClusterEvent.NODE_DELETED)
 
-    def identity(self, report: Malformed) -> dict[str, Any]:
+    def identity(self, malformed: Malformed) -> dict[str, Any]:
         """Return the keys of the log line that name the node."""
-        return {"node": report.key}
+        return {"node": malformed.key}
 
     def _note(self, node: Node, before: Node | None, events: Sequence[ClusterEvent]) -> None:
         if events and self.queue.listening:

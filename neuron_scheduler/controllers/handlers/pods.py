@@ -100,32 +100,32 @@ class PodHandler(ObjectHandler[Pod]):
         if pod_info is not None and pod_info.pod.started is None and not (old.terminating or pod_info.unreadable):
             self.left(pod_info)
 
-    def take_unreadable(self, report: Malformed) -> None:
+    def take_unreadable(self, malformed: Malformed) -> None:
         """Count what the pod uses on its node as unknown, unless it could be read before."""
-        if report.node_name and report.uid:
-            self.queue.remove(report.uid)
-            namespace, _, name = report.key.partition("/")
+        if malformed.node_name and malformed.uid:
+            self.queue.remove(malformed.uid)
+            namespace, _, name = malformed.key.partition("/")
             self.cluster.put_unreadable_pod(
-                Pod(uid=report.uid, namespace=namespace, name=name, node_name=report.node_name)
+                Pod(uid=malformed.uid, namespace=namespace, name=name, node_name=malformed.node_name)
             )
 
-    def logged(self, report: Malformed) -> None:
+    def logged(self, malformed: Malformed) -> None:
         """Report a pod whose devices are unknown to its owner."""
-        pod_info = self.cluster.pod_info(report.uid)
+        pod_info = self.cluster.pod_info(malformed.uid)
         if pod_info is not None and pod_info.unreadable:
             self.unknown(pod_info.pod, pod_info.problem, ADVICE)
 
-    def no_longer_malformed(self, report: Malformed) -> None:
+    def no_longer_malformed(self, malformed: Malformed) -> None:
         """Drop what stood in for an unreadable pod that is gone; one that can be read has been replaced already."""
-        super().no_longer_malformed(report)
-        pod_info = self.cluster.pod_info(report.uid)
+        super().no_longer_malformed(malformed)
+        pod_info = self.cluster.pod_info(malformed.uid)
         if pod_info is not None and pod_info.unreadable:
-            self.cluster.remove_pod(report.uid)
+            self.cluster.remove_pod(malformed.uid)
             self._note(ClusterEvent.ASSIGNED_POD_GONE, pod_info.pod)
 
-    def identity(self, report: Malformed) -> dict[str, Any]:
+    def identity(self, malformed: Malformed) -> dict[str, Any]:
         """Return the keys of the log line that name the pod."""
-        return {"pod": report.key, "node": report.node_name}
+        return {"pod": malformed.key, "node": malformed.node_name}
 
     def report_doubts(self) -> None:
         """Report all pods whose devices are unknown or claimed twice, when this replica becomes the leader."""

@@ -1,9 +1,9 @@
 """
 The last known state of each object of a resource, and what a new state means: added, updated, deleted or malformed.
 
-The part of the informer without I/O. Keeps the last good object of every key, so that a deletion that was missed, or
-that cannot be read, still hands over the object that is gone. If the handler raises, the object is deleted from it and
-reported as malformed in the same step, so that a pod on a node becomes an unknown holder there.
+It keeps the last good object of every key, so that a deletion that was missed, or that cannot be read, still hands over
+the object that is gone. If the handler raises, the object is deleted from it and reported as malformed in the same
+step, so that a pod on a node becomes an unknown holder there. Refuses all I/O: that is for `informer`.
 """
 
 from collections.abc import Callable, Iterable
