@@ -10,7 +10,6 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import lru_cache
 from typing import Final, Self, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 
@@ -21,7 +20,7 @@ import msgspec
 import yarl
 
 from neuron_scheduler import __version__
-from neuron_scheduler.errors import ApiError, CredentialsError, NeuronSchedulerError, UnreachableError
+from neuron_scheduler.errors import ApiError, NeuronSchedulerError, UnreachableError
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.http1 import Connections
 from neuron_scheduler.kube.http.pools import (
@@ -35,12 +34,12 @@ from neuron_scheduler.kube.http.pools import (
     whole,
 )
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
+from neuron_scheduler.kube.http.request import JSON, Request, common_fields, printable_value
 from neuron_scheduler.kube.http.status import api_error
 from neuron_scheduler.kube.http.stream import Stream
 from neuron_scheduler.kube.http.tls import Tls
 
 USER_AGENT: Final = f"neuron-scheduler/{__version__}"
-JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 READ_TRIES: Final = 5  # of a read that is answered with 429
@@ -152,7 +151,7 @@ class Client:
         if not _TARGET.fullmatch(target):
             raise UnreachableError(f"nothing was sent: this is not a path of an API server: {target!r}")
         is_read = method == "GET" and pool is not Pool.LEASE
-        request = _Request(
+        request = Request(
             method=method,
             target=target,
             body=body,
@@ -183,14 +182,14 @@ class Client:
         Raises:
             ApiError, UnreachableError: as `request`, also while it is read.
         """
-        request = _Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
+        request = Request(method="GET", target=f"{path}?{urlencode(params)}", read_timeout=read_timeout, pool=pool)
         with translated(str(request)):
             async with asyncio.timeout(OPEN_TIMEOUT):
                 answer = await self._authorized(request, self._open)
         async with answer:
             yield Stream(answer.content, f"GET {path}")
 
-    async def _authorized(self, request: "_Request", send: Callable[["_Request", str | None], Awaitable[T]]) -> T:
+    async def _authorized(self, request: Request, send: Callable[[Request, str | None], Awaitable[T]]) -> T:
         """Send, and after a 401 once more with new credentials."""
         credentials = self.connection.credentials
         authorization = await credentials.authorization()
@@ -201,7 +200,7 @@ class Client:
                 raise
         return await send(request, renewed)
 
-    async def _short(self, request: "_Request", authorization: str | None) -> Response:
+    async def _short(self, request: Request, authorization: str | None) -> Response:
         """Send over a kept connection, which costs a sixth of what aiohttp takes: a pod needs two writes."""
         tls, code = self.connection.tls, "<error>"
         try:
@@ -224,24 +223,24 @@ class Client:
             raise api_error(answer.status, answer.headers, answer.body)
         return Response(answer.status, answer.body)
 
-    def _encoded(self, request: "_Request", authorization: str | None) -> bytes:
-        fields = _fields(
+    def _encoded(self, request: Request, authorization: str | None) -> bytes:
+        fields = common_fields(
             self._server.netloc, self.user_agent, request.content_type, authorization, self.connection.headers
         )
         target, body = f"{self._server.path}{request.target}", request.body or b""
         return f"{request.method} {target} HTTP/1.1\r\n{fields}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
-    async def _whole(self, request: "_Request", authorization: str | None) -> Response:
+    async def _whole(self, request: Request, authorization: str | None) -> Response:
         async with await self._open(request, authorization) as answer:
             with translated(str(request)):
                 return Response(answer.status, await whole(answer, request.most_bytes))
 
-    async def _open(self, request: "_Request", authorization: str | None) -> aiohttp.ClientResponse:
+    async def _open(self, request: Request, authorization: str | None) -> aiohttp.ClientResponse:
         """Send through aiohttp, and return a successful answer, whose body has not been read."""
         tls, proxy, code = self.connection.tls, self.connection.proxy, "<error>"
         headers = [*self.connection.headers]
         if authorization is not None:
-            headers.append(("Authorization", _printable("Authorization", authorization)))
+            headers.append(("Authorization", printable_value("Authorization", authorization)))
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         to_proxy = (
@@ -272,45 +271,3 @@ class Client:
         async with answer:
             with translated(str(request)):
                 raise api_error(answer.status, answer.headers, await whole(answer, request.most_bytes))
-
-
-class _Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A request without its credentials; `timeout` (0 for none) and `read_timeout` in seconds."""
-
-    method: str
-    target: str
-    body: bytes | None = None
-    content_type: str = JSON
-    timeout: float = 0.0
-    pool: Pool = Pool.API
-    permit: Callable[[], bool] | None = None
-    read_timeout: float | None = None
-    most_bytes: int = MOST_BYTES
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.target.partition('?')[0]}"
-
-
-@lru_cache(maxsize=8)
-def _fields(
-    netloc: str, user_agent: str, content_type: str, authorization: str | None, others: tuple[tuple[str, str], ...]
-) -> str:
-    """Return the headers that many requests have in common; `auth` has checked `others`."""
-    host = netloc.rpartition("@")[2]
-    fields = {
-        "Host": host,
-        "User-Agent": user_agent,
-        "Accept": JSON,
-        "Accept-Encoding": "identity",
-        "Content-Type": content_type,
-    }
-    if authorization is not None:
-        fields["Authorization"] = authorization
-    own = "".join(f"{name}: {_printable(name, value)}\r\n" for name, value in fields.items())
-    return own + "".join(f"{name}: {value}\r\n" for name, value in others)
-
-
-def _printable(name: str, value: str) -> str:
-    if not (value.isascii() and value.isprintable()):
-        raise CredentialsError(f"the header {name} cannot be sent: it has characters that are not printable ASCII")
-    return value

@@ -18,8 +18,9 @@ import attrs
 import msgspec
 
 from neuron_scheduler.errors import ApiError, FencedError, UnreachableError
-from neuron_scheduler.kube.http.client import JSON, STRATEGIC_MERGE_PATCH, Response
+from neuron_scheduler.kube.http.client import STRATEGIC_MERGE_PATCH, Response
 from neuron_scheduler.kube.http.pools import Pool
+from neuron_scheduler.kube.http.request import JSON
 from neuron_scheduler.kube.http.status import confirms
 from neuron_scheduler.kube.objects.pods import PREEMPTION_BY_SCHEDULER
 from neuron_scheduler.model.pod import Pod
