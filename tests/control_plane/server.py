@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.control_plane.binaries import require
 from tests.control_plane.component import Component, ComponentError
 from tests.control_plane.rest import RestClient
-from tests.support.certificates import Authority, count_unknown_only
+from tests.support.certificates import Authority, trusting
 
 CLOSED_BY_UVLOOP: Final = "unable to perform operation on <TCPTransport closed=True"
 PORT_TRIES: Final = 5  # another process may take a port before we use it
@@ -80,7 +80,7 @@ class ControlPlane:
     @property
     def trust(self) -> ssl.SSLContext:
         """A client's context that trusts that authority."""
-        return count_unknown_only(self.ca_file)
+        return trusting(self.ca_file)
 
     def client(self, token: str) -> RestClient:
         """Return a client with another identity, to be opened with `async with`."""

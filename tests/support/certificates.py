@@ -133,7 +133,7 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def count_unknown_only(ca_file: Path) -> ssl.SSLContext:
+def trusting(ca_file: Path) -> ssl.SSLContext:
     """Return a client's context that accepts such certificates, in every Python."""
     context = ssl.create_default_context(cafile=ca_file)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

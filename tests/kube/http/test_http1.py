@@ -207,7 +207,7 @@ async def test_new_certificates_need_new_connections() -> None:
     authority, server = trustme.CA(), Server()
     theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("api.test").configure_cert(theirs)
-    ours = [count_unknown_only(authority) for _ in range(2)]
+    ours = [trusting(authority) for _ in range(2)]
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=theirs)
     port = listening.sockets[0].getsockname()[1]
     url = urlsplit(f"https://127.0.0.1:{port}")
@@ -219,14 +219,14 @@ async def test_new_certificates_need_new_connections() -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         await exchange(context=ssl.create_default_context(), server_name="api.test")
     with pytest.raises(ssl.SSLCertVerificationError):  # the URL's own host is checked where no other name is given
-        await exchange(context=count_unknown_only(authority), server_name=None)
+        await exchange(context=trusting(authority), server_name=None)
     connections.close()
     listening.close()
 
     assert server.connections == 2
 
 
-def count_unknown_only(authority: trustme.CA) -> ssl.SSLContext:
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
     """A context that trusts the authority, without a connection."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
