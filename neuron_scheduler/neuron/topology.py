@@ -190,7 +190,7 @@ def _geometry(machine: Machine, unit: Unit) -> tuple[int, int, tuple[int, ...]]:
             return width, width, tuple(count * width for count in (4, 8, 16) if count <= machine.devices)
         case Shape.BLOCKS | Shape.FLAT:
             return width, width, (machine.devices * width,)
-        case _:
+        case Shape.SINGLE | Shape.LINE | Shape.RING:
             return width, machine.devices * width, ()
 
 

@@ -31,7 +31,7 @@ from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, explain, schedule_pod
-from neuron_scheduler.scheduling.plugins.contract import Filter, Refusal
+from neuron_scheduler.scheduling.plugins.contract import Filter, PluginName, Refusal
 from tests.differential.vocabulary import Object
 from tests.differential.world import FEASIBLE, Answer, World
 
@@ -47,6 +47,9 @@ _STORAGE: Final[Mapping[str, Resource[Any]]] = {
 PROFILE: Final = default_profile("default-scheduler")
 
 
+EXTENDER: Final = PluginName("Extender")
+
+
 @attrs.define(eq=False)
 class Extender:
     """The last filter: refuses the nodes that were already chosen."""
@@ -56,7 +59,7 @@ class Extender:
     def __call__(self, view: View, _: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Refuse the chosen nodes."""
         slots = (slot for slot in slots_of(among) if view.row(slot).node.name in self.chosen)
-        return [Refusal("Extender", FEASIBLE, from_slots(slots, among.bit_length()))]
+        return [Refusal(EXTENDER, FEASIBLE, from_slots(slots, among.bit_length()))]
 
 
 def cluster_of(world: World) -> Cluster:

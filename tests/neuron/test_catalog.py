@@ -5,7 +5,7 @@ import pytest
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS
-from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, Shape, doubts, machine_of
+from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, InstanceType, Machine, Shape, doubts, machine_of
 
 BOTH = frozenset(Unit)
 
@@ -124,6 +124,13 @@ def test_table(row: object) -> None:
 
         assert machine_of(given) == Machine(row.name, row.shape, row.devices, cores)
         assert doubts(given) is None
+
+
+@pytest.mark.parametrize("row", INSTANCE_TYPES.values(), ids=lambda row: row.name)
+def test_shapes(row: InstanceType) -> None:
+    """A torus has the 16 devices from which its blocks are counted, and a single device is one."""
+    assert (row.shape is Shape.TORUS) <= (row.devices == 16)
+    assert (row.shape is Shape.SINGLE) == (row.devices == 1)
 
 
 def test_doubts() -> None:

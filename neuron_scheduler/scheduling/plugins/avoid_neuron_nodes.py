@@ -3,10 +3,10 @@
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.plugins.contract import Plugin, Preference
+from neuron_scheduler.scheduling.plugins.contract import Plugin, PluginName, Preference
 from neuron_scheduler.scheduling.plugins.neuron_topology import machines
 
-NAME = "AvoidNeuronNodes"
+NAME = PluginName("AvoidNeuronNodes")
 
 
 def prefer(view: View, pod: Pod, among: NodeSet) -> NodeSet:

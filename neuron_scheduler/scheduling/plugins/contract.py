@@ -6,7 +6,7 @@ kube-scheduler's or AWS's own wording where there is one, so that equal reasons 
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NewType, TypeVar
 
 import attrs
 
@@ -18,6 +18,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
+
+PluginName = NewType("PluginName", str)
+"""A plugin's name, made once in its file: a name that is written out elsewhere is an error of the type check."""
 
 _Input = TypeVar("_Input", bound=Hashable)
 
@@ -32,7 +35,7 @@ class Refusal:
         new_node_cannot_help: any new node would be refused as well.
     """
 
-    plugin: str
+    plugin: PluginName
     reason: str
     nodes: NodeSet
     unresolvable: bool = False
@@ -48,7 +51,7 @@ class PodRefusal:
         new_node_cannot_help: the pod's condition must not make an autoscaler buy a node.
     """
 
-    plugin: str
+    plugin: PluginName
     reason: str
     new_node_cannot_help: bool = False
 
@@ -59,7 +62,7 @@ Prefer = Callable[[View, Pod, NodeSet], NodeSet]
 
 NONE_REFUSED: Sequence[Refusal] = ()
 
-EVERY_PLUGIN: Final = "*"
+EVERY_PLUGIN: Final = PluginName("*")
 
 
 @attrs.frozen
@@ -72,15 +75,15 @@ class Filter:
         accept: which it accepts, where that takes less time than the reasons; the two must agree.
         reads: the step is skipped for a pod that leaves out all of these; it is never skipped if there are none.
         narrows: the nodes that it accepts are so much alike that other filters have less to distinguish.
-        before: name of the plugin before whose filters the step comes, or `EVERY_PLUGIN`; empty for the place of its
-            own plugin.
+        before: name of the plugin before whose filters the step comes, or `EVERY_PLUGIN`; None for the place of its own
+            plugin.
     """
 
     refuse: Refuse
     accept: Accept | None = None
     reads: tuple[PodField, ...] = ()
     narrows: bool = False
-    before: str = ""
+    before: PluginName | None = None
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         """Return which of the nodes are refused, and why."""
@@ -108,7 +111,7 @@ class PreFilter:
 
     refuse: Callable[[View, Pod], PodRefusal | None]
     reads: tuple[PodField, ...]
-    before: str = ""
+    before: PluginName | None = None
     cause: Cause | None = None
 
 
@@ -186,7 +189,7 @@ class Plugin:
         counts_volumes: its answer depends on the volumes of the node's pods.
     """
 
-    name: str
+    name: PluginName
     pre_filter: PreFilter | None = None
     filters: tuple[Filter, ...] = ()
     preference: Preference | None = None

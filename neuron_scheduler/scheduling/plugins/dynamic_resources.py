@@ -8,10 +8,10 @@ because the kubelet finds that the claim is not reserved for it.
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.plugins.contract import Plugin, PodRefusal, PreFilter
+from neuron_scheduler.scheduling.plugins.contract import Plugin, PluginName, PodRefusal, PreFilter
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "DynamicResources"
+NAME = PluginName("DynamicResources")
 REASON = "spec.resourceClaims is not supported by this scheduler; use default-scheduler for pods with resource claims"
 
 

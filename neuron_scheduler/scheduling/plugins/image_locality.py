@@ -11,10 +11,10 @@ from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.plugins.contract import Plugin, Preference
+from neuron_scheduler.scheduling.plugins.contract import Plugin, PluginName, Preference
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "ImageLocality"
+NAME = PluginName("ImageLocality")
 LEAST = 23 << 20
 MOST_OF_A_CONTAINER = 1000 << 20
 EIGHTHS = 8

@@ -17,9 +17,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, PluginName, Refusal
 
-NAME = "InterPodAffinity"
+NAME = PluginName("InterPodAffinity")
 NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_APART = "node(s) didn't match pod anti-affinity rules"
 KEPT_AWAY = "node(s) didn't satisfy existing pods anti-affinity rules"

@@ -32,6 +32,7 @@ from neuron_scheduler.scheduling.plugins.contract import (
     NONE_REFUSED,
     Filter,
     Plugin,
+    PluginName,
     PodRefusal,
     PreFilter,
     Refusal,
@@ -40,7 +41,7 @@ from neuron_scheduler.scheduling.plugins.contract import (
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "NeuronTopology"
+NAME = PluginName("NeuronTopology")
 UNHEALTHY = "node(s) had an unhealthy Neuron device"
 UNKNOWN = "node(s) had a pod with an unknown Neuron allocation"
 NO_BLOCK = {

@@ -21,13 +21,14 @@ from neuron_scheduler.scheduling.plugins.contract import (
     Filter,
     NodeHint,
     Plugin,
+    PluginName,
     PodRefusal,
     PreFilter,
     Refusal,
 )
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "NodeAffinity"
+NAME = PluginName("NodeAffinity")
 REASON = "node(s) didn't match Pod's node affinity/selector"
 NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 CONFLICT = "pod affinity terms conflict"

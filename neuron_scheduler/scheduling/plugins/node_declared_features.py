@@ -13,10 +13,10 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PluginName, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "NodeDeclaredFeatures"
+NAME = PluginName("NodeDeclaredFeatures")
 REASON = "node(s) didn't match Pod's required features"
 
 

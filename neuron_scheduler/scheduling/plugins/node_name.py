@@ -12,10 +12,10 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PluginName, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "NodeName"
+NAME = PluginName("NodeName")
 REASON = "node(s) didn't match the requested node name"
 
 

@@ -13,10 +13,10 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal, RowHint
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PluginName, Refusal, RowHint
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "NodePorts"
+NAME = PluginName("NodePorts")
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
 _ANY_ADDRESS = HostPort("TCP", 1).ip

@@ -15,9 +15,9 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement, place
-from neuron_scheduler.scheduling.plugins.contract import Plugin, Preference
+from neuron_scheduler.scheduling.plugins.contract import Plugin, PluginName, Preference
 
-NAME = "AvoidRejectingNodes"
+NAME = PluginName("AvoidRejectingNodes")
 
 
 def _level(node_info: NodeInfo) -> Values:

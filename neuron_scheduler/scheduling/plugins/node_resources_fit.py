@@ -17,9 +17,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, PODS
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, Preference, Refusal, RowHint
+from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, PluginName, Preference, Refusal, RowHint
 
-NAME = "NodeResourcesFit"
+NAME = PluginName("NodeResourcesFit")
 TOO_MANY_PODS = "Too many pods"
 EIGHTHS = 8
 

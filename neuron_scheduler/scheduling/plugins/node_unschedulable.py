@@ -14,9 +14,9 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration, tolerates_all
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, NodeHint, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, NodeHint, Plugin, PluginName, Refusal
 
-NAME = "NodeUnschedulable"
+NAME = PluginName("NodeUnschedulable")
 CORDONED = "node(s) were unschedulable"
 UNREADABLE = "node(s) had an object that could not be read"
 

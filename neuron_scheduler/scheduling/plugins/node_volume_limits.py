@@ -21,10 +21,10 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Attachable, InlineVolume
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PluginName, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "NodeVolumeLimits"
+NAME = PluginName("NodeVolumeLimits")
 REASON = "node(s) exceed max volume count"
 MISSING = "{driver} CSI driver is not installed on the node"
 

@@ -24,10 +24,10 @@ from neuron_scheduler.model.selectors import SpreadConstraint
 from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, Preference, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PluginName, Preference, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "PodTopologySpread"
+NAME = PluginName("PodTopologySpread")
 REASON = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = f"{REASON} (missing required label)"
 

@@ -15,10 +15,10 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, node_affinity, pod_topology_spread
-from neuron_scheduler.scheduling.plugins.contract import Plugin, Preference
+from neuron_scheduler.scheduling.plugins.contract import Plugin, PluginName, Preference
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "WeightedTerms"
+NAME = PluginName("WeightedTerms")
 
 Source = Callable[[View, Pod, NodeSet], Iterable[tuple[int, NodeSet]]]
 

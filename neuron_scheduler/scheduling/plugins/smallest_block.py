@@ -18,12 +18,12 @@ from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.capability import Weights, cost
 from neuron_scheduler.neuron.catalog import KIND_BITS, MOST_CORES
-from neuron_scheduler.scheduling.plugins.contract import Plugin, Preference
+from neuron_scheduler.scheduling.plugins.contract import Plugin, PluginName, Preference
 from neuron_scheduler.scheduling.plugins.neuron_topology import block_level
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 from neuron_scheduler.scheduling.plugins.silicon_balance import prefer_balanced
 
-NAME = "SmallestBlock"
+NAME = PluginName("SmallestBlock")
 
 _KIND: Final = (1 << KIND_BITS) - 1
 _LEVEL_BITS: Final = (2 * MOST_CORES + 1).bit_length()

@@ -16,9 +16,17 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration, tolerates_all
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, NodeHint, Plugin, Preference, Refusal
+from neuron_scheduler.scheduling.plugins.contract import (
+    NONE_REFUSED,
+    Filter,
+    NodeHint,
+    Plugin,
+    PluginName,
+    Preference,
+    Refusal,
+)
 
-NAME = "TaintToleration"
+NAME = PluginName("TaintToleration")
 REASON = "node(s) had untolerated taint(s)"
 
 

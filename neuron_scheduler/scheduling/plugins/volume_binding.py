@@ -16,13 +16,21 @@ from neuron_scheduler.model.selectors import Operator, Requirement
 from neuron_scheduler.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
+from neuron_scheduler.scheduling.plugins.contract import (
+    NONE_REFUSED,
+    Filter,
+    Plugin,
+    PluginName,
+    PodRefusal,
+    PreFilter,
+    Refusal,
+)
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 from neuron_scheduler.scheduling.plugins.static_volumes import labelled, mountable, served, with_labels
 from neuron_scheduler.scheduling.plugins.volume_restrictions import not_found
 
-NAME = "VolumeBinding"
+NAME = PluginName("VolumeBinding")
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"

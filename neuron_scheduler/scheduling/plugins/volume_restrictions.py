@@ -16,10 +16,18 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import AWS_EBS, GCE_PD, InlineVolume
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
+from neuron_scheduler.scheduling.plugins.contract import (
+    NONE_REFUSED,
+    Filter,
+    Plugin,
+    PluginName,
+    PodRefusal,
+    PreFilter,
+    Refusal,
+)
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "VolumeRestrictions"
+NAME = PluginName("VolumeRestrictions")
 DISK = "node(s) had no available disk"
 ONE_POD = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"

@@ -14,10 +14,18 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PodRefusal, PreFilter, Refusal
+from neuron_scheduler.scheduling.plugins.contract import (
+    NONE_REFUSED,
+    Filter,
+    Plugin,
+    PluginName,
+    PodRefusal,
+    PreFilter,
+    Refusal,
+)
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
-NAME = "VolumeZone"
+NAME = PluginName("VolumeZone")
 REASON = "node(s) had no available volume zone"
 NO_NAMES = "PersistentVolumeClaim had no pv name and storageClass name"
 NO_VOLUME = "PersistentVolume had no name"

@@ -8,17 +8,20 @@ refused the node before. Pods of lower priority that could be evicted are left o
 yes too often, and never no too often.
 """
 
-from collections.abc import Hashable
-from typing import Final
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
 
 import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.plugins.contract import NodeHint, RowHint
 from neuron_scheduler.scheduling.plugins.registry import PLUGINS
 
-_HINTS: Final = {plugin.name: plugin.hint for plugin in PLUGINS if plugin.hint is not None}
+_HINTS: Final[Mapping[str, NodeHint[Any] | RowHint[Any]]] = {
+    plugin.name: plugin.hint for plugin in PLUGINS if plugin.hint is not None
+}
 LOCAL: Final = frozenset(_HINTS)
 """Names of the plugins that have a hint: they judge a node by itself, and look at nothing else in a pod."""
 

@@ -8,7 +8,7 @@ import pytest
 from neuron_scheduler.scheduling import plugins
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_affinity
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin
+from neuron_scheduler.scheduling.plugins.contract import EVERY_PLUGIN, Filter, Plugin, PluginName
 from neuron_scheduler.scheduling.plugins.registry import (
     PLUGINS,
     PREFERENCES,
@@ -18,8 +18,8 @@ from neuron_scheduler.scheduling.plugins.registry import (
 )
 
 
-def _step(*, before: str = "") -> Filter:
-    return Filter(lambda _view, _pod, _among: (), before=before)
+def _step(*, before: str | None = None) -> Filter:
+    return Filter(lambda _view, _pod, _among: (), before=None if before is None else PluginName(before))
 
 
 def test_plugins_are_in_kube_schedulers_order() -> None:
@@ -43,9 +43,9 @@ def test_steps_are_ordered_by_what_they_come_before() -> None:
     """Steps before one plugin keep the order of their own plugins."""
     own, of_b, of_c, first = _step(), _step(before="a"), _step(before="a"), _step(before=EVERY_PLUGIN)
     ordered = (
-        Plugin(name="a", filters=(own,)),
-        Plugin(name="b", filters=(of_b,)),
-        Plugin(name="c", filters=(of_c, first)),
+        Plugin(name=PluginName("a"), filters=(own,)),
+        Plugin(name=PluginName("b"), filters=(of_b,)),
+        Plugin(name=PluginName("c"), filters=(of_c, first)),
     )
     assert [step.refuse for step in filters_of(ordered)] == [step.refuse for step in (first, of_b, of_c, own)]
 
@@ -53,7 +53,7 @@ def test_steps_are_ordered_by_what_they_come_before() -> None:
 def test_a_step_before_an_unknown_plugin_is_an_error() -> None:
     """A misspelt name does not move a filter silently."""
     with pytest.raises(KeyError, match="NodeResorcesFit"):
-        filters_of((Plugin(name="a", filters=(_step(before="NodeResorcesFit"),)),))
+        filters_of((Plugin(name=PluginName("a"), filters=(_step(before="NodeResorcesFit"),)),))
 
 
 def test_each_name_is_there_once() -> None:
