@@ -139,7 +139,7 @@ class AllocateFence:
                 self.settle(binding.commitment, Fenced())
 
     async def watch_the_clock(self) -> None:
-        """Let through, until cancelled, the Bindings that have waited for as long as is allowed."""
+        """Send, until cancelled, the Bindings that have waited for as long as is allowed."""
         while True:
             self._earlier_alarm = anyio.Event()
             upcoming = self._alarms[0][0] if self._alarms else math.inf
@@ -191,7 +191,7 @@ class AllocateFence:
         self.settle(commitment, refused_by(error, commitment, self.errors, task="allocate fence"))
 
     def _advance(self, name: str) -> None:
-        """Let through the Bindings that do not wait for a pod any more, in their order."""
+        """Send or settle, in their order, the Bindings that do not wait for a pod any more."""
         node = self._nodes.get(name)
         if node is None or not node.waiting:
             return

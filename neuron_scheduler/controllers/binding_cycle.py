@@ -174,7 +174,7 @@ class BindingCycle:
         """Bind a pod's volumes, however long that takes, and then the pod; no other pod waits for it."""
         try:
             outcome = await self.volumes.prepare(commitment.pod, plan)
-        except Exception as error:  # noqa: BLE001 - one pod's; its volume writes are found again
+        except Exception as error:  # noqa: BLE001 - it is one pod's error; its volume writes are found again
             outcome = refused_by(error, commitment, self.errors, task="binding volumes")
         if outcome is None:
             await self._enqueue(commitment)
@@ -224,7 +224,7 @@ class BindingCycle:
             self._doubt(_Doubt(commitment, outcome.binding), outcome.pause)
             try:
                 self._report_doubt(commitment, outcome.binding)
-            except Exception as error:  # noqa: BLE001 - one pod's, whose Binding is sent again anyway
+            except Exception as error:  # noqa: BLE001 - it is one pod's error; its Binding is sent again anyway
                 self.errors.report(error, task="binding", pod=commitment.pod.key)
 
     def _doubt(self, doubt: _Doubt, pause: float) -> None:

@@ -105,7 +105,7 @@ class PreemptionExecutor:
             await self._stopped.wait()
 
     def stop(self) -> None:
-        """Let `run` end when all evictions have been requested."""
+        """End `run` when all evictions have been requested."""
         self._stopped.set()
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
@@ -212,7 +212,7 @@ class PreemptionExecutor:
                 if nominated is not None:
                     self.cluster.nominate(nominated[0], attrs.evolve(nominated[1], victims=frozenset()))
                 self.queue.activate(pod.uid, self.clock())  # it is held, so the queue notes that it missed an event
-        except Exception as error:  # noqa: BLE001 - one pod's, which must not stay held
+        except Exception as error:  # noqa: BLE001 - it is one pod's error; the pod must not stay held
             self.errors.report(error, task="preemption", pod=pod.key)
         self.queue.release(pod.uid, self.clock())
 
@@ -223,5 +223,5 @@ class PreemptionExecutor:
                 evicted.append(victim)
                 log.info("Preempted pod", v=2, pod=victim.key, preemptor=pod.key, node=node_name)
                 self.reporter.preempted(victim, pod, node_name)
-        except Exception as error:  # noqa: BLE001 - one victim's, which is evicted only if it is in the list
+        except Exception as error:  # noqa: BLE001 - it is one victim's error; it counts as evicted only if it is in the list
             self.errors.report(error, task="preemption", pod=victim.key)

@@ -176,7 +176,7 @@ class SchedulingLoop:
                 for warm_up in (self._warmup.of, self._warmup.of_refusal):
                     for _ in warm_up(self.cluster, pod, profile):
                         await anyio.lowlevel.checkpoint()
-            except Exception as error:  # noqa: BLE001 - one pod's; its attempt reports it again
+            except Exception as error:  # noqa: BLE001 - it is one pod's error; its attempt reports it again
                 self.errors.report(error, task="warm-up", pod=pod.key)
 
     async def run(self) -> None:
@@ -209,7 +209,7 @@ class SchedulingLoop:
                     preparing.start_soon(self._side_lane.prepare, queued)
                 else:
                     commitment = await self._schedule_one(queued)
-            except Exception as error:  # noqa: BLE001 - one pod's, never the loop's
+            except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's
                 self._cycle.outcomes.crashed(queued, error)
             if commitment is not None:
                 await self._cycle.give(commitment)

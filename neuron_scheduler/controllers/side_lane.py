@@ -67,7 +67,7 @@ class SideLane:
                     self.wake()
                 else:
                     self.queue.failed(queued, self.clock())
-            except Exception as error:  # noqa: BLE001 - one pod's
+            except Exception as error:  # noqa: BLE001 - it is one pod's error
                 self.crashed(queued, error)
 
     async def _is_ready_in_time(self, queued: QueuedPod) -> bool:

@@ -22,7 +22,7 @@ from neuron_scheduler.model.selectors import Operator
 _MOST_COLUMNS = 1024
 _MOST_LOGGED = 4096
 _AT_ONCE = 64
-"""Pods, or changes, after which a preparation pauses."""
+"""Pods, or changes, after which a preparation yields."""
 _WORTH_READING = 16  # up to so many changes are read from the log even if the posting is smaller
 
 

@@ -204,7 +204,7 @@ class EventRecorder:
             return max(self.pause, error.retry_after or 0.0)
         except UnreachableError:
             return self.pause
-        except Exception as error:  # noqa: BLE001 - one event's
+        except Exception as error:  # noqa: BLE001 - it is one event's error
             regarding = series.event.regarding
             self.errors.report(error, task="event", pod=f"{regarding.namespace}/{regarding.name}")
             return self.pause
