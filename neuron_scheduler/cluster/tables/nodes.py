@@ -4,7 +4,7 @@ The table of nodes: a row for each, in a slot, with the indexes and the other ta
 Nodes are ordered by (creationTimestamp, name, uid), so that every replica and every restart breaks ties alike. Slots
 are given in that order, except to *latecomers*, which arrive after a younger node: nodes that are launched together are
 created in the same second and arrive in any order. Too many latecomers or holes make the numbering stale: the next
-reader renumbers the table, which drops all indexes (a new *epoch*). So slots and node sets must not outlive an `await`.
+reader renumbers the table, which drops all indexes. So slots and node sets must not outlive an `await`.
 
 Pods whose node does not exist (yet, or any more) are kept in *headless* rows, which have a name but no slot.
 """
