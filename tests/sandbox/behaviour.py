@@ -14,12 +14,17 @@ from tests.support.sandbox_api import Api
 
 Behaviour: TypeAlias = Callable[[Api], Awaitable[None]]
 
+
+def _sentence(name: str) -> str:
+    return name.replace("_", " ")
+
+
 BEHAVIOURS: Mapping[str, Behaviour] = {
-    name.replace("_", " "): function
+    _sentence(name): function
     for module in (behaviour_lists, behaviour_watches, behaviour_writes, behaviour_scheduling)
     for name, function in vars(module).items()
     if iscoroutinefunction(function) and not name.startswith("_")
 }
 
-#: The one behaviour that a server shows only when its history is too short.
-EXPIRED = "a version that is too old is refused"
+EXPIRED = _sentence(behaviour_watches.a_version_that_is_too_old_is_refused.__name__)
+"""The one behaviour that a server shows only when its history is too short."""

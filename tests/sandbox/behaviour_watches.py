@@ -145,7 +145,7 @@ async def other_namespaces_are_not_seen(api: Api) -> None:
     assert names(await api.got(f"/api/v1/namespaces/{other}/pods")) == ["x"]
 
 
-async def a_version_that_is_too_old_is_told_so(api: Api) -> None:
+async def a_version_that_is_too_old_is_refused(api: Api) -> None:
     """410, as status or as ERROR event, after which the watch ends."""
     await api.pod("a")
     async with api.watch("pods", resourceVersion="1") as watch:
