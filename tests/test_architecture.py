@@ -39,9 +39,10 @@ MAY_IMPORT: Final = {
     "settings": {"errors", "scheduling.plugins"},
     "controllers.handlers": DOMAIN | LEAVES | KUBE,
     "controllers": DOMAIN | LEAVES | KUBE,
+    "extender": DOMAIN | LEAVES | KUBE | {"controllers"},
     "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
-    "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers", "watched_kinds"},
-    "app": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints", "settings", "stopping", "wiring"},
+    "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers", "extender", "watched_kinds"},
+    "app": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints", "extender", "settings", "stopping", "wiring"},
     "sandbox.apiserver": LEAVES,  # it shares no code with its clients
     "sandbox": {"sandbox.apiserver"} | LEAVES,
     "sandbox.demo": {"sandbox", "sandbox.apiserver"} | LEAVES,

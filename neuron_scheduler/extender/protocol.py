@@ -1,0 +1,145 @@
+"""
+The structures of kube-scheduler's extender protocol, and how they are read and written.
+
+Source: `k8s.io/kube-scheduler/extender/v1/types.go`. The names on the wire are Go's, as the types have no JSON tags.
+Objects inside them (pods, nodes) stay bytes: the modules of `kube.objects` read them, and a node in an answer must be
+the node that was sent. Refuses to know what a verb does.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+T = TypeVar("T", bound="Message | list[HostPriority]")
+
+NULL: Final = Raw(b"null")
+MOST_PRIORITY: Final = 10
+"""The highest score of a node (`MaxExtenderPriority`)."""
+_LONGEST_REASON: Final = 300
+
+
+class MalformedRequestError(ValueError):
+    """A request's body cannot be read; the text says why."""
+
+
+class Message(msgspec.Struct, rename="pascal"):
+    """The base of all structures here: msgspec takes options by inheritance."""
+
+
+class NodeList(msgspec.Struct):
+    """A `v1.NodeList` whose nodes are not decoded."""
+
+    items: list[Raw] | None = None
+
+
+class ExtenderArgs(Message):
+    """
+    The request of `filter` and of `prioritize`.
+
+    Attributes:
+        pod: a `v1.Pod`; `NULL` if it is missing.
+        nodes: the candidates if the extender has `nodeCacheCapable: false`.
+        node_names: the candidates if it has `nodeCacheCapable: true`.
+    """
+
+    pod: Raw = NULL
+    nodes: NodeList | None = None
+    node_names: list[str] | None = None
+
+
+class ExtenderFilterResult(Message):
+    """
+    The answer to `filter`: the nodes in the form in which they were sent, and why the others failed, by name.
+
+    Attributes:
+        failed_and_unresolvable_nodes: where evicting pods would not help.
+        error: kube-scheduler fails the attempt with this sentence; empty on success.
+    """
+
+    nodes: NodeList | None = None
+    node_names: list[str] | None = None
+    failed_nodes: dict[str, str] | None = None
+    failed_and_unresolvable_nodes: dict[str, str] | None = None
+    error: str = ""
+
+
+class HostPriority(Message):
+    """The score of a node, 0 to `MOST_PRIORITY`; the answer to `prioritize` is a list of these."""
+
+    host: str
+    score: int
+
+
+class ExtenderBindingArgs(Message):
+    """The request of `bind`."""
+
+    pod_name: str = ""
+    pod_namespace: str = ""
+    pod_uid: str = msgspec.field(default="", name="PodUID")
+    node: str = ""
+
+
+class ExtenderBindingResult(Message):
+    """The answer to `bind`; `error` is empty on success."""
+
+    error: str = ""
+
+
+class Victims(Message):
+    """Pods to evict from a node, as `v1.Pod`s; how many of them a disruption budget protects."""
+
+    pods: list[Raw] | None = None
+    num_pdb_violations: int = msgspec.field(default=0, name="NumPDBViolations")
+
+
+class MetaPod(Message):
+    """A pod, by its uid."""
+
+    uid: str = msgspec.field(default="", name="UID")
+
+
+class MetaVictims(Message):
+    """Pods to evict from a node; how many of them a disruption budget protects."""
+
+    pods: list[MetaPod] | None = None
+    num_pdb_violations: int = msgspec.field(default=0, name="NumPDBViolations")
+
+
+class ExtenderPreemptionArgs(Message):
+    """
+    The request of `preempt`.
+
+    Attributes:
+        pod: the `v1.Pod` that needs room; `NULL` if it is missing.
+        node_name_to_victims: set if the extender has `nodeCacheCapable: false`.
+        node_name_to_meta_victims: set if it has `nodeCacheCapable: true`.
+    """
+
+    pod: Raw = NULL
+    node_name_to_victims: dict[str, Victims] | None = None
+    node_name_to_meta_victims: dict[str, MetaVictims] | None = None
+
+
+class ExtenderPreemptionResult(Message):
+    """The answer to `preempt`, in one form whichever the request had."""
+
+    node_name_to_meta_victims: dict[str, MetaVictims] | None = None
+
+
+def encode(message: Message | list[HostPriority]) -> bytes:
+    """Return the JSON text of an answer, or of a request."""
+    return msgspec.json.encode(message)
+
+
+def decode(text: bytes, kind: type[T]) -> T:
+    """
+    Return the request or answer of a kind in JSON text.
+
+    Raises:
+        MalformedRequestError: the text is not JSON, or not of this kind.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (ValueError, RecursionError) as error:  # also those of msgspec, and bytes that are not UTF-8
+        raise MalformedRequestError(str(error)[:_LONGEST_REASON]) from None
