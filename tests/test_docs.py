@@ -35,6 +35,7 @@ OTHERS = {
     "--memory",
     "--pods",
     "--all",
+    "--cascade",
     "--cert",
     "--set",
     "--reuse-values",

@@ -32,7 +32,7 @@ from tests.support.harness import cluster_of
 
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent
-ACCOUNT = "system:serviceaccount:kube-system:my-scheduler"
+ACCOUNT = "system:serviceaccount:kube-system:neuron-scheduler"
 CONFIG = "neuron-scheduler-config"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler"
 PODS = "/api/v1/namespaces/default/pods"
@@ -161,23 +161,23 @@ async def hold_lease(api: RestClient, holder: str) -> None:
 def test_the_kustomization_is_complete(rendered: dict[str, Object]) -> None:
     """Every object exists, is labelled, and is in kube-system if it has a namespace."""
     assert sorted(rendered) == [
-        "ClusterRole/my-scheduler",
-        "ClusterRoleBinding/my-scheduler",
+        "ClusterRole/neuron-scheduler",
+        "ClusterRoleBinding/neuron-scheduler",
         "ConfigMap/neuron-scheduler-config",
         "Deployment/my-scheduler",
-        "NetworkPolicy/my-scheduler",
-        "PodDisruptionBudget/my-scheduler",
-        "Role/my-scheduler",
-        "RoleBinding/my-scheduler",
-        "ServiceAccount/my-scheduler",
-        "ValidatingAdmissionPolicy/my-scheduler-allocations",
-        "ValidatingAdmissionPolicy/my-scheduler-leader",
-        "ValidatingAdmissionPolicy/my-scheduler-name",
-        "ValidatingAdmissionPolicy/my-scheduler-node-name",
-        "ValidatingAdmissionPolicyBinding/my-scheduler-allocations",
-        "ValidatingAdmissionPolicyBinding/my-scheduler-leader",
-        "ValidatingAdmissionPolicyBinding/my-scheduler-name",
-        "ValidatingAdmissionPolicyBinding/my-scheduler-node-name",
+        "NetworkPolicy/neuron-scheduler",
+        "PodDisruptionBudget/neuron-scheduler",
+        "Role/neuron-scheduler",
+        "RoleBinding/neuron-scheduler",
+        "ServiceAccount/neuron-scheduler",
+        "ValidatingAdmissionPolicy/neuron-scheduler-allocations",
+        "ValidatingAdmissionPolicy/neuron-scheduler-leader",
+        "ValidatingAdmissionPolicy/neuron-scheduler-name",
+        "ValidatingAdmissionPolicy/neuron-scheduler-node-name",
+        "ValidatingAdmissionPolicyBinding/neuron-scheduler-allocations",
+        "ValidatingAdmissionPolicyBinding/neuron-scheduler-leader",
+        "ValidatingAdmissionPolicyBinding/neuron-scheduler-name",
+        "ValidatingAdmissionPolicyBinding/neuron-scheduler-node-name",
     ]
     for item in rendered.values():
         assert item["metadata"]["labels"]["app.kubernetes.io/name"] == "neuron-scheduler"
@@ -189,7 +189,7 @@ def test_the_lease_watch_is_separate(rendered: dict[str, Object]) -> None:
     kept = list(yaml.safe_load_all(kubectl("kustomize", "manifests/lease-watch")))
     assert [item["kind"] for item in kept] == ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
     assert not {f"{item['kind']}/{item['metadata']['name']}" for item in kept} & rendered.keys()
-    fence = [rendered[f"{item['kind']}/my-scheduler-leader"]["spec"] for item in kept]
+    fence = [rendered[f"{item['kind']}/neuron-scheduler-leader"]["spec"] for item in kept]
     assert kept[0]["spec"]["paramKind"] == fence[0]["paramKind"]
     assert kept[1]["spec"]["paramRef"] == fence[1]["paramRef"]
 
@@ -238,15 +238,15 @@ def test_the_flags_agree_with_the_manifests(
     assert spec["terminationGracePeriodSeconds"] >= config.shutdown_grace_period + 10
     assert spec["schedulerName"] != config.scheduler_name
     lease = {"name": config.leader_elect_resource_name, "namespace": config.leader_elect_resource_namespace}
-    fence = rendered["ValidatingAdmissionPolicyBinding/my-scheduler-leader"]["spec"]["paramRef"]
+    fence = rendered["ValidatingAdmissionPolicyBinding/neuron-scheduler-leader"]["spec"]["paramRef"]
     assert fence == lease | {"parameterNotFoundAction": "Allow"}
-    (names,) = rendered["ValidatingAdmissionPolicy/my-scheduler-name"]["spec"]["variables"]
+    (names,) = rendered["ValidatingAdmissionPolicy/neuron-scheduler-name"]["spec"]["variables"]
     assert (names["name"], names["expression"]) == (
         "names",
         str([profile.scheduler_name for profile in config.profiles]),
     )
-    for workload in ("Deployment", "PodDisruptionBudget"):
-        selector = rendered[f"{workload}/my-scheduler"]["spec"]["selector"]["matchLabels"]
+    for name in ("Deployment/my-scheduler", "PodDisruptionBudget/neuron-scheduler"):
+        selector = rendered[name]["spec"]["selector"]["matchLabels"]
         assert selector.items() <= metadata["labels"].items()
     assert {pod["spec"]["schedulerName"] for pod in examples.values()} == {config.scheduler_name}
 
@@ -254,7 +254,7 @@ def test_the_flags_agree_with_the_manifests(
 def test_the_metrics_are_open_to_scrapers_only(rendered: dict[str, Object], tmp_path: Path) -> None:
     """The policy covers these pods, their two ports and namespaces; it does not restrict what the pods send."""
     metadata, _, _ = pod_template(rendered)
-    config, policy = config_of(rendered, tmp_path), rendered["NetworkPolicy/my-scheduler"]["spec"]
+    config, policy = config_of(rendered, tmp_path), rendered["NetworkPolicy/neuron-scheduler"]["spec"]
     assert policy["podSelector"]["matchLabels"].items() <= metadata["labels"].items()
     assert policy["policyTypes"] == ["Ingress"]
     (rule,) = policy["ingress"]
@@ -278,8 +278,8 @@ def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Pa
         f"{item['kind']}/{item['metadata']['name']}": item for item in yaml.safe_load_all(kubectl("kustomize", secured))
     }
     assert items.keys() - rendered.keys() == {
-        "ClusterRole/my-scheduler-metrics",
-        "ClusterRoleBinding/my-scheduler-auth-delegator",
+        "ClusterRole/neuron-scheduler-metrics",
+        "ClusterRoleBinding/neuron-scheduler-auth-delegator",
     }
     metadata, spec, container = pod_template(items)
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
@@ -398,7 +398,7 @@ async def test_the_server_accepts_the_components(plane: ControlPlane, secured: P
     """The same holds for the components."""
     flags = ("--dry-run=server", "--validate=strict", "--kubeconfig", plane.folder / "kubeconfig")
     output = await anyio.to_thread.run_sync(kubectl, "apply", "-k", secured, *flags)
-    assert "my-scheduler-auth-delegator created (server dry run)" in output
+    assert "neuron-scheduler-auth-delegator created (server dry run)" in output
 
 
 @pytest.mark.control_plane
@@ -433,7 +433,7 @@ async def test_the_account_may_not_do_more(
 @pytest.mark.control_plane
 async def test_only_the_holder_of_the_lease_binds(plane: ControlPlane) -> None:
     """The old holder's Binding is refused after a takeover, and so is one without a holder."""
-    token = await plane.token_for("kube-system", "my-scheduler")
+    token = await plane.token_for("kube-system", "neuron-scheduler")
     for name in ("a", "b", "c"):
         await create_pod(plane.admin, pod_manifest(name))
     async with plane.client(token) as scheduler:
@@ -465,7 +465,7 @@ async def test_without_a_lease_every_scheduler_binds(plane: ControlPlane) -> Non
     """On a cluster on which the manifests have just been applied, kube-scheduler binds our own Deployment's pods."""
     await create_pod(plane.admin, pod_manifest("d"))
     await hold_lease(plane.admin, "somebody")
-    async with plane.client(await plane.token_for("kube-system", "my-scheduler")) as scheduler:
+    async with plane.client(await plane.token_for("kube-system", "neuron-scheduler")) as scheduler:
 
         async def answers(status: int) -> bool:
             seen, _ = await bind_as(scheduler, "d", {"neuron-scheduler/leader": "nobody"}, dryRun="All")
@@ -511,7 +511,7 @@ async def test_an_allocation_belongs_to_scheduler_and_plugin(plane: ControlPlane
     admin, path = plane.admin, f"{PODS}/p"
     await create_pod(admin, pod_manifest("p", annotations={"own": "1"}))
     await hold_lease(admin, "one")
-    async with plane.client(await plane.token_for("kube-system", "my-scheduler")) as scheduler:
+    async with plane.client(await plane.token_for("kube-system", "neuron-scheduler")) as scheduler:
 
         async def bound() -> bool:
             return (await bind_as(scheduler, "p", ALLOCATION | {"neuron-scheduler/leader": "one"}))[0] == 201
@@ -543,7 +543,7 @@ async def test_the_scheduler_changes_no_metadata_of_a_pod(plane: ControlPlane) -
     """Its right to patch pods/status includes labels, annotations and finalizers; such changes are refused."""
     path = f"{PODS}/status-only"
     await create_pod(plane.admin, pod_manifest("status-only", labels={"a": "1"}, annotations={"own": "1"}))
-    async with plane.client(await plane.token_for("kube-system", "my-scheduler")) as scheduler:
+    async with plane.client(await plane.token_for("kube-system", "neuron-scheduler")) as scheduler:
         for change in ({"labels": {"a": "2"}}, {"annotations": {"own": "2"}}, {"finalizers": ["example.com/mine"]}):
             with pytest.raises(ApiError, match="changes the status of pods, and no labels") as refused:
                 await scheduler.patch(f"{path}/status", {"metadata": change})

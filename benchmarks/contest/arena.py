@@ -26,7 +26,7 @@ from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
 
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
-ACCOUNT: Final = "my-scheduler"
+ACCOUNT: Final = "neuron-scheduler"
 EXTENDER_ACCOUNT: Final = "k8s-neuron-scheduler"  # AWS's; the policies' manifest says how to allow it
 PODS: Final = "/api/v1/namespaces/default/pods"
 FILLERS: Final = f"/api/v1/namespaces/{workloads.BACKGROUND}/pods"

@@ -78,8 +78,8 @@ class StaleFence:
         sentence = (
             f"the API server refuses every Binding because it sees an old state of Lease {self.leases.key}, which this"
             " scheduler holds: its watch of Leases has ended (kubernetes/kubernetes#130887). Restart kube-apiserver; if"
-            " you cannot, delete the ValidatingAdmissionPolicyBinding my-scheduler-leader and run one replica until the"
-            " control plane has been renewed. To prevent it, apply manifests/lease-watch"
+            " you cannot, delete the ValidatingAdmissionPolicyBinding neuron-scheduler-leader and run one replica until"
+            " the control plane has been renewed. To prevent it, apply manifests/lease-watch"
         )
         if now - self._refused_at > QUIET:
             log.error("Bindings are refused by mistake", lease=self.leases.key, err=sentence)

@@ -6,7 +6,7 @@ with the `async with`. For tests and benchmarks:
 
     async with run_control_plane() as plane:
         await plane.admin.get("/api/v1/nodes")
-        token = await plane.token_for("kube-system", "my-scheduler")
+        token = await plane.token_for("kube-system", "neuron-scheduler")
         plane.kubeconfig(path, token=token)
 
 ServiceAccount admission is off, so that pods need no service account; the identities themselves are real ones.

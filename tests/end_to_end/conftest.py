@@ -45,7 +45,7 @@ async def plane(audit_log: Path) -> AsyncIterator[ControlPlane]:
 @pytest.fixture(scope="session")
 async def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a kubeconfig of the ServiceAccount that the Deployment runs under."""
-    token = await plane.token_for("kube-system", "my-scheduler")
+    token = await plane.token_for("kube-system", "neuron-scheduler")
     return plane.kubeconfig(tmp_path_factory.mktemp("account") / "kubeconfig", token=token)
 
 

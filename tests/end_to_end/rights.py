@@ -22,7 +22,7 @@ from neuron_scheduler.wiring import wire
 from tests.control_plane.rest import Object, RestClient
 from tests.end_to_end.process import ROOT, until
 
-ACCOUNT: Final = "system:serviceaccount:kube-system:my-scheduler"
+ACCOUNT: Final = "system:serviceaccount:kube-system:neuron-scheduler"
 MANIFEST: Final = ROOT / "manifests" / "rbac.yaml"
 AUDIT_POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",

@@ -48,7 +48,7 @@ async def test_a_proxy_of_another_kind(tmp_path: Path) -> None:
 
 async def test_a_slow_plugin_does_not_cost_the_lease(plane: ControlPlane, empty: RestClient, tmp_path: Path) -> None:
     """While a plugin hangs on the next token, the old one is used, and the Lease is renewed."""
-    token = await plane.token_for("kube-system", "my-scheduler")
+    token = await plane.token_for("kube-system", "neuron-scheduler")
     kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
     content = json.loads(kubeconfig.read_text())
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin", "interactiveMode": "Never"}

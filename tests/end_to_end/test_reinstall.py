@@ -66,7 +66,7 @@ async def removed(plane: ControlPlane) -> None:
 @asynccontextmanager
 async def leading(plane: ControlPlane) -> AsyncIterator[SchedulerProcess]:
     """Run a scheduler under the present ServiceAccount: the tokens of a deleted one are invalid."""
-    token = await plane.token_for("kube-system", "my-scheduler")
+    token = await plane.token_for("kube-system", "neuron-scheduler")
     kubeconfig = plane.kubeconfig(plane.folder / "account.kubeconfig", token=token)
     async with run_scheduler(kubeconfig) as scheduler:
         await scheduler.line(ACQUIRED)
@@ -91,7 +91,7 @@ async def test_it_can_be_removed_and_installed_again(fenced_plane: ControlPlane)
             "metadata": {"name": "third", "annotations": {"neuron-scheduler/leader": former}},
             "target": {"kind": "Node", "name": "inf2"},
         }
-        token = await plane.token_for("kube-system", "my-scheduler")
+        token = await plane.token_for("kube-system", "neuron-scheduler")
         async with plane.client(token) as impostor:
             status, answer = await impostor.request("POST", f"{PODS}/third/binding", binding)
         assert (status, "does not hold the Lease" in answer["message"]) == (422, True)

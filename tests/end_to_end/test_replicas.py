@@ -49,7 +49,7 @@ async def fenced_plane() -> AsyncIterator[ControlPlane]:
 @pytest.fixture(scope="module")
 async def token(fenced_plane: ControlPlane) -> str:
     """Return a token of the ServiceAccount that the Deployment runs under."""
-    return await fenced_plane.token_for("kube-system", "my-scheduler")
+    return await fenced_plane.token_for("kube-system", "neuron-scheduler")
 
 
 @pytest.fixture(scope="module")

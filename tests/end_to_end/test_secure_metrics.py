@@ -18,7 +18,7 @@ from tests.end_to_end import rights
 from tests.end_to_end.process import ROOT, SYNCED, SchedulerProcess, run_scheduler, until
 from tests.end_to_end.proxy import Fault, run_proxy
 
-NAME = "secured"  # an account of its own: another test compares the requests of my-scheduler with its rights
+NAME = "secured"  # an account of its own: another test compares the requests of neuron-scheduler with its rights
 COMPONENT = ROOT / "manifests" / "components" / "secure-metrics"
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
@@ -38,7 +38,7 @@ class Scraper:
 
 
 def for_us(items: Iterable[Object]) -> Iterator[Object]:
-    """Yield the objects with the account of this test in the place of my-scheduler in their bindings."""
+    """Yield the objects with the account of this test in the place of neuron-scheduler in their bindings."""
     for item in deepcopy([*items]):
         if item["kind"].endswith("Binding"):
             item["metadata"]["name"] += f"-of-{NAME}"
@@ -61,7 +61,11 @@ async def let_scrape(api: RestClient, name: str) -> None:
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": f"{name}-scrapes"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "my-scheduler-metrics"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "neuron-scheduler-metrics",
+            },
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "monitoring"}],
         }
     )

@@ -51,7 +51,7 @@ async def volume_scheduler(
     volume_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[SchedulerProcess]:
     """Run one scheduler; it must end without an error, even if a pod still waits for its volume."""
-    token = await volume_plane.token_for("kube-system", "my-scheduler")
+    token = await volume_plane.token_for("kube-system", "neuron-scheduler")
     path: Path = tmp_path_factory.mktemp("volumes") / "kubeconfig"
     async with run_scheduler(volume_plane.kubeconfig(path, token=token), "-v=4") as scheduler:
         await scheduler.line(ACQUIRED)
