@@ -55,8 +55,8 @@ fmt: $(DEV)  ## format the code and fix what ruff can fix
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-control-plane: $(DEV)  ## find or build etcd and Kubernetes for the tests (minutes the first time; WITH=kwok: kwok too)
-	@$(BIN)/python -m tests.control_plane.build etcd kube-apiserver kube-controller-manager kube-scheduler $(WITH)
+control-plane: $(DEV)  ## find or build etcd, Kubernetes, kubectl and helm for the tests (minutes the first time; WITH=kwok: kwok too)
+	@$(BIN)/python -m tests.control_plane.build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm $(WITH)
 
 lock:  ## write the locks in requirements/ (needs uv; ARGS=--upgrade: newer versions)
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/run.txt

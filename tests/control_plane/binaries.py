@@ -1,7 +1,7 @@
 """
-The programs of the control plane that the tests run (etcd, kube-apiserver and others), and where they are.
+The programs that the tests run beside ours (etcd, kube-apiserver, kubectl, helm and others), and where they are.
 
-A binary is taken from `KUBEBUILDER_ASSETS`, else from PATH, each only if its `--version` is one that the tests are
+A binary is taken from `KUBEBUILDER_ASSETS`, else from PATH, each only if its version is one that the tests are
 written for, else from the cache folder that `build.py` fills. Builds and downloads nothing, and never takes another
 version silently. Standard library only, because it runs before anything is installed.
 """
@@ -27,12 +27,13 @@ class MissingBinaryError(RuntimeError):
 @dataclass(frozen=True, kw_only=True)
 class Binary:
     """
-    A program of the control plane.
+    A program of the control plane, or a client of it.
 
     Attributes:
         module: the folder under `modules/` whose go.mod pins it.
         package: the Go package that holds its `main`.
-        accepted: a text in the output of `--version` of installed programs that may be used too.
+        accepted: a pattern in the printed version of installed programs that may be used too.
+        version_arguments: the arguments with which it prints its version.
         ldflags: the linker's flags; they set its version.
     """
 
@@ -40,6 +41,7 @@ class Binary:
     module: str
     package: str
     accepted: str
+    version_arguments: tuple[str, ...] = ("--version",)
     ldflags: str = "-s -w"
 
 
@@ -52,9 +54,10 @@ def _pinned(module: str, path: str) -> str:
 
 
 KUBERNETES_VERSION: Final = _pinned("kubernetes", "k8s.io/kubernetes")
+HELM_VERSION: Final = _pinned("helm", "helm.sh/helm/v4")
 
 
-def _kubernetes(name: str) -> Binary:
+def _kubernetes(name: str, *, says: str = "Kubernetes", version_arguments: tuple[str, ...] = ("--version",)) -> Binary:
     """Describe a program of Kubernetes, stamped as upstream's `hack/lib/version.sh` does."""
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
     stamps = {"gitVersion": KUBERNETES_VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
@@ -64,7 +67,8 @@ def _kubernetes(name: str) -> Binary:
         name=name,
         module="kubernetes",
         package=f"k8s.io/kubernetes/cmd/{name}",
-        accepted=rf"Kubernetes v{major}\.{minor}\.",
+        accepted=rf"{says} v{major}\.{minor}\.",
+        version_arguments=version_arguments,
         ldflags=" ".join(["-s -w", *stamped]),
     )
 
@@ -77,10 +81,19 @@ BINARIES: Final = {
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),
         _kubernetes("kube-scheduler"),
+        _kubernetes("kubectl", says="Client Version:", version_arguments=("version", "--client")),
+        Binary(
+            name="helm",
+            module="helm",
+            package="helm.sh/helm/v4/cmd/helm",
+            accepted=r"v4\.",
+            version_arguments=("version", "--short"),
+            ldflags=f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
+        ),
         Binary(name="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", accepted=r"kwok version v0\.8\."),
     )
 }
-CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm")
 
 
 def cache_root() -> Path:
@@ -102,7 +115,7 @@ def find(name: str) -> Path | None:
     """Return the program to run: an installed one of the right version, else the built one, else None."""
     binary = BINARIES[name]
     for candidate in _installed(name):
-        if re.search(binary.accepted, _version(candidate)):
+        if re.search(binary.accepted, _version(candidate, binary.version_arguments)):
             return candidate
     built = built_folder() / name
     return built if built.exists() else None
@@ -133,10 +146,10 @@ def _installed(name: str) -> Iterator[Path]:
             yield Path(program).absolute()
 
 
-def _version(program: Path) -> str:
-    """Return the program's output for `--version`; empty if it cannot be run."""
+def _version(program: Path, arguments: tuple[str, ...]) -> str:
+    """Return the version that the program prints; empty if it cannot be run."""
     try:
-        run = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return run.stdout

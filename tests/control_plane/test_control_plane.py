@@ -200,21 +200,25 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted"),
+    ("name", "arguments", "version", "wanted"),
     [
-        pytest.param("Kubernetes v1.36.9", True, id="another patch release of 1.36"),
-        pytest.param("Kubernetes v1.35.2", False, id="an older minor release"),
+        pytest.param("kube-apiserver", "--version", "Kubernetes v1.36.9", True, id="another patch release of 1.36"),
+        pytest.param("kube-apiserver", "--version", "Kubernetes v1.35.2", False, id="an older minor release"),
+        pytest.param("kubectl", "version --client", "Client Version: v1.36.0", True, id="kubectl of 1.36"),
+        pytest.param("kubectl", "version --client", "Client Version: v1.35.0", False, id="an older kubectl"),
+        pytest.param("helm", "version --short", "v4.0.1+g12500dd", True, id="another Helm 4"),
+        pytest.param("helm", "version --short", "v3.19.4+g7cfb6e4", False, id="Helm 3"),
     ],
 )
 def test_an_installed_binary_is_used_where_its_version_fits(
-    version: str, wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, arguments: str, version: str, wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KUBEBUILDER_ASSETS comes first, and a wrong version in it is ignored."""
-    program = tmp_path / "kube-apiserver"
-    program.write_text(f"#!/bin/sh\necho {version}\n")
+    program = tmp_path / name
+    program.write_text(f'#!/bin/sh\ntest "$*" = "{arguments}" && echo {version}\n')
     program.chmod(0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
-    assert (binaries.find("kube-apiserver") == program) is wanted
+    assert (binaries.find(name) == program) is wanted
 
 
 def test_a_missing_binary_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
