@@ -67,6 +67,10 @@ def _main(argv: Sequence[str] | None) -> int:
             from neuron_scheduler.sandbox.demo import play
 
             return int(play.run(arguments))
+        if arguments.command == "usage-maps":
+            from neuron_scheduler import usage_maps
+
+            return usage_maps.run(arguments.kubeconfig, arguments.master)
         config, file = _with_file(arguments)
         logs.configure(verbosity=config.v, logging_format=config.logging_format)
         if file is not None and file.ignored:
@@ -164,7 +168,25 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         allow_abbrev=False,
         exit_on_error=False,
     )
-    return parser, {"run": run, "demo": demo}
+    return parser, {"run": run, "demo": demo, "usage-maps": _usage_maps_parser(commands)}
+
+
+def _usage_maps_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        "usage-maps",
+        help="print what AWS's scheduler extension has to know before it takes over",
+        description=(
+            "Print a kubectl command for each node whose annotations NEURON_DEV_USAGE_MAP and NEURON_CORE_USAGE_MAP"
+            " differ from what its pods hold. Changes nothing; needs the right to list nodes and pods."
+        ),
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    for field in settings():
+        if field.name in {"kubeconfig", "master"}:
+            about = field.metadata
+            parser.add_argument(flag(field.name), metavar=about["metavar"], help=about["help"], default=field.default)
+    return parser
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

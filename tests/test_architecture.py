@@ -46,7 +46,8 @@ MAY_IMPORT: Final = {
     "sandbox.apiserver": LEAVES,  # it shares no code with its clients
     "sandbox": {"sandbox.apiserver"} | LEAVES,
     "sandbox.demo": {"sandbox", "sandbox.apiserver"} | LEAVES,
-    "cli": {"app", "settings", "sandbox.demo"} | LEAVES,
+    "usage_maps": {"kube.http", "kube.objects", "kube.watch"} | CLUSTER | MODEL | {"neuron"} | LEAVES,
+    "cli": {"app", "usage_maps", "settings", "sandbox.demo"} | LEAVES,
     "stopping": set[str](),
     "__main__": {"cli", "stopping"},
 }

@@ -188,7 +188,7 @@ def test_the_commands_exist(path: Path) -> None:
         assert importlib.util.find_spec(name) is not None, name
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)) <= set(targets)
-    assert set(re.findall(r"`neuron-scheduler ([a-z]+)", text)) <= {"run", "demo"}
+    assert set(re.findall(r"`neuron-scheduler ([a-z-]+)", text)) <= {"run", "demo", "usage-maps"}
 
 
 def test_the_refusal_of_the_readme_is_one() -> None:

@@ -41,6 +41,16 @@ ID_KEYS: Final = (*PLUGIN_ID_KEYS, OUR_ALLOCATION, NEURON_RESOURCE_TYPE)
 ALLOCATION_KEYS: Final = (*ID_KEYS, NEURON_ALLOC_TIME, NEURON_ALLOCATED)
 """The allocation: the annotations that are kept when a pod is read."""
 
+NEURON_DEV_USAGE_MAP: Final = "NEURON_DEV_USAGE_MAP"
+"""
+Node: `true` or `false` for each device, with commas. AWS's extension remembers there which devices are used (AWS Neuron
+documentation, "Neuron scheduler extension", troubleshooting; the form is observed). `usage_maps` prints it; no decision
+reads it, because it becomes stale.
+"""
+NEURON_CORE_USAGE_MAP: Final = "NEURON_CORE_USAGE_MAP"
+"""Node: the same for cores."""
+USAGE_MAPS: Final = (NEURON_DEV_USAGE_MAP, NEURON_CORE_USAGE_MAP)
+
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """
 PersistentVolumeClaim: the node for which its volume is to be provisioned. Written by the scheduler that placed the pod,

@@ -1,0 +1,148 @@
+"""
+`neuron-scheduler usage-maps`: the commands that tell AWS's scheduler extension which devices our pods hold.
+
+The extension remembers the devices in use in annotations of the nodes, which this scheduler does not write. Before the
+extension takes over again, the annotations must be right (docs/migrating.md). They are computed from the pods as the
+scheduler reads them. If a pod's ids are unknown, everything on its node is written as used. Refuses to change the
+cluster: a person reads the commands and runs them.
+"""
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Final, TypeVar
+
+import anyio
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.errors import ConfigurationError, NeuronSchedulerError
+from neuron_scheduler.kube.http import auth
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.objects import node_wire
+from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.pager import Pager
+from neuron_scheduler.model.annotations import USAGE_MAPS
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.usage_maps import usage_maps
+
+T = TypeVar("T")
+
+PRINTED, FAILED = 0, 1
+
+
+@attrs.frozen
+class Annotated:
+    """A node, and the usage maps that it has now."""
+
+    node: Node
+    maps: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.node.name
+
+
+def _read(node: node_wire.Node) -> Annotated | None:
+    value, annotations = NODES.read(node), node.metadata.annotations or {}
+    if value is None:
+        return None
+    return Annotated(value, {key: annotations[key] for key in USAGE_MAPS if key in annotations})
+
+
+ANNOTATED_NODES: Final[Resource[Annotated]] = Resource(
+    path=NODES.path, kind=NODES.kind, shape=NODES.shape, read=_read, order=attrgetter("name")
+)
+
+
+def run(kubeconfig: str, master: str) -> int:
+    """
+    Print the commands, and return the exit code: 1 if the cluster could not be read.
+
+    Raises:
+        ConfigurationError: there is no usable connection to an API server.
+    """
+    try:
+        sys.stdout.writelines(f"{line}\n" for line in anyio.run(lines, kubeconfig, master))
+    except ConfigurationError:
+        raise
+    except NeuronSchedulerError as error:
+        sys.stderr.write(f"neuron-scheduler: the cluster cannot be read: {error}\n")
+        return FAILED
+    return PRINTED
+
+
+async def lines(kubeconfig: str, master: str) -> list[str]:
+    """
+    Return the lines of the output: comments and commands.
+
+    Raises:
+        ApiError, UnreachableError: the cluster could not be read as a whole.
+        ConfigurationError: there is no usable connection to an API server.
+    """
+    connection = await auth.load(kubeconfig or None, master or None)
+    async with Client(connection=connection) as client:
+        nodes = await _listed(client, ANNOTATED_NODES)
+        pods = await _listed(client, PODS)  # after the nodes: a pod on a node that came in between is left out
+    return list(_lines(nodes, pods))
+
+
+async def _listed(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
+    return [decoded async for page in Pager(client, resource).pages() for decoded in page.objects]
+
+
+def _lines(nodes: Sequence[Decoded[Annotated]], pods: Sequence[Decoded[Pod]]) -> Iterator[str]:
+    annotated = sorted((n.value for n in nodes if isinstance(n.value, Annotated)), key=attrgetter("name"))
+    cluster = _cluster(annotated, pods)
+    rows = [(node, row, row.machine) for node in annotated if (row := cluster.node(node.name)) is not None]
+    serving = [(node, row, machine) for node, row, machine in rows if machine is not None]
+    commands = [line for node, row, machine in serving for line in _of_node(node, row, machine)]
+    different = sum(not line.startswith("#") for line in commands)
+    yield f"# {len(serving)} nodes with Neuron; the usage maps of {different} differ from what their pods hold"
+    for value in (*(node.value for node in nodes), *(pod.value for pod in pods)):
+        if isinstance(value, Malformed):
+            yield _comment(f"{value.kind} {value.key} cannot be read: {value.reason}")
+    yield from commands
+
+
+def _cluster(nodes: Sequence[Annotated], pods: Sequence[Decoded[Pod]]) -> Cluster:
+    """Return the cluster as the scheduler keeps it: the bound pods that have not ended, terminating ones included."""
+    cluster = Cluster()
+    for node in nodes:
+        cluster.put_node(node.node)
+    for pod in (decoded.value for decoded in pods):
+        if isinstance(pod, Malformed):
+            namespace, _, name = pod.key.partition("/")
+            if pod.node_name:
+                cluster.put_unreadable_pod(Pod(pod.uid, namespace, name, node_name=pod.node_name))
+        elif pod is not None and pod.node_name:
+            cluster.put_pod(pod)
+    return cluster
+
+
+def _of_node(node: Annotated, row: NodeInfo, machine: Machine) -> Iterator[str]:
+    """Yield the command for a node whose maps differ, and what a person should know about it."""
+    held = machine.all_cores & ~row.neuron_usage.free
+    for pod_info in row.pod_infos.values():
+        if pod_info.cores is None:
+            held = machine.all_cores
+            yield _comment(
+                f"node {node.name}: all is written as used, because the ids of pod {pod_info.pod.key} are unknown"
+                f" ({pod_info.problem}); run this command again when that pod has ended"
+            )
+    maps = usage_maps(machine, held)
+    if maps != node.maps:
+        removed = [f"{key}-" for key in node.maps if key not in maps]
+        written = [f"{key}={value}" for key, value in maps.items()]
+        yield shlex.join(["kubectl", "annotate", "node", node.name, "--overwrite", *written, *removed])
+
+
+def _comment(text: str) -> str:
+    return "# " + "".join(character if character.isprintable() else "?" for character in text)
