@@ -23,7 +23,6 @@ from neuron_scheduler.controllers.node_bindings import Amounts, NodeBindings, Wa
 from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import lookup_amounts
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
@@ -45,7 +44,6 @@ class AllocateFence:
     """
 
     cluster: Cluster
-    queue: SchedulingQueue
     clock: Callable[[], float]
     wall_clock: Callable[[], int]
     send: Callable[[Commitment], None]
@@ -183,7 +181,7 @@ class AllocateFence:
 
     def _obstacle(self, commitment: Commitment) -> BindOutcome | None:
         try:
-            return obstacle(self.cluster, self.queue, commitment)
+            return obstacle(self.cluster, commitment)
         except Exception as error:  # noqa: BLE001 - it is one pod's error
             return refused_by(error, commitment, self.errors, task="binding")
 

@@ -18,12 +18,12 @@ import attrs
 from anyio.abc import TaskGroup
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers import binding_outcomes, extension_log
+from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.binding_outcomes import BindingOutcomes
 from neuron_scheduler.controllers.commitment import Commitment, refused_by
 from neuron_scheduler.delaying_queue import DelayingQueue
-from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, InDoubt
+from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Fenced, InDoubt
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
@@ -51,8 +51,8 @@ class Binder(Protocol):
         """Send the identical Binding once more."""
 
 
-class PodReporter(binding_outcomes.PodReporter, Protocol):
-    """Reports to the pod's owner, in its Events and its condition, what became of its Binding."""
+class PodReporter(Protocol):
+    """Reports to the pod's owner what becomes of its Binding before there is an outcome."""
 
     def in_doubt(self, pod: Pod, message: str) -> None:
         """Report that the Binding is in doubt: the pod may be bound or not."""
@@ -96,6 +96,7 @@ class BindingCycle:
         fenced: whether Bindings wait where the device plugin could confuse two pods.
         fence: where they wait.
         outcomes: applies the outcomes.
+        open: whether commitments are taken: it runs, and is not about to stop.
     """
 
     cluster: Cluster
@@ -112,6 +113,7 @@ class BindingCycle:
     fenced: bool = True
     fence: AllocateFence = attrs.field(init=False)
     outcomes: BindingOutcomes = attrs.field(init=False)
+    open: bool = attrs.field(default=False, init=False)
     _decided: WorkQueue[Commitment] = attrs.field(init=False)
     _doubts: DelayingQueue[_Doubt] = attrs.field(init=False)
     _doubtful: Counter[str] = attrs.field(factory=Counter, init=False)  # by namespace
@@ -120,18 +122,9 @@ class BindingCycle:
     def __attrs_post_init__(self) -> None:
         self._decided = WorkQueue(self.concurrency)
         self._doubts = DelayingQueue(clock=self.clock, share=_RETRIES_OF_A_NAMESPACE)
-        self.outcomes = BindingOutcomes(
-            cluster=self.cluster,
-            queue=self.queue,
-            reporter=self.reporter,
-            metrics=self.metrics,
-            release=self.volumes.release,
-            clock=self.clock,
-            errors=self.errors,
-        )
+        self.outcomes = BindingOutcomes(cluster=self.cluster, queue=self.queue, release=self.volumes.release)
         self.fence = AllocateFence(
             cluster=self.cluster,
-            queue=self.queue,
             clock=self.clock,
             wall_clock=self.wall_clock,
             send=self._decided.push,
@@ -151,7 +144,11 @@ class BindingCycle:
                     binders.start_soon(self._commit_each)
                 async with anyio.create_task_group() as self._preparing:
                     self._preparing.start_soon(self.fence.watch_the_clock)
-                    yield
+                    self.open = True
+                    try:
+                        yield
+                    finally:
+                        self.open = False
                     self._preparing.cancel_scope.cancel()  # the next leader finds the volume writes that were done
                 self.fence.clear()
                 self._decided.close()
@@ -165,6 +162,17 @@ class BindingCycle:
             raise RuntimeError("a binding cycle that does not run cannot bind volumes")
         else:
             self._preparing.start_soon(self._prepare, commitment, commitment.plan)
+
+    def push(self, commitment: Commitment) -> None:
+        """
+        Take a decision that is assumed, for a pod whose volumes are bound; never waits.
+
+        The caller limits the number of these. A cycle that is not open settles it at once.
+        """
+        if not self.open:
+            self.outcomes.apply(commitment, Fenced())
+        elif self.fence.take(commitment):
+            self._decided.push(commitment)
 
     async def _enqueue(self, commitment: Commitment) -> None:
         if self.fence.take(commitment):
@@ -202,7 +210,7 @@ class BindingCycle:
         self._conclude(commitment, await self.binder.again(binding))
 
     async def _bind(self, commitment: Commitment) -> BindOutcome | InDoubt:
-        pod, annotations = commitment.queued.pod, commitment.annotations
+        pod, annotations = commitment.requester.pod, commitment.annotations
         try:
             self.reporter.withdraw(pod.uid)
             if AWS_NEURON_IDS in annotations:

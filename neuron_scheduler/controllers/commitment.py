@@ -1,10 +1,12 @@
 """
 A decision on its way to the API server, which the parts of the binding cycle pass to each other, and why it may fail.
 
+It knows its requester, who is told its outcome: an attempt of the scheduling loop, or a call of kube-scheduler's.
 Refuses to apply an outcome: that is `binding_outcomes`.
 """
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import attrs
 
@@ -15,9 +17,35 @@ from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
-from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod, matters_for_scheduling
-from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.scheduling.queue.queued_pod import matters_for_scheduling
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+
+class Requester(Protocol):
+    """Who asked for a node for a pod, and is told how the Binding ends; exactly one of the last four is called."""
+
+    @property
+    def pod(self) -> Pod:
+        """The pod's present state."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the pod still waits for a node: it is not deleted, nor about to be, nor bound by another process."""
+
+    def bound(self, commitment: "Commitment") -> None:
+        """The pod is bound as decided."""
+
+    def gone(self) -> None:
+        """The pod does not exist any more; called before its space is freed."""
+
+    def refused(self, commitment: "Commitment", refusal: Refused) -> None:
+        """The pod is not bound, and its space is free again."""
+
+    def fenced(self) -> None:
+        """Nothing was sent, or nothing that can succeed, and the pod's space is free again."""
+
+    def crashed(self, error: Exception) -> None:
+        """An outcome could not be applied; what was assumed for a pod that is not bound is to be forgotten."""
 
 
 @attrs.frozen
@@ -26,13 +54,13 @@ class Commitment:
     A decision that is assumed and waits to be sent.
 
     Attributes:
-        pod: as it was when it was decided; `queued.pod` is its present state.
+        pod: as it was when it was decided; `requester.pod` is its present state.
         annotations: of the Binding, all but NEURON_ALLOC_TIME.
         started: when the attempt began.
         plan: what its volumes need before the Binding.
     """
 
-    queued: QueuedPod
+    requester: Requester
     pod: Pod
     annotations: Mapping[str, str]
     decision: Decision
@@ -45,11 +73,11 @@ class Commitment:
         return self.decision.node_name
 
 
-def obstacle(cluster: Cluster, queue: SchedulingQueue, commitment: Commitment) -> BindOutcome | None:
+def obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
     """Return the outcome of a commitment that waited and cannot be bound as decided any more; None if it can."""
-    pod, node_info = commitment.queued.pod, cluster.node(commitment.node_name)
-    if pod.uid not in queue:
-        return Gone()  # deleted, about to be, or bound by another scheduler
+    pod, node_info = commitment.requester.pod, cluster.node(commitment.node_name)
+    if not commitment.requester.waits:
+        return Gone()
     if node_info is None:
         return Refused(0, f'node "{commitment.node_name}" not found', retryable=True)
     placement = commitment.decision.placement

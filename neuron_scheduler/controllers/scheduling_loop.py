@@ -15,19 +15,17 @@ import attrs
 from anyio.abc import TaskGroup, TaskStatus
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers import binding_cycle, extension_log
+from neuron_scheduler.controllers import binding_cycle, extension_log, queued_attempt
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
+from neuron_scheduler.controllers.assumptions import Assumptions
 from neuron_scheduler.controllers.binding_cycle import Binder, BindingCycle, VolumeBinder
-from neuron_scheduler.controllers.binding_outcomes import note_freed
 from neuron_scheduler.controllers.commitment import Commitment
 from neuron_scheduler.controllers.preemption_executor import PostFilter
+from neuron_scheduler.controllers.queued_attempt import QueuedAttempt, QueuedAttempts
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.controllers.turn import LONGEST_TURN
-from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.nomination import NominationChange
-from neuron_scheduler.model.pod import Pod, placed
-from neuron_scheduler.neuron.annotations import annotations_for
-from neuron_scheduler.neuron.core_mask import NO_CORES
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import TYPICAL, IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import (
@@ -38,7 +36,6 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import (
     schedule_pod,
     select_node,
 )
-from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
@@ -57,7 +54,7 @@ _PAUSE = 0.1
 """Seconds between two checks whether a Binding may be started."""
 
 
-class PodReporter(binding_cycle.PodReporter, Protocol):
+class PodReporter(binding_cycle.PodReporter, queued_attempt.PodReporter, Protocol):
     """Reports the outcome of an attempt to the pod's owner: Event and condition."""
 
     def unschedulable(
@@ -103,6 +100,7 @@ class SchedulingLoop:
         bind_concurrency: Bindings that are tried for the first time at once.
         allocate_fence: whether Bindings wait where the device plugin could confuse two pods.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
+        assumptions, binding_cycle: what its decisions go through, which other requesters of nodes share.
     """
 
     cluster: Cluster
@@ -124,12 +122,28 @@ class SchedulingLoop:
     stopping: bool = attrs.field(default=False, init=False)
     _wake: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
-    _cycle: BindingCycle = attrs.field(init=False)
+    assumptions: Assumptions = attrs.field(init=False)
+    binding_cycle: BindingCycle = attrs.field(init=False)
+    _attempts: QueuedAttempts = attrs.field(init=False)
     _side_lane: SideLane = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.queue.on_change = self.wake
-        self._cycle = BindingCycle(
+        self.assumptions = Assumptions(
+            cluster=self.cluster,
+            queue=self.queue,
+            recheck=self.preemption_executor.recheck,
+            identity=self.identity,
+        )
+        self._attempts = QueuedAttempts(
+            cluster=self.cluster,
+            queue=self.queue,
+            reporter=self.reporter,
+            metrics=self.metrics,
+            clock=self.clock,
+            errors=self.errors,
+        )
+        self.binding_cycle = BindingCycle(
             cluster=self.cluster,
             queue=self.queue,
             binder=self.binder,
@@ -150,13 +164,13 @@ class SchedulingLoop:
             warmup=self._warmup,
             clock=self.clock,
             wake=self.wake,
-            crashed=self._cycle.outcomes.crashed,
+            crashed=self._attempts.crashed,
         )
 
     @property
     def fence(self) -> AllocateFence:
         """Where Bindings wait for other pods of their nodes; the handlers notify it of pods and nodes."""
-        return self._cycle.fence
+        return self.binding_cycle.fence
 
     def wake(self) -> None:
         """Make an idle loop look at the queue again."""
@@ -184,7 +198,7 @@ class SchedulingLoop:
         self.looked_at = self.clock()
         async with (
             anyio.create_task_group() as preempting,
-            self._cycle.running(),
+            self.binding_cycle.running(),
             anyio.create_task_group() as preparing,
         ):
             await preempting.start(self.preemption_executor.run)
@@ -210,9 +224,9 @@ class SchedulingLoop:
                 else:
                     commitment = await self._schedule_one(queued)
             except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's
-                self._cycle.outcomes.crashed(queued, error)
+                self._attempts.crashed(queued, error)
             if commitment is not None:
-                await self._cycle.give(commitment)
+                await self.binding_cycle.give(commitment)
             if self.clock() >= turn_ends:
                 await anyio.lowlevel.checkpoint()
                 turn_ends = self.clock() + LONGEST_TURN
@@ -254,17 +268,9 @@ class SchedulingLoop:
     def _assume(self, queued: QueuedPod, decision: Decision, started: float) -> Commitment:
         """Take the space in the cluster before the API server knows, and return what is to be written."""
         pod = queued.pod
-        allocation = self._allocation(pod, decision)
-        nominated = self.cluster.nomination(pod.uid)
-        assumed = placed(pod, decision.node_name, allocation)
-        self.cluster.assume(assumed, decision.placement.cores if decision.placement else NO_CORES)
-        self.queue.note(ClusterEvent.ASSIGNED_POD_ADDED, assumed)
-        self.preemption_executor.recheck(decision.node_name)
-        if nominated is not None:  # the nominated space may be free for other pods
-            note_freed(self.cluster, self.queue, pod, nominated[0])
+        annotations = self.assumptions.assume(pod, decision)
         plan = self.volumes.reserve(pod, decision.node_name)
-        leader = {OUR_LEADER: self.identity} if self.identity else {}
-        return Commitment(queued, pod, {**allocation, **leader}, decision, started, plan)
+        return Commitment(QueuedAttempt(queued, self._attempts), pod, annotations, decision, started, plan)
 
     async def _warmed_up(self, queued: QueuedPod, profile: Profile) -> bool:
         """Build missing indexes for a pod that is the first of its kind; False if it is gone when that is done."""
@@ -307,16 +313,4 @@ class SchedulingLoop:
         log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)
         self.reporter.unschedulable(
             pod, refused.text, new_node_cannot_help=refused.new_node_cannot_help, nomination=after.nomination
-        )
-
-    def _allocation(self, pod: Pod, decision: Decision) -> Mapping[str, str]:
-        """Return the annotations with the devices and cores that the pod is given."""
-        node_info = self.cluster.node(decision.node_name)
-        if decision.placement is None or node_info is None or node_info.machine is None:
-            return {}
-        return annotations_for(
-            pod=pod,
-            machine=node_info.machine,
-            placement=decision.placement,
-            node_name=decision.node_name,
         )
