@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 # The image's Python: on PATH or under pyenv. It is tried, because a shim of pyenv's may lead nowhere.
-IMAGE_VERSION := $(shell sed -n 's/^FROM python:\([0-9]*\.[0-9]*\).*/\1/p' Dockerfile | head -n 1)
+IMAGE_VERSION := $(shell sed -n 's/^ARG BASE=python:\([0-9]*\.[0-9]*\).*/\1/p' Dockerfile)
 IMAGE_PYTHON   = $(shell for python in python$(IMAGE_VERSION) $(HOME)/.pyenv/versions/$(IMAGE_VERSION)*/bin/python3; \
                  do "$$python" -c 'import ensurepip, venv' 2> /dev/null && echo "$$python" && break; done)
 
@@ -30,7 +30,7 @@ picture: $(DEMO)  ## draw docs/demo.svg from a real run
 	@$(BIN)/python -m neuron_scheduler demo --export docs/demo.svg
 
 fast: lint  ## run format check, lint, types and all tests that need no control plane, with fewer examples (about a minute)
-	TESTS=fast $(BIN)/pytest -m 'not control_plane' --numprocesses auto --dist worksteal $(ARGS)
+	TESTS=fast $(BIN)/pytest -m 'not control_plane and not image' --numprocesses auto --dist worksteal $(ARGS)
 
 test: lint control-plane  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
 	$(BIN)/pytest $(ARGS)
@@ -62,6 +62,7 @@ lock:  ## write the locks in requirements/ (needs uv; ARGS=--upgrade: newer vers
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/run.txt
 	$(LOCK) $(ARGS) pyproject.toml --all-extras --group lint --group type --group test -o requirements/dev.txt
 	$(LOCK) $(ARGS) pyproject.toml --extra demo -c requirements/dev.txt --no-annotate -o requirements/demo.txt
+	$(LOCK) $(ARGS) requirements/image.in -c requirements/dev.txt --no-annotate -o requirements/image.txt
 	$(LOCK) $(ARGS) requirements/go.in --no-annotate -o requirements/go.txt
 
 clean:  ## remove the virtual environment and the tools' caches, but not the built control plane

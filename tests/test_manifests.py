@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -359,24 +358,6 @@ def test_the_trn3_example_fits_both_descriptions_of_trn3(examples: dict[str, Obj
     (count,) = examples["trn3"]["spec"]["containers"][0]["resources"]["limits"].values()
     for devices in (16, 4):
         assert illegal_count(machine("trn3.any", devices=devices, cores_per_device=4), request(count)) is None
-
-
-def test_the_image_is_built_as_it_should_be(rendered: dict[str, Object]) -> None:
-    """Hadolint has no complaint, copied files are not ignored, and the user is the Deployment's."""
-    subprocess.run([TOOLS / "hadolint", ROOT / "Dockerfile"], check=True)
-    lines = (ROOT / "Dockerfile").read_text().splitlines()
-    copied = {
-        word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]
-    }
-    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    assert {name.rstrip("*") for name in copied} == allowed
-    user = next(line.split()[1] for line in lines if line.startswith("USER "))
-    _, spec, _ = pod_template(rendered)
-    context = spec["securityContext"]
-    assert user == f"{context['runAsUser']}:{context['runAsGroup']}"
-    entry = [shlex.split(" ".join(json.loads(line.partition(" ")[2]))) for line in lines[-2:]]
-    assert entry == [["neuron-scheduler"], ["run"]]
-    assert f"EXPOSE {Config().port} {Config().secure_port}" in lines
 
 
 # -- on a real API server ----------------------------------------------------------------------------------------------

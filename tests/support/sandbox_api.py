@@ -29,9 +29,9 @@ class Watch:
     _response: aiohttp.ClientResponse
     status: int
 
-    async def next(self) -> dict[str, Any] | None:
-        """The next event as it was sent; waits at most 10 seconds."""
-        with anyio.fail_after(10):
+    async def next(self, *, within: float = 10) -> dict[str, Any] | None:
+        """The next event as it was sent; waits at most so many seconds."""
+        with anyio.fail_after(within):
             line = await self._response.content.readline()
         return dict(json.loads(line)) if line else None
 
