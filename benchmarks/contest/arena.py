@@ -1,7 +1,7 @@
 """
 The cluster that contenders take turns on: created once for a number of nodes, cleared between two runs.
 
-A real etcd and kube-apiserver with simulated nodes, the rights of `manifests/rbac.yaml` and, except to measure their
+A real etcd and kube-apiserver with simulated nodes, the rights of `manifests/base/rbac.yaml` and, except to measure their
 cost, the admission policies of `manifests/`. Policies cannot be deleted and created again on one API server
 (kubernetes/kubernetes#130887), so there is one arena with them and one without.
 """
@@ -25,7 +25,7 @@ from tests.control_plane.objects import create_all, create_pod
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
 
-MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
+MANIFESTS: Final = Path(__file__).parents[2] / "manifests" / "base"
 ACCOUNT: Final = "neuron-scheduler"
 EXTENDER_ACCOUNT: Final = "k8s-neuron-scheduler"  # AWS's; the policies' manifest says how to allow it
 PODS: Final = "/api/v1/namespaces/default/pods"

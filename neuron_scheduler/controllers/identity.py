@@ -19,7 +19,7 @@ def identity() -> str:
     """
     Return a new holder identity for this process: `<name>_<uuid>`.
 
-    The name is that of the pod, from the environment variable POD_NAME (manifests/deployment.yaml). Without it the
+    The name is that of the pod, from the environment variable POD_NAME (manifests/base/deployment.yaml). Without it the
     hostname is used, which is the pod's name too unless the pod uses the network of its node.
 
     Raises:
@@ -29,6 +29,6 @@ def identity() -> str:
     if name and not _POD_NAME.fullmatch(name):
         raise ConfigurationError(
             f"the environment variable POD_NAME is {name[:64]!a}, which is not the name of a pod; "
-            "take it from metadata.name as in manifests/deployment.yaml, or unset it"
+            "take it from metadata.name as in manifests/base/deployment.yaml, or unset it"
         )
     return f"{name or socket.gethostname()}_{uuid.uuid4()}"

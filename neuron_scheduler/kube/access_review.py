@@ -1,5 +1,5 @@
 """
-The rights that this process needs, and whether it has them; `manifests/rbac.yaml` is tested against the list.
+The rights that this process needs, and whether it has them; `manifests/base/rbac.yaml` is tested against the list.
 
 A missing right would show only when it is first needed, for a Binding perhaps hours after the start. So the API server
 is asked once, before anything else, with SelfSubjectAccessReviews, which every authenticated user may create. Refuses
@@ -107,7 +107,7 @@ async def require(client: Api, rights: tuple[Right, ...]) -> None:
             return
         await anyio.sleep(_PAUSE)  # for a moment after its start an API server knows no rights
     raise ConfigurationError(
-        f"the API server does not allow this process to {', '.join(missing)}; apply manifests/rbac.yaml"
+        f"the API server does not allow this process to {', '.join(missing)}; apply manifests/base/rbac.yaml"
         " (for --authorize-metrics also manifests/components/secure-metrics) and run under its ServiceAccount"
     )
 

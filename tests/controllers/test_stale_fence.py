@@ -13,7 +13,7 @@ from neuron_scheduler.kube.writes.binder import NOT_THE_HOLDER
 from neuron_scheduler.kube.writes.lease import Record
 
 REFUSAL = "this scheduler does not hold the Lease kube-system/my-scheduler"
-MANIFEST = Path(__file__).parents[2] / "manifests" / "admission_bindings.yaml"
+MANIFEST = Path(__file__).parents[2] / "manifests" / "base" / "admission_bindings.yaml"
 
 
 @attrs.define(eq=False)

@@ -33,7 +33,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 async def plane(audit_log: Path) -> AsyncIterator[ControlPlane]:
-    """Run etcd and kube-apiserver, with the rights of `manifests/rbac.yaml`."""
+    """Run etcd and kube-apiserver, with the rights of `manifests/base/rbac.yaml`."""
     policy = audit_log.with_name("policy.yaml")
     policy.write_text(json.dumps(rights.AUDIT_POLICY))
     flags = (f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}", "--audit-log-mode=blocking")

@@ -1,5 +1,5 @@
 """
-The rights of `manifests/rbac.yaml`: granted to the ServiceAccount, and compared with its requests.
+The rights of `manifests/base/rbac.yaml`: granted to the ServiceAccount, and compared with its requests.
 
 The manifest, the process's own list (`neuron_scheduler.kube.access_review`) and the requests in the audit log must
 agree; they are compared as `Right` values.
@@ -23,7 +23,7 @@ from tests.control_plane.rest import Object, RestClient
 from tests.end_to_end.process import ROOT, until
 
 ACCOUNT: Final = "system:serviceaccount:kube-system:neuron-scheduler"
-MANIFEST: Final = ROOT / "manifests" / "rbac.yaml"
+MANIFEST: Final = ROOT / "manifests" / "base" / "rbac.yaml"
 AUDIT_POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -33,7 +33,7 @@ AUDIT_POLICY: Final = {
 
 
 def manifests() -> list[Object]:
-    """Return the objects of `manifests/rbac.yaml`."""
+    """Return the objects of `manifests/base/rbac.yaml`."""
     return list(yaml.safe_load_all(MANIFEST.read_text()))
 
 

@@ -25,7 +25,7 @@ FOLLOWING = Right("watch", "leases", "coordination.k8s.io", "kube-system", "my-s
 
 
 async def test_the_manifest_has_the_rights_that_the_process_checks_at_its_start() -> None:
-    """`manifests/rbac.yaml` and the list that is checked with SelfSubjectAccessReviews are the same."""
+    """`manifests/base/rbac.yaml` and the list that is checked with SelfSubjectAccessReviews are the same."""
     assert granted() == set(needed())
 
 

@@ -28,7 +28,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 NOT_READY: Final = "not yet ready to handle request"  # PodTopologyLabels, for moments after a server's start
-NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/admission_bindings.yaml
+NOT_THE_HOLDER: Final = "this scheduler does not hold the Lease"  # the policy in manifests/base/admission_bindings.yaml
 READ_TIMEOUT: Final = 4.0
 TOO_LARGE: Final = (
     "the pod is too large: etcd cannot store it with the annotations of its Binding; remove annotations or labels from "
