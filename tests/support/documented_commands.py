@@ -1,0 +1,175 @@
+"""
+The commands that README.md and the pages in docs/ show: which test runs each of them, and how it does so.
+
+A fenced block of the language `sh` has a marker above it, an HTML comment that readers do not see:
+
+    <!-- run by: tests/end_to_end/test_x.py::test_y -->   this test asks for the block here and runs it as it is written
+    <!-- same as: tests/end_to_end/test_x.py::test_y -->  this test does the same in another way
+    <!-- needs: AWS -->                                   no test runs it; what is missing is one of `NEEDS`
+
+A marker holds for all blocks up to the next marker or heading. Judges no output: the test that runs a block does.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+import attrs
+
+from tests.control_plane.binaries import require
+
+ROOT: Final = Path(__file__).parents[2]
+PAGES: Final = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+NEEDS: Final = {"AWS", "a registry", "kops"}
+MARKER: Final = re.compile(r"^\s*<!-- (run by|same as|needs): (.*?) -->$")
+FENCE: Final = re.compile(r"^\s*```(\w*)$")
+HEADING: Final = re.compile(r"^#+ +(.*)$")
+
+
+@attrs.frozen
+class Block:
+    """
+    A fenced block of commands.
+
+    Attributes:
+        page: its path in the repository, with `/`.
+        line: of its first command, from 1.
+        section: the heading above it.
+        marker, subject: `run by` and a test, `same as` and a test, or `needs` and what; empty if there is none.
+        text: the commands as they are written, without the indentation that the whole block has.
+    """
+
+    page: str
+    line: int
+    section: str
+    marker: str
+    subject: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Yield the blocks of a page from top to bottom."""
+    section = marker = subject = ""
+    lines = page.read_text().splitlines()
+    opened: tuple[int, str] | None = None
+    for number, line in enumerate(lines, start=1):
+        if fence := FENCE.match(line):
+            if opened is not None and opened[1] == "sh":
+                text = _unindented(lines[opened[0] : number - 1])
+                yield Block(str(page.relative_to(ROOT)), opened[0] + 1, section, marker, subject, text)
+            opened = (number, fence[1]) if opened is None else None
+        elif opened is None and (heading := HEADING.match(line)):
+            section, marker, subject = heading[1], "", ""
+        elif opened is None and (mark := MARKER.match(line)):
+            marker, subject = mark[1], mark[2]
+
+
+def run_by(test: str, pages: Iterable[Path] = PAGES) -> list[Block]:
+    """
+    Return the blocks that name this test, in the order of the pages.
+
+    Args:
+        test: as pytest names it: `tests/end_to_end/test_x.py::test_y`.
+        pages: where to look.
+
+    Raises:
+        LookupError: there is none, so the test would run nothing.
+    """
+    found = [block for page in pages for block in blocks(page) if (block.marker, block.subject) == ("run by", test)]
+    if not found:
+        raise LookupError(f"no page has a block with <!-- run by: {test} -->")
+    return found
+
+
+def exists(test: str) -> bool:
+    """Return whether a test of this name is defined: a file, and a function in it."""
+    path, _, name = test.partition("::")
+    file = ROOT / path
+    return (
+        file.is_file() and re.search(rf"^(async )?def {re.escape(name)}\(", file.read_text(), re.MULTILINE) is not None
+    )
+
+
+@attrs.frozen
+class Shell:
+    """
+    Runs blocks as a reader would: in a copy of the repository, with kubectl, helm and `neuron-scheduler` on PATH.
+
+    Attributes:
+        folder: where the commands run; they may change files there.
+        environment: the variables of the commands.
+    """
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    async def run(self, block: Block, *, replaced: Mapping[str, str] | None = None, code: int = 0) -> str:
+        """
+        Run a block with bash, which ends at the first command that fails.
+
+        Args:
+            block: the commands.
+            replaced: texts to put in place of the page's placeholders, such as REGISTRY.
+            code: the exit code that the reader is told to expect.
+
+        Returns:
+            What the commands printed on both streams.
+
+        Raises:
+            AssertionError: the exit code is another one; the text has the output.
+        """
+        text = block.text
+        for placeholder, value in (replaced or {}).items():
+            text = re.sub(rf"\b{re.escape(placeholder)}\b", value, text)
+        command = ["bash", "-euo", "pipefail", "-c", text]
+        done = await anyio.run_process(
+            command, cwd=self.folder, env=self.environment, stderr=subprocess.STDOUT, check=False
+        )
+        output = done.stdout.decode()
+        assert done.returncode == code, f"{block}: exit code {done.returncode}\n{text}\n{output}"
+        return output
+
+
+def reader_shell(folder: Path, kubeconfig: Path) -> Shell:
+    """
+    Return a shell for blocks.
+
+    Args:
+        folder: an empty folder; the copy of the repository and the programs will be in it.
+        kubeconfig: how kubectl, helm and `neuron-scheduler` reach the API server.
+
+    Raises:
+        MissingBinaryError: kubectl or helm is not built; only tests with the mark `control_plane` may ask for them.
+    """
+    programs, copy = folder / "bin", folder / "neuron-scheduler"
+    programs.mkdir()
+    for name in ("kubectl", "helm"):
+        (programs / name).symlink_to(require(name))
+    ours = programs / "neuron-scheduler"
+    ours.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m neuron_scheduler "$@"\n')
+    ours.chmod(0o755)
+    copy.mkdir()
+    shutil.copytree(ROOT / "manifests", copy / "manifests")
+    environment = {
+        "HOME": str(folder),  # also the place of helm's caches
+        "KUBECONFIG": str(kubeconfig),
+        "LANG": "C.UTF-8",
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    return Shell(copy, environment)
+
+
+def _unindented(lines: list[str]) -> str:
+    """Return the lines without the indentation of the first one."""
+    indentation = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
+    return "".join(f"{line[indentation:]}\n" for line in lines)
