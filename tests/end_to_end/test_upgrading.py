@@ -1,75 +1,128 @@
-"""docs/upgrading.md: its commands leave an older installation behind, and none of its objects."""
+"""The commands of `docs/upgrading.md`, on a cluster with the objects as they were named before."""
 
+import json
 import re
 import subprocess
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+import yaml
 
 from tests.control_plane.binaries import require
-from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.end_to_end.process import ACQUIRED, run_scheduler, until
+from tests.end_to_end.workload import LEASE, PODS, ids_of, placed, refused
 from tests.support.documented_commands import ROOT, reader_shell, run_by
 
 THIS = "tests/end_to_end/test_upgrading.py"
-# Where the objects were called `my-scheduler`, with the same suffixes as today.
-RENAMED = re.compile(
-    r"((?:name|policyName|serviceAccountName): |serviceaccount:kube-system:)neuron-scheduler(?!-config)"
+FORMER, PRESENT = "my-scheduler", "neuron-scheduler"
+# What the two kustomizations create, except the ConfigMap, whose name has not changed, and the Deployment.
+KINDS = (
+    "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,"
+    "clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,networkpolicies,poddisruptionbudgets"
 )
-KINDS = {
-    "/api/v1/namespaces/kube-system": ("serviceaccounts",),
-    "/apis/rbac.authorization.k8s.io/v1": ("clusterroles", "clusterrolebindings"),
-    "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system": ("roles", "rolebindings"),
-    "/apis/admissionregistration.k8s.io/v1": (
-        "validatingadmissionpolicies",
-        "validatingadmissionpolicybindings",
-    ),
-    "/apis/networking.k8s.io/v1/namespaces/kube-system": ("networkpolicies",),
-    "/apis/policy/v1/namespaces/kube-system": ("poddisruptionbudgets",),
-    "/apis/apps/v1/namespaces/kube-system": ("deployments",),
-}
-pytestmark = pytest.mark.control_plane
 
 
-@pytest.fixture
-async def upgraded_plane() -> AsyncIterator[ControlPlane]:
-    """Run a control plane with the controllers that delete a Deployment in the foreground."""
+async def kubectl(plane: ControlPlane, *arguments: str) -> str:
+    """Run the user's own kubectl as the administrator; return what it prints."""
+    kubeconfig = plane.kubeconfig(plane.folder / "admin.kubeconfig")
+    command = [str(require("kubectl")), f"--kubeconfig={kubeconfig}", *arguments]
+    done = await anyio.run_process(command, cwd=ROOT, check=False, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, (arguments, done.stdout.decode())
+    return done.stdout.decode()
+
+
+async def former_objects(plane: ControlPlane) -> list[Object]:
+    """Return the objects of both kustomizations with their former names and the Deployment's former selector."""
+    text = "---\n".join([await kubectl(plane, "kustomize", f"manifests/{folder}") for folder in ("lease-watch", "")])
+    return [_former(item) for item in yaml.safe_load_all(text) if item["kind"] != "ConfigMap"]
+
+
+def _former(item: Object) -> Object:
+    text = json.dumps(item).replace(f"kube-system:{PRESENT}", f"kube-system:{FORMER}")
+    text = re.sub(rf'("(?:name|policyName|serviceAccountName)": "){PRESENT}', rf"\1{FORMER}", text)
+    former: Object = json.loads(text)
+    if former["kind"] == "Deployment":
+        del former["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
+        del former["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]
+    return former
+
+
+@pytest.fixture(scope="module")
+async def fenced_plane() -> AsyncIterator[ControlPlane]:
+    """Run a control plane with the objects as they were named before, and with a node."""
     async with run_control_plane(with_controller_manager=True) as plane:
+        for item in await former_objects(plane):
+            await plane.admin.apply(item, namespace=item["metadata"].get("namespace", "default"))
+        await create_node(plane.admin, node_manifest("inf2", "inf2.48xlarge"))
         yield plane
 
 
-async def names(api: RestClient) -> set[str]:
-    """Return `kind/name` of everything of the listed kinds that has the scheduler's old or new name."""
-    listed: set[str] = set()
-    for path, plurals in KINDS.items():
-        for plural in plurals:
-            items: list[Object] = (await api.get(f"{path}/{plural}"))["items"]
-            listed |= {f"{plural}/{item['metadata']['name']}" for item in items}
-    return {name for name in listed if re.search(r"/(my|neuron)-scheduler", name)}
+@asynccontextmanager
+async def leading(plane: ControlPlane, account: str) -> AsyncIterator[None]:
+    """Run a scheduler under a ServiceAccount that exists, until it leads; stop it at the end."""
+    token = await plane.token_for("kube-system", account)
+    kubeconfig = plane.kubeconfig(plane.folder / f"{account}.kubeconfig", token=token)
+    async with run_scheduler(kubeconfig) as scheduler:
+        await scheduler.line(ACQUIRED)
+        yield
+        assert await scheduler.stop() == 0
 
 
-async def install_old(kubeconfig: Path) -> None:
-    """Apply today's manifests with the names that they once had, on which alone the page's commands depend."""
-    kubectl = str(require("kubectl"))
-    for folder in ("manifests/lease-watch", "manifests/"):
-        rendered = await anyio.run_process([kubectl, "kustomize", folder], cwd=ROOT)
-        old = RENAMED.sub(r"\1my-scheduler", rendered.stdout.decode())
-        apply = [kubectl, f"--kubeconfig={kubeconfig}", "apply", "-f", "-"]
-        await anyio.run_process(apply, input=old.encode(), stderr=subprocess.STDOUT)
+async def fenced(plane: ControlPlane, account: str) -> bool:
+    """Return whether the policy on Bindings refuses a Binding of this account that does not name the Lease's holder."""
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "unscheduled", "annotations": {"neuron-scheduler/leader": "nobody"}},
+        "target": {"kind": "Node", "name": "inf2"},
+    }
+    async with plane.client(await plane.token_for("kube-system", account)) as api:
+        status, answer = await api.request("POST", f"{PODS}/unscheduled/binding", binding, dryRun="All")
+    return status == 422 and "does not hold the Lease" in answer["message"]
 
 
-async def test_from_the_old_names(upgraded_plane: ControlPlane, tmp_path: Path) -> None:
-    """Afterwards the cluster has what a new installation has, under the new names only."""
-    plane = upgraded_plane
-    kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
-    await install_old(kubeconfig)
-    before = await names(plane.admin)
-    assert not [name for name in before if "/neuron-scheduler" in name]
-    shell = reader_shell(tmp_path, kubeconfig)
-    for block in run_by(f"{THIS}::{test_from_the_old_names.__name__}"):
-        await shell.run(block)
-    kept = "deployments/my-scheduler"
-    assert kept in before
-    assert await names(plane.admin) == {kept} | {name.replace("/my-", "/neuron-") for name in before - {kept}}
+async def test_from_the_old_names(fenced_plane: ControlPlane, tmp_path: Path) -> None:
+    """Running pods keep their devices, the Lease fences before and after, and nothing of the old names stays."""
+    plane, (first, second, third, fourth) = fenced_plane, run_by(f"{THIS}::test_from_the_old_names")
+    shell = reader_shell(tmp_path, plane.kubeconfig(tmp_path / "kubeconfig"))
+    await create_pod(plane.admin, pod_manifest("unscheduled", scheduler_name="nobody"))
+    async with leading(plane, FORMER):
+        before = await placed(plane.admin, "before", neuron=4)
+        await until(lambda: fenced(plane, FORMER))
+    await shell.run(first)
+    await shell.run(second)
+    async with leading(plane, PRESENT):
+        await refused(plane.admin, "meanwhile", saying="only the Neuron scheduler may give a pod", neuron=2)
+        await shell.run(third)
+        meanwhile = await placed(plane.admin, "meanwhile")
+    await shell.run(fourth)
+    left = await kubectl(plane, "get", KINDS, "--all-namespaces", "--output=name")
+    assert [name for name in left.splitlines() if FORMER in name] == []
+    assert set(ids_of(before)).isdisjoint(ids_of(meanwhile))
+    assert (await plane.admin.get(f"{PODS}/before"))["metadata"]["annotations"] == before["metadata"]["annotations"]
+    former = (await plane.admin.get(LEASE))["spec"]["holderIdentity"]
+    async with leading(plane, PRESENT):
+        assert (await plane.admin.get(LEASE))["spec"]["holderIdentity"] != former
+        await placed(plane.admin, "after", neuron=3)
+        await until(lambda: fenced(plane, PRESENT))
+
+
+async def test_the_watch_of_the_lease_survives_a_new_installation(fenced_plane: ControlPlane) -> None:
+    """The old keeper is gone, and the new one keeps the watch while the fence is deleted and created again."""
+    plane = fenced_plane
+    await kubectl(plane, "delete", "-k", "manifests/")
+
+    async def gone() -> bool:
+        return "neuron-scheduler-leader" not in await kubectl(plane, "get", KINDS, "--output=name")
+
+    await until(gone)
+    await kubectl(plane, "apply", "-k", "manifests/")
+    async with leading(plane, PRESENT):
+        await placed(plane.admin, "again", neuron=1)
+        await until(lambda: fenced(plane, PRESENT))
