@@ -75,6 +75,11 @@ class PodReporter:
             note=f"Successfully assigned {pod.key} to {node_name}{_with_ids(pod, placement)}",
         )
 
+    def allocated(self, pod: Pod, node_name: str, placement: Placement) -> None:
+        """Report which ids a pod got that kube-scheduler has decided; kube-scheduler reports that it is bound."""
+        note = f"Allocated Neuron {_ids(pod, placement)} on {node_name}"
+        self.recorder.record(pod, type="Normal", reason="NeuronAllocated", action="Binding", note=note)
+
     def unschedulable(
         self, pod: Pod, message: str, *, new_node_cannot_help: bool, nomination: NominationChange = KEEP
     ) -> None:
@@ -142,10 +147,14 @@ class PodReporter:
 
 
 def _with_ids(pod: Pod, placement: Placement | None) -> str:
-    """Return ` (devices 4-7)`, ` (core 5)` or ` (devices 0-3, 8)`; empty for a pod without Neuron."""
-    if placement is None or pod.neuron is None:
-        return ""
-    return f" ({pod.neuron.unit}{'' if len(placement.ids) == 1 else 's'} {_runs(placement.ids)})"
+    """Return ` (devices 4-7)`; empty for a pod without Neuron."""
+    return "" if placement is None or pod.neuron is None else f" ({_ids(pod, placement)})"
+
+
+def _ids(pod: Pod, placement: Placement) -> str:
+    """Return `devices 4-7`, `core 5` or `devices 0-3, 8`."""
+    unit = "" if pod.neuron is None else pod.neuron.unit
+    return f"{unit}{'' if len(placement.ids) == 1 else 's'} {_runs(placement.ids)}"
 
 
 def _runs(ids: Iterable[int]) -> str:

@@ -109,6 +109,10 @@ class Informer(Generic[T]):
         """Number of objects that are known and readable."""
         return len(self._store)
 
+    def get(self, key: str) -> T | None:
+        """Return the last known state of an object that could be read, by its key; None if there is none."""
+        return self._store.get(key)
+
     @property
     def stale(self) -> bool:
         """Whether our view may be out of date: lists and watches have failed for minutes."""

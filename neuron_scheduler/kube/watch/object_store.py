@@ -83,6 +83,10 @@ class ObjectStore(Generic[T]):
     def __len__(self) -> int:
         return len(self._objects)
 
+    def get(self, key: str) -> T | None:
+        """Return the last known state of an object that could be read; None if there is none."""
+        return self._objects.get(key)
+
     def put(self, decoded: Decoded[T]) -> None:
         """Store an object's new state, and hand over what has changed."""
         value = decoded.value

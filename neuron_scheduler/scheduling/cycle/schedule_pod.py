@@ -140,6 +140,28 @@ def select_node(cluster: Cluster, pod: Pod, profile: Profile) -> Decision | NoNo
         return result if isinstance(result, Decision) else _choose(cluster, pod, profile, plan, cluster.view.live)
 
 
+def decide_on(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> Decision | tuple[str, ...]:
+    """
+    Return the placement of a pod on the node that another scheduler has chosen, or why it does not fit there.
+
+    The node must take the pod with and without the pods that are nominated there, as in every decision.
+    """
+    slot = cluster.view.slot(node_name)
+    if slot is None:
+        return (f'node "{node_name}" not found',)
+    for pre_filter in profile.plan(pod).pre_filters:
+        pod_refusal = pre_filter.refuse(cluster.view, pod)
+        if pod_refusal is not None:
+            return (pod_refusal.reason,)
+    with cluster.without_nomination(pod.uid):
+        refusals = refusals_of(cluster, slot, pod, profile)
+        if refusals:
+            return tuple(dict.fromkeys(refusal.reason for refusal in refusals))
+        node_info = cluster.view.row(slot).with_nominated(pod.priority)
+        placement = None if pod.neuron is None else place_on(node_info, pod.neuron)
+    return Decision(node_name, placement, evaluated=1, feasible=1)
+
+
 def fit_error(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> FitError:
     """Return why no node was found for a pod; the cluster must be as it was then."""
     if no_node.pod_refusal is not None:

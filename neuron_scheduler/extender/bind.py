@@ -1,0 +1,256 @@
+"""
+The verb `bind`: kube-scheduler has chosen a node, and the pod gets its devices there and its Binding from us.
+
+The ids are chosen and assumed in one step, as in our own decisions, and the Binding takes the same way: the allocate
+fence, the repeats of one in doubt, the fence at the API server. A node that does not fit any more is an error, after
+which kube-scheduler schedules the pod again. Upstream: `extendersBinding` in `pkg/scheduler/schedule_one.go`.
+
+A call may come twice, and its client may hang up: calls for one pod and one node share one Binding, and one that still
+waits at the fence is withdrawn when nobody waits for it any more. Refuses to choose a node, and to bind volumes:
+kube-scheduler has done both.
+"""
+
+import re
+from collections.abc import Callable, Container
+from typing import Final, Protocol
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.assumptions import Assumptions
+from neuron_scheduler.controllers.binding_cycle import BindingCycle
+from neuron_scheduler.controllers.commitment import Commitment
+from neuron_scheduler.controllers.turn import LONGEST_TURN
+from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.extender.bind_call import BindCall, Reporter
+from neuron_scheduler.extender.protocol import ExtenderBindingArgs
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.annotations import read
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+LONGEST_AT_FENCE: Final = 20.0
+"""Seconds for which a call waits at the allocate fence; kube-scheduler's `httpTimeout` in our manifests is 30 s."""
+LONGEST_CALL: Final = 25.0
+"""Seconds after which a call is answered, even if its Binding has no outcome yet."""
+NOT_LEADING: Final = "this replica may not bind pods now: it does not hold the Lease, or it is starting or stopping"
+
+_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?", re.ASCII)
+
+log = logs.logger(__name__)
+
+
+class Reads(Protocol):
+    """Reads pods from the API server."""
+
+    async def read(self, namespace: str, name: str) -> Pod | Malformed | None:
+        """Return a pod as it is now; None if it does not exist or has ended."""
+
+
+class _RefusedError(Exception):
+    """The pod cannot be bound; the text is the answer to kube-scheduler."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Bind:
+    """
+    Answers `bind`.
+
+    Attributes:
+        profile: judges the chosen node.
+        known: returns a pod as the watch last showed it, by its key.
+        may_bind: False once the Lease may be lost.
+        own_names: the scheduler names of the pods in our own queue.
+        clock: seconds that never jump.
+    """
+
+    cluster: Cluster
+    profile: Profile
+    assumptions: Assumptions
+    cycle: BindingCycle
+    known: Callable[[str], Pod | None]
+    reads: Reads
+    reporter: Reporter
+    may_bind: Callable[[], bool]
+    own_names: Container[str]
+    clock: Callable[[], float]
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    longest_at_fence: float = LONGEST_AT_FENCE
+    longest_call: float = LONGEST_CALL
+    _calls: dict[str, BindCall] = attrs.field(factory=dict, init=False)  # those without an outcome, by the pod's uid
+    _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica may decide and bind now; otherwise the leader is to be asked."""
+        return self.cycle.open and self.may_bind()
+
+    @property
+    def under_way(self) -> int:
+        """How many pods have a Binding without an outcome."""
+        return len(self._calls)
+
+    async def bind(self, args: ExtenderBindingArgs) -> str:
+        """
+        Bind a pod to a node, and return once that is certain; the answer is an error sentence, empty on success.
+
+        May be cancelled: a Binding that was not sent is withdrawn unless another call waits for it.
+        """
+        try:
+            return await self._bind(args)
+        except _RefusedError as refusal:
+            answer = str(refusal)
+        except Exception as error:  # noqa: BLE001 - it is one pod's error; nothing is assumed, or its outcome comes
+            answer = self.errors.report(error, task="bind verb", pod=f"{args.pod_namespace}/{args.pod_name}")
+        log.error(
+            "Could not bind pod for kube-scheduler",
+            pod=f"{args.pod_namespace}/{args.pod_name}",
+            node=args.node,
+            err=answer,
+        )
+        return answer
+
+    async def _bind(self, args: ExtenderBindingArgs) -> str:
+        started = anyio.current_time()
+        _require_names(args)
+        pod = await self._pod(args)
+        await self._warm_up(pod)
+        call = self._calls.get(args.pod_uid)  # nothing awaits from here to the assumption
+        if call is None:
+            call = self._begin(self._newest(pod), args.node)
+        elif call.node_name != args.node:
+            raise _RefusedError(f"its Binding to node {call.node_name} has no outcome yet; try again later")
+        if call is not None:
+            await self._wait_for(call, started)
+        return ""
+
+    async def _pod(self, args: ExtenderBindingArgs) -> Pod:
+        """Return the pod as the watch has shown it, or as the API server has it if the watch is behind."""
+        key = f"{args.pod_namespace}/{args.pod_name}"
+        known = self.known(key)
+        if known is not None and known.uid == args.pod_uid:
+            return known
+        try:
+            read = await self.reads.read(args.pod_namespace, args.pod_name)
+        except (ApiError, UnreachableError) as error:
+            raise _RefusedError(f"pod {key} is not known yet and could not be read: {error}") from error
+        if isinstance(read, Malformed):
+            raise _RefusedError(f"pod {key} cannot be read: {read.reason}")
+        if read is None:
+            raise _RefusedError(f"pod {key} not found")
+        if read.uid != args.pod_uid:
+            raise _RefusedError(f"pod {key} not found: there is one of this name with uid {read.uid}")
+        return read
+
+    def _newest(self, pod: Pod) -> Pod:
+        """Return the pod as the watch shows it; as it was read if the watch does not show it yet."""
+        known = self.known(pod.key)
+        return known if known is not None and known.uid == pod.uid else pod
+
+    async def _warm_up(self, pod: Pod) -> None:
+        """Build the indexes that the filters need for this kind of pod, in turns with other tasks."""
+        turn_ends = self.clock() + LONGEST_TURN
+        for _ in self._warmup.of(self.cluster, pod, self.profile):
+            if self.clock() >= turn_ends:
+                await anyio.lowlevel.checkpoint()
+                turn_ends = self.clock() + LONGEST_TURN
+
+    def _begin(self, pod: Pod, node_name: str) -> BindCall | None:
+        """Choose the ids, assume them, and hand the Binding over; None if the pod is bound to the node already."""
+        if not self.leads:
+            raise _RefusedError(NOT_LEADING)
+        if self._is_bound(pod, node_name):
+            return None
+        if pod.terminating:
+            raise _RefusedError(f"pod {pod.key} is being deleted, cannot be assigned to a host")
+        if pod.gates:
+            raise _RefusedError(f"pod {pod.key} has non-empty .spec.schedulingGates")
+        if pod.scheduler_name in self.own_names:
+            raise _RefusedError(
+                f"pod {pod.key} has schedulerName {pod.scheduler_name}, whose pods this scheduler takes from its own"
+                " queue; give kube-scheduler's profile another name"
+            )
+        decision = decide_on(self.cluster, pod, self.profile, node_name)
+        if not isinstance(decision, Decision):
+            raise _RefusedError(f"node {node_name} does not fit any more: {', '.join(decision)}")
+        return self._commit(pod, decision)
+
+    def _is_bound(self, pod: Pod, node_name: str) -> bool:
+        """Return whether the pod is on the node as the caller wants it, from an earlier call."""
+        on = pod.node_name or self.cluster.node_of(pod.uid)
+        if not on:
+            return False
+        if on != node_name:
+            raise _RefusedError(f'pod {pod.key} is already assigned to node "{on}"')
+        node_info = self.cluster.node(on)
+        if pod.node_name and read(pod, None if node_info is None else node_info.machine).cores is None:
+            raise _RefusedError(f'pod {pod.key} is already assigned to node "{on}", without known Neuron devices')
+        return True
+
+    def _commit(self, pod: Pod, decision: Decision) -> BindCall:
+        started = self.clock()
+        call = BindCall(
+            node_name=decision.node_name,
+            cluster=self.cluster,
+            newest=self._newest,
+            reporter=self.reporter,
+            errors=self.errors,
+            ended=self._ended,
+            last=pod,
+        )
+        try:
+            annotations = self.assumptions.assume(pod, decision)
+        except Exception:
+            self.cluster.forget(pod.uid)
+            raise
+        self._calls[pod.uid] = call
+        self.cycle.push(Commitment(call, pod, annotations, decision, started))
+        return call
+
+    def _ended(self, uid: str) -> None:
+        """Forget a call whose Binding has an outcome."""
+        self._calls.pop(uid, None)
+
+    async def _wait_for(self, call: BindCall, started: float) -> None:
+        """Wait for the outcome; withdraw the Binding from the fence when that takes too long, or on cancellation."""
+        call.callers += 1
+        try:
+            with anyio.CancelScope(deadline=started + self.longest_at_fence):
+                await call.outcome.wait()
+            if not call.outcome.is_set():
+                self._withdraw(
+                    call, f"other Neuron pods of node {call.node_name} have not started yet; try again later"
+                )
+            with anyio.CancelScope(deadline=started + self.longest_call):
+                await call.outcome.wait()
+        finally:
+            call.callers -= 1
+            if not call.callers and not call.outcome.is_set():
+                self._withdraw(call, "the client has hung up")
+        if not call.outcome.is_set():
+            raise _RefusedError(
+                f"its Binding to node {call.node_name} has no outcome yet; it is sent again until it has"
+            )
+        if call.problem:
+            raise _RefusedError(call.problem)
+
+    def _withdraw(self, call: BindCall, reason: str) -> None:
+        """Give the place up if the Binding waits at the fence; one that may have been sent gets its outcome."""
+        call.reason = reason
+        self.cycle.fence.give_up(call.uid)
+
+
+def _require_names(args: ExtenderBindingArgs) -> None:
+    """Refuse names with which a path of the API server would be another one."""
+    names = {"PodName": args.pod_name, "PodNamespace": args.pod_namespace, "Node": args.node}
+    for field, name in names.items():
+        if not _NAME.fullmatch(name):
+            raise _RefusedError(f"{field} is {name[:64]!a}, which is not a name")
+    if not args.pod_uid:
+        raise _RefusedError("PodUID is empty")

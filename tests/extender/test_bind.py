@@ -1,0 +1,484 @@
+"""What kube-scheduler's bind call does to the cluster, and what it is answered."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.extender.bind import NOT_LEADING
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced, Gone, Refused
+from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
+from neuron_scheduler.model.selectors import Effect, Taint
+from neuron_scheduler.neuron.core_mask import CoreMask
+from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, until
+from tests.support.builders import node, pod
+from tests.support.extender_road import Road, call, serving, torus, turns
+
+
+class Answer:
+    """The answer to a call that runs in a task of its own."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.scope = anyio.CancelScope()
+
+    async def of(self, road: Road, name: str, on: str = "n") -> None:
+        """Call the verb."""
+        with self.scope:
+            self.text = await road.verb.bind(call(name, on))
+
+
+def assert_nothing_is_held(road: Road) -> None:
+    """No pod is assumed, no core is held, and no call is remembered."""
+    assert (road.cluster.pod_count, road.cluster.assumed_count, road.held()) == (0, 0, 0)
+    assert road.verb.under_way == 0
+    assert road.scheduler.fence.waiting == 0
+
+
+async def test_a_pod_gets_a_legal_block_with_its_binding() -> None:
+    """The annotations are those of our own road; the devices are reported, and the pod is assumed until it is seen."""
+    async with serving() as road:
+        road.foreign("p", devices=4)
+        assert await road.verb.bind(call("p")) == ""
+        assert road.tried == ["p"]
+        assert road.sent[0][AWS_NEURON_IDS] == "0,1,2,3"
+        assert road.sent[0][NEURON_ALLOCATED] == "false"
+        assert int(road.sent[0][NEURON_ALLOC_TIME]) > 0
+        assert road.allocated_ids == {"p": (0, 1, 2, 3)}
+        assert road.cluster.is_assumed("uid-p")
+        assert road.verb.under_way == 0
+        road.confirm("p")
+        assert not road.cluster.is_assumed("uid-p")
+        assert road.held() == 8
+
+
+async def test_a_pod_without_neuron_is_bound_plainly() -> None:
+    """It gets no allocation, and no report of devices."""
+    async with serving() as road:
+        road.foreign("p", cpu=1000)
+        assert await road.verb.bind(call("p")) == ""
+        assert road.sent == [{}]
+        assert road.allocated_ids == {}
+
+
+async def test_a_node_that_does_not_fit_any_more_is_an_error() -> None:
+    """Another pod has taken the block: kube-scheduler is told why, and nothing is sent or held."""
+    async with serving() as road:
+        road.foreign("first", devices=16)
+        assert await road.verb.bind(call("first")) == ""
+        road.foreign("p", devices=4)
+        answer = await road.verb.bind(call("p"))
+        assert answer.startswith("node n does not fit any more: ")
+        assert "Insufficient aws.amazon.com/neuron" in answer
+        assert road.tried == ["first"]
+        assert road.cluster.pod_count == 1
+
+
+async def test_a_node_whose_free_devices_are_no_block_is_an_error() -> None:
+    """Enough by count is not enough."""
+    async with serving() as road:
+        for name, ids in (("a", (1, 2)), ("b", (5, 6)), ("c", (9, 10)), ("d", (13, 14))):
+            road.see(pod(name, devices=2, ids=ids, on="n"))
+        road.foreign("p", devices=4)
+        assert "didn't have a free block of Neuron devices" in await road.verb.bind(call("p"))
+        assert road.tried == []
+
+
+BAD_CALLS: dict[str, tuple[dict[str, Any], str]] = {
+    "another uid": ({"pod_uid": "old"}, "pod default/p not found: there is one of this name with uid uid-p"),
+    "no uid": ({"pod_uid": ""}, "PodUID is empty"),
+    "a node that we do not know": ({"node": "m"}, 'node "m" not found'),
+    "a path": ({"pod_name": "../../nodes"}, "PodName is '../../nodes', which is not a name"),
+    "a namespace with a slash": ({"pod_namespace": "a/b"}, "PodNamespace is 'a/b', which is not a name"),
+    "no node": ({"node": ""}, "Node is '', which is not a name"),
+    "an unknown pod": ({"pod_name": "q", "pod_uid": "uid-q"}, "pod default/q not found"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+async def test_a_call_about_nothing_that_we_know(case: str) -> None:
+    """The sentence says what is wrong."""
+    fields, expected = BAD_CALLS[case]
+    async with serving() as road:
+        road.foreign("p", devices=1)
+        assert expected in await road.verb.bind(call("p", **fields))
+        assert road.tried == []
+        assert_nothing_is_held(road)
+
+
+REFUSED_PODS: dict[str, tuple[dict[str, Any], str]] = {
+    "terminating": ({"terminating": True}, "pod default/p is being deleted, cannot be assigned to a host"),
+    "gated": ({"gates": ("g",)}, "non-empty .spec.schedulingGates"),
+    "our own queue's": ({"scheduler_name": "my-scheduler", "gates": ()}, "its own queue; give kube-scheduler's"),
+    "both units": ({"cores": 1}, "aws.amazon.com/neuroncore"),
+    "a count that no ring has": ({"devices": 7}, "does not support requests for device: 7"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_PODS)
+async def test_a_pod_that_we_do_not_bind(case: str) -> None:
+    """It is not bound, whatever the caller says."""
+    fields, expected = REFUSED_PODS[case]
+    async with serving() as road:
+        road.leads = False  # so that the queue does not take its own pod
+        await turns()
+        road.foreign("p", **{"devices": 1, **fields})
+        road.leads = True
+        answer = await road.verb.bind(call("p"))
+        assert expected in answer
+        assert road.tried == []
+        assert road.verb.under_way == 0
+
+
+async def test_a_pod_that_the_watch_has_not_shown_is_read() -> None:
+    """kube-scheduler's watch may be ahead of ours."""
+    async with serving() as road:
+        road.stored["default/p"] = pod("p", devices=1)
+        assert await road.verb.bind(call("p")) == ""
+        assert road.held() == 2
+
+
+async def test_a_pod_that_was_created_again_is_read() -> None:
+    """Our watch still shows the one before it."""
+    async with serving() as road:
+        road.foreign("p", uid="old", devices=1)
+        road.stored["default/p"] = pod("p", devices=4)
+        assert await road.verb.bind(call("p")) == ""
+        assert road.sent[0][AWS_NEURON_IDS] == "0,1,2,3"
+
+
+async def test_a_pod_that_cannot_be_read_is_an_error() -> None:
+    """It may hold anything."""
+    async with serving() as road:
+        road.unreachable = True
+        assert "could not be read: connection refused" in await road.verb.bind(call("p"))
+        road.unreachable = False
+        road.stored["default/p"] = Malformed("Pod", "default/p", "spec is a list", "uid-p")
+        assert "cannot be read: spec is a list" in await road.verb.bind(call("p"))
+        assert_nothing_is_held(road)
+
+
+async def test_what_changes_while_a_pod_is_read_counts() -> None:
+    """The newest state is decided: here the pod begins to terminate."""
+    async with serving() as road:
+        road.stored["default/p"] = pod("p", devices=1)
+        road.reading = lambda: road.see(pod("p", devices=1, terminating=True))
+        assert "is being deleted" in await road.verb.bind(call("p"))
+        assert road.tried == []
+
+
+async def test_a_repeated_call_is_a_success() -> None:
+    """After the Binding, both before and after the watch shows it; for another node it is an error."""
+    async with serving() as road:
+        road.foreign("p", devices=4)
+        assert await road.verb.bind(call("p")) == ""
+        road.nodes.added(torus("m"))
+        for _ in range(2):
+            assert await road.verb.bind(call("p")) == ""
+            assert await road.verb.bind(call("p", "m")) == 'pod default/p is already assigned to node "n"'
+            road.confirm("p")
+        assert road.tried == ["p"]
+
+
+async def test_a_pod_that_another_process_has_bound() -> None:
+    """Without ids that we can read it is no success: its devices are unknown."""
+    async with serving() as road:
+        road.foreign("p", devices=4, on="n")
+        assert "without known Neuron devices" in await road.verb.bind(call("p"))
+        road.foreign("plain", on="n")
+        assert await road.verb.bind(call("plain")) == ""
+        assert road.tried == []
+
+
+async def test_two_calls_share_one_binding() -> None:
+    """Both get its outcome; a call for another node meanwhile is an error."""
+    async with serving(outcomes={"p": IN_DOUBT}) as road:
+        road.foreign("p", devices=4)
+        first, second, third = Answer(), Answer(), Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.of, road, "p")
+            await until(lambda: road.count("p") > 2)
+            tasks.start_soon(second.of, road, "p")
+            tasks.start_soon(third.of, road, "p", "m")
+            await turns()
+            assert third.text == "its Binding to node n has no outcome yet; try again later"
+            assert (first.text, second.text) == (None, None)
+            road.outcomes["p"] = Bound()
+        assert (first.text, second.text) == ("", "")
+        assert road.held() == 8
+
+
+async def test_two_calls_that_read_the_pod_at_once_share_one_binding() -> None:
+    """The second looks again after it has waited."""
+    async with serving() as road:
+        road.stored["default/p"] = pod("p", devices=4)
+        first, second = Answer(), Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.of, road, "p")
+            tasks.start_soon(second.of, road, "p")
+        assert (first.text, second.text) == ("", "")
+        assert road.tried == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Refused(403, "forbidden", retryable=False), "forbidden"),
+        (Refused(409, "", retryable=False), "the API server refused the Binding of default/p"),
+        (Gone(), "pod default/p not found, or it is being deleted"),
+        (Fenced(), "the node or the pod has changed, or this replica may not bind any more; try again"),
+    ],
+    ids=str,
+)
+async def test_a_binding_that_fails_leaves_nothing(outcome: BindOutcome, expected: str) -> None:
+    """The answer is what the API server said, and the devices are free again for the next pod."""
+    async with serving(outcomes={"p": outcome}) as road:
+        road.foreign("p", devices=16)
+        assert await road.verb.bind(call("p")) == expected
+        assert_nothing_is_held(road)
+        road.outcomes.clear()
+        assert await road.verb.bind(call("p")) == ""
+
+
+async def test_devices_of_a_failed_binding_wake_the_queue() -> None:
+    """A pod of our own queue that waits for them is tried again."""
+    async with serving(outcomes={"p": HANG}) as road:
+        road.foreign("p", devices=16)
+        answer = Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.of, road, "p")
+            await until(lambda: road.count("p") == 1)
+            road.add("own", devices=16)
+            await until(lambda: any("0/1 nodes are available" in message for _, message in road.reports))
+            tasks.cancel_scope.cancel()
+        assert road.held() == 32  # it was sent, so it may succeed
+    async with serving(outcomes={"p": Refused(403, "no", retryable=False)}) as road:
+        road.foreign("p", devices=16)
+        assert await road.verb.bind(call("p")) == "no"
+        road.add("own", devices=16)
+        await until(lambda: ("own", "n") in road.reports)
+
+
+async def test_not_the_leader() -> None:
+    """Nothing is decided without the Lease, nor before the loop runs, nor after it has been stopped."""
+    road = Road()
+    road.foreign("p", devices=1)
+    assert not road.verb.leads
+    assert await road.verb.bind(call("p")) == NOT_LEADING
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(road.scheduler.run)
+        await turns()
+        assert road.verb.leads
+        road.leads = False
+        assert not road.verb.leads
+        assert await road.verb.bind(call("p")) == NOT_LEADING
+        road.leads = True
+        road.scheduler.stop()
+        await turns()
+        assert await road.verb.bind(call("p")) == NOT_LEADING
+    assert_nothing_is_held(road)
+
+
+async def at_the_fence(road: Road) -> None:
+    """Bind a pod of four devices that does not start, so that the next one waits."""
+    road.foreign("first", devices=4)
+    assert await road.verb.bind(call("first")) == ""
+    road.confirm("first")
+
+
+async def test_a_call_waits_at_the_fence() -> None:
+    """Until the kubelet has admitted the pod before it."""
+    async with serving() as road:
+        await at_the_fence(road)
+        road.foreign("p", devices=4)
+        answer = Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.of, road, "p")
+            await turns()
+            assert (answer.text, road.scheduler.fence.waiting) == (None, 1)
+            road.change("first", admitted=True)
+        assert answer.text == ""
+        assert road.held() == 16
+
+
+async def test_a_call_does_not_wait_at_the_fence_for_ever() -> None:
+    """kube-scheduler is told to try again before its own timeout, and nothing is held."""
+    async with serving() as road:
+        await at_the_fence(road)
+        road.foreign("p", devices=4)
+        road.verb.longest_at_fence = 0.01
+        assert "have not started yet; try again later" in await road.verb.bind(call("p"))
+        assert (road.held(), road.verb.under_way, road.scheduler.fence.waiting) == (8, 0, 0)
+        road.change("first", admitted=True)
+        assert await road.verb.bind(call("p")) == ""
+
+
+async def test_a_binding_without_an_outcome_is_not_waited_for_for_ever() -> None:
+    """It keeps its place and is sent again; a later call for the node gets the outcome."""
+    async with serving(outcomes={"p": IN_DOUBT}) as road:
+        road.foreign("p", devices=4)
+        road.verb.longest_at_fence = road.verb.longest_call = 0.01
+        assert "has no outcome yet; it is sent again until it has" in await road.verb.bind(call("p"))
+        assert (road.held(), road.verb.under_way) == (8, 1)
+        road.verb.longest_at_fence = road.verb.longest_call = 60.0
+        road.outcomes["p"] = Bound()
+        assert await road.verb.bind(call("p")) == ""
+        assert road.verb.under_way == 0
+
+
+async def test_a_client_that_hangs_up_at_the_fence_takes_its_binding_along() -> None:
+    """kube-scheduler will call again; until then nothing is held for the pod."""
+    async with serving() as road:
+        await at_the_fence(road)
+        road.foreign("p", devices=4)
+        answer = Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.of, road, "p")
+            await until(lambda: road.scheduler.fence.waiting == 1)
+            answer.scope.cancel()
+        assert (road.held(), road.verb.under_way, road.scheduler.fence.waiting) == (8, 0, 0)
+        road.change("first", admitted=True)
+        await turns()
+        assert road.tried == ["first"]
+
+
+async def test_a_client_that_hangs_up_leaves_the_binding_to_another_caller() -> None:
+    """The second call, after a timeout, still gets the pod bound."""
+    async with serving() as road:
+        await at_the_fence(road)
+        road.foreign("p", devices=4)
+        first, second = Answer(), Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.of, road, "p")
+            tasks.start_soon(second.of, road, "p")
+            await until(lambda: road.scheduler.fence.waiting == 1)
+            await turns()
+            first.scope.cancel()
+            await turns()
+            road.change("first", admitted=True)
+        assert (first.text, second.text) == (None, "")
+
+
+async def test_a_client_that_hangs_up_after_the_binding_was_sent_loses_nothing() -> None:
+    """The pod keeps its place until the outcome is known, and its place is free again if it is refused."""
+    async with serving(outcomes={"p": IN_DOUBT}) as road:
+        road.foreign("p", devices=4)
+        answer = Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.of, road, "p")
+            await until(lambda: road.count("p") > 1)
+            answer.scope.cancel()
+        assert (road.held(), road.verb.under_way) == (8, 1)
+        road.outcomes["p"] = Refused(403, "no", retryable=False)
+        await until(lambda: road.verb.under_way == 0)
+        assert_nothing_is_held(road)
+
+
+CHANGES: dict[str, Callable[[Road], object]] = {
+    "the pod is gone": lambda road: road.lose("p"),
+    "the pod begins to terminate": lambda road: road.change("p", terminating=True),
+    "the node is gone": lambda road: road.nodes.deleted(torus("n")),
+    "the node is being drained": lambda road: road.nodes.updated(
+        torus("n"), torus("n", taints=(Taint("t", Effect.NO_EXECUTE),))
+    ),
+    "another process gives its cores away": lambda road: road.see(
+        pod("thief", devices=4, ids=(4, 5, 6, 7), on="n", admitted=True)
+    ),
+    "the pod was resized": lambda road: road.change("p", requests={"cpu": 5}),
+    "the process stops": lambda road: road.scheduler.stop(),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+async def test_what_happens_at_the_fence_is_an_error_for_the_caller(case: str) -> None:
+    """The Binding is not sent, and the pod holds nothing any more."""
+    async with serving() as road:
+        await at_the_fence(road)
+        road.foreign("p", devices=4)
+        answer = Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.of, road, "p")
+            await until(lambda: road.scheduler.fence.waiting == 1)
+            CHANGES[case](road)
+            await turns()
+            road.change("first", admitted=True)
+        assert answer.text
+        assert road.tried == ["first"]
+        assert road.cluster.node_of("uid-p") is None
+        assert road.verb.under_way == 0
+
+
+async def test_the_lease_is_lost_at_the_fence() -> None:
+    """The Binding is held back at the last moment, and the caller is told to try again."""
+    async with serving() as road:
+        await at_the_fence(road)
+        road.foreign("p", devices=4)
+        road.outcomes["p"] = Fenced()  # what the binder returns without the Lease
+        answer = Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.of, road, "p")
+            await until(lambda: road.scheduler.fence.waiting == 1)
+            road.leads = False
+            road.change("first", admitted=True)
+        assert answer.text
+        assert "may not bind any more" in answer.text
+        assert road.held() == 8
+
+
+async def test_both_roads_share_the_fence() -> None:
+    """A pod of our own queue waits for the one that kube-scheduler had bound, and the other way round."""
+    async with serving() as road:
+        await at_the_fence(road)
+        road.add("own", devices=4)
+        await turns()
+        assert road.scheduler.fence.waiting == 1
+        road.change("first", admitted=True)
+        await until(lambda: ("own", "n") in road.reports)
+        road.foreign("p", devices=4)
+        answer = Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.of, road, "p")
+            await turns()
+            assert answer.text is None
+            answer.scope.cancel()
+
+
+@pytest.mark.parametrize("part", ["recheck", "bind", "allocated"])
+async def test_an_exception_is_one_calls_error(part: str) -> None:
+    """It is counted; a pod that is not bound holds nothing; one that is bound stays bound."""
+    async with serving(breaks={part: "p"}) as road:
+        road.foreign("p", devices=4)
+        answer = await road.verb.bind(call("p"))
+        assert road.surprises.total() == 1
+        assert road.verb.under_way == 0
+        if part == "allocated":
+            assert answer == ""
+            assert road.held() == 8
+        else:
+            assert f"RuntimeError: {part}" in answer
+            assert_nothing_is_held(road)
+        road.breaks.clear()
+        assert await road.verb.bind(call("p")) == ""
+
+
+async def test_a_node_of_another_kind_has_no_place_for_neuron() -> None:
+    """A pod with Neuron never lands on a node without it."""
+    async with serving() as road:
+        road.nodes.added(node("plain"))
+        road.foreign("p", devices=1)
+        assert "Insufficient aws.amazon.com/neuron" in await road.verb.bind(call("p", "plain"))
+        assert_nothing_is_held(road)
+
+
+async def test_space_that_is_nominated_is_not_given_away() -> None:
+    """Pods were evicted for a pod of our own queue of higher priority."""
+    async with serving() as road:
+        preemptor = pod("own", scheduler_name="my-scheduler", devices=16, priority=10)
+        road.cluster.nominate("n", Nomination(preemptor, CoreMask((1 << 32) - 1)))
+        road.foreign("p", devices=4)
+        assert "does not fit any more" in await road.verb.bind(call("p"))
+        road.foreign("q", devices=4, priority=11)
+        assert await road.verb.bind(call("q")) == ""
