@@ -37,6 +37,7 @@ OTHERS = {
     "--all",
     "--cascade",
     "--cert",
+    "--device",  # of docker, by AWS's device plugin
     "--set",
     "--reuse-values",
     "--ignore-not-found",
