@@ -12,7 +12,7 @@ ends. `wiring` builds the parts. Refuses to do any of their work itself.
 import gc
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -23,7 +23,8 @@ from neuron_scheduler import __version__
 from neuron_scheduler.controllers import fleet_metrics
 from neuron_scheduler.controllers.leader_watch import LeaderWatch
 from neuron_scheduler.endpoints.access import Access
-from neuron_scheduler.endpoints.server import Endpoints, lease_watchdog, serving
+from neuron_scheduler.endpoints.certificate import Certificate
+from neuron_scheduler.endpoints.server import Check, Endpoints, health, lease_watchdog, open_listening, serving
 from neuron_scheduler.errors import StalledError
 from neuron_scheduler.kube import access_review
 from neuron_scheduler.kube.http import auth
@@ -33,11 +34,12 @@ from neuron_scheduler.kube.watch.informer import STALE
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.setting import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
-from neuron_scheduler.wiring import Parts, wire
+from neuron_scheduler.wiring import Parts, count_unknown_only, unsynced, wire
 
 log = logs.logger(__name__)
 
@@ -65,7 +67,7 @@ async def run(config: Config) -> None:
         LeaseLostError: another replica may be leading.
         StalledError: it leads and does not schedule.
     """
-    names = [profile.scheduler_name for profile in config.profiles]
+    names = [profile.scheduler_name for profile in config.profiles] if config.queue else []
     connection = await auth.load(config.kubeconfig or None, config.master or None)
     log.info(
         "Starting neuron-scheduler",
@@ -73,6 +75,7 @@ async def run(config: Config) -> None:
         server=connection.server,
         source=connection.source,
         schedulerNames=names,
+        extender=config.extender_bind_address,
     )
     metrics = Metrics(names, config.leader_elect_resource_name, connection.server)
     async with Client(
@@ -152,7 +155,7 @@ class App:
             await parts.pods.resync()  # the first decision needs the last Bindings of the previous leader
             parts.pod_handler.report_doubts()
         log.info(
-            "Starting to schedule pods",
+            "Starting to schedule pods" if self.config.queue else "Starting to bind pods for kube-scheduler",
             nodes=parts.cluster.view.node_count,
             pods=parts.cluster.pod_count,
             pending=sum(map(parts.queue.count, _WAITING)),
@@ -222,8 +225,39 @@ class App:
                 renewed_at=lambda: election.renewed_at, clock=election.clock, lease_duration=election.lease_duration
             )
         ready = {"informer-sync": self._unsynced, "watches": self._stale}
-        async with serving(endpoints, live=live, ready=ready, metrics=self.metrics, access=self._access()):
+        async with (
+            serving(endpoints, live=live, ready=ready, metrics=self.metrics, access=self._access()),
+            self._extending(live, ready),
+        ):
             yield
+
+    @asynccontextmanager
+    async def _extending(self, live: Mapping[str, Check], ready: Mapping[str, Check]) -> AsyncIterator[None]:
+        """Answer kube-scheduler inside the block, if that is configured."""
+        config, verbs = self.config, self.parts.verbs
+        if verbs is None:
+            yield
+            return
+        from neuron_scheduler.extender import server  # aiohttp's server takes 0.1 s to import
+
+        address, port = address_and_port(config.extender_bind_address)
+        certificate = None
+        if config.extender_tls_cert_file:
+            certificate = Certificate(
+                config.extender_tls_cert_file,
+                config.extender_tls_private_key_file,
+                config.extender_client_ca_file,
+                flags="--extender-tls",
+            )
+        answering = server.ExtenderServer(
+            verbs=verbs, health=health(live, ready), metrics=self.metrics, stopping=lambda: self._stopping
+        )
+        connections = answering.listen(open_listening(address, port, "--extender-bind-address"), certificate)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await connections.close()
 
     def _access(self) -> Access | None:
         if not self.config.authorize_metrics:
@@ -231,8 +265,7 @@ class App:
         return Access(reviews=UserReviews(self.client), path="/metrics", clock=time.monotonic)
 
     def _unsynced(self) -> str | None:
-        missing = [i.resource.path for i in self.parts.informers if not i.synced.is_set()]
-        return f"not listed yet: {', '.join(missing)}" if missing else None
+        return unsynced(self.parts.informers)
 
     def _stale(self) -> str | None:
         stale = [i.resource.path for i in self.parts.informers if i.stale]
@@ -245,14 +278,9 @@ class App:
             needed += access_review.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
         return needed + access_review.REVIEWING if config.authorize_metrics else needed
 
-    @property
-    def _count_unknown_only(self) -> bool:
-        """Whether every profile counts unknown holders by number only."""
-        return all(profile.unknown_allocations == "count-only" for profile in self.config.profiles)
-
     def _state(self) -> State:
         cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election
-        devices = fleet_metrics.devices(cluster, count_unknown_only=self._count_unknown_only)
+        devices = fleet_metrics.devices(cluster, count_unknown_only=count_unknown_only(self.config))
         waits = queue.count_by_cause()
         return State(
             leader=election.leading if election is not None else True,

@@ -18,7 +18,7 @@ import attrs
 
 from neuron_scheduler import __version__
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError, StalledError
-from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
+from neuron_scheduler.settings.config import EXTENDER_ADDRESS, OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.setting import boolean, duration, flag
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.line_formats import sentence
@@ -139,7 +139,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     if unknown:
         raise ConfigurationError(_unknown(unknown[0], commands.get(arguments.command, parser)))
     if arguments.command is None:
-        raise ConfigurationError("say what to do: 'run' the scheduler, or 'demo' without a cluster; see --help")
+        raise ConfigurationError(
+            "say what to do: 'run' the scheduler, 'extender' beside kube-scheduler, or 'demo'; see --help"
+        )
     return arguments
 
 
@@ -162,6 +164,16 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         exit_on_error=False,
     )
     _add_settings(run)
+    extender = commands.add_parser(
+        "extender",
+        help="extend kube-scheduler, without a queue of its own",
+        description="Serve kube-scheduler's HTTP extender protocol, and schedule no pods otherwise."
+        " The settings are those of 'run'; --scheduler-name has no effect.",
+        epilog=EPILOG,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    _add_settings(extender)
     demo = commands.add_parser(
         "demo",
         help="run the scheduler on a simulated fleet, without a cluster",
@@ -234,14 +246,17 @@ def _shown(default: object, parse: Callable[[str], Any]) -> str:
 def _with_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile | None]":
     """Return the settings, and the file that they were read from, if any."""
     given = {key: value for key, value in vars(arguments).items() if key not in {"command", "config"}}
+    defaults: dict[str, Any] = {}
+    if arguments.command == "extender":
+        defaults = {"queue": False, "extender_bind_address": EXTENDER_ADDRESS}
     path = getattr(arguments, "config", "")
     if not path:
-        return _checked(given), None
+        return _checked(defaults | given), None
     from neuron_scheduler.settings import config_file  # imports the plugins, whose names only a file needs
 
     file = config_file.read(path)
     try:
-        return _checked(_overridden(file, given)), file
+        return _checked(defaults | _overridden(file, given)), file
     except ConfigurationError as error:
         raise ConfigurationError(file.in_its_words(str(error), frozenset(given))) from None
 

@@ -5,9 +5,9 @@ What is watched is listed in `watched_kinds`. Refuses to run or send anything: `
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -22,6 +22,8 @@ from neuron_scheduler.controllers.rejections import Rejections
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.controllers.stale_fence import StaleFence
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
+from neuron_scheduler.extender.assembly import assembled
+from neuron_scheduler.extender.verbs import Verbs
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Resource
@@ -45,6 +47,9 @@ from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
+_EXTENDER: Final = "neuron-scheduler"
+"""The `reportingController` of Events about pods of kube-scheduler's, where there is no queue of our own."""
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class Parts:
@@ -54,6 +59,7 @@ class Parts:
     Attributes:
         nodes, others, pods: the informers; pods are listed last, when the objects that they refer to are known.
         election: None without leader election.
+        verbs: answer kube-scheduler; None if the extender is off.
     """
 
     cluster: Cluster
@@ -69,6 +75,7 @@ class Parts:
     pod_handler: PodHandler
     rejections: Rejections
     election: ElectionThread | None
+    verbs: Verbs | None
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -95,7 +102,19 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     rejections = _rejections(shared, version=lambda: pods.version)
     pod_handler = watched_kinds.pod_handler(loop, reporter, volumes, rejections)
     pods = _informer(client, metrics, PODS, pod_handler)
-    node_handler = watched_kinds.node_handler(loop, executor, volumes, rejections)
+    nodes = _informer(client, metrics, NODES, watched_kinds.node_handler(loop, executor, volumes, rejections))
+    others = tuple(_informer(client, metrics, *kind) for kind in watched_kinds.others(loop, volumes, budgets))
+    verbs = None
+    if config.extender_bind_address:
+        verbs = assembled(
+            loop=loop,
+            reporter=reporter,
+            election=election,
+            client=client,
+            known=pods.get,
+            unsynced=lambda: unsynced((nodes, *others, pods)),
+            count_unknown_only=count_unknown_only(config),
+        )
     return Parts(
         cluster=shared.cluster,
         queue=shared.queue,
@@ -104,12 +123,13 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         volumes=volumes,
         recorder=recorder,
         conditions=conditions,
-        nodes=_informer(client, metrics, NODES, node_handler),
-        others=tuple(_informer(client, metrics, *kind) for kind in watched_kinds.others(loop, volumes, budgets)),
+        nodes=nodes,
+        others=others,
         pods=pods,
         pod_handler=pod_handler,
         rejections=rejections,
         election=election,
+        verbs=verbs,
     )
 
 
@@ -152,7 +172,7 @@ def _shared(config: Config, client: Client, metrics: Metrics, election: Election
 def _event_recorder(shared: _Shared) -> EventRecorder:
     return EventRecorder(
         client=shared.client,
-        controllers=tuple(shared.profiles),
+        controllers=tuple(shared.profiles) or (_EXTENDER,),
         on_dropped=shared.metrics.event_dropped,
         on_retry=shared.metrics.retried,
         errors=shared.errors,
@@ -227,6 +247,12 @@ def _scheduling_loop(
     )
 
 
+def unsynced(informers: Iterable[Informer[Any]]) -> str | None:
+    """Return what is not listed yet; None if all is."""
+    missing = [informer.resource.path for informer in informers if not informer.synced.is_set()]
+    return f"not listed yet: {', '.join(missing)}" if missing else None
+
+
 def _rejections(shared: _Shared, *, version: Callable[[], str]) -> Rejections:
     return Rejections(
         cluster=shared.cluster,
@@ -250,7 +276,15 @@ def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: 
     )
 
 
+def count_unknown_only(config: Config) -> bool:
+    """Return whether every profile counts unknown holders by number only."""
+    return all(profile.unknown_allocations == "count-only" for profile in config.profiles)
+
+
 def _profiles(config: Config) -> dict[str, Profile]:
+    """Return the profiles of our own queue."""
+    if not config.queue:
+        return {}
     return {
         profile.scheduler_name: default_profile(
             profile.scheduler_name,

@@ -39,7 +39,7 @@ MAY_IMPORT: Final = {
     "settings": {"errors", "scheduling.plugins"},
     "controllers.handlers": DOMAIN | LEAVES | KUBE,
     "controllers": DOMAIN | LEAVES | KUBE,
-    "extender": DOMAIN | LEAVES | KUBE | {"controllers"},
+    "extender": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints"},
     "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
     "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers", "extender", "watched_kinds"},
     "app": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints", "extender", "settings", "stopping", "wiring"},

@@ -101,7 +101,9 @@ def test_spellings(app: App, argument: str, want: Config) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        pytest.param([], "say what to do: 'run' the scheduler, or 'demo'", id="no command"),
+        pytest.param(
+            [], "say what to do: 'run' the scheduler, 'extender' beside kube-scheduler, or 'demo'", id="no command"
+        ),
         pytest.param(["fly"], "invalid choice: 'fly'", id="no such command"),
         pytest.param(["run", "--prot=1"], "unknown flag --prot; did you mean --port?", id="misspelt"),
         pytest.param(["run", "--qqq"], "unknown flag --qqq; see neuron-scheduler run --help", id="unknown"),

@@ -215,7 +215,7 @@ class BindingCycle:
             self.reporter.withdraw(pod.uid)
             if AWS_NEURON_IDS in annotations:
                 annotations = {**annotations, NEURON_ALLOC_TIME: str(self.fence.stamp(commitment))}
-            extension_log.executing(self.cluster, pod, commitment.decision, annotations)
+            extension_log.executing(self.cluster, pod, commitment.decision, annotations, commitment.requester.lines)
             return await self.binder.bind(pod, commitment.node_name, annotations)
         except Exception as error:  # noqa: BLE001 - nothing was sent: after that the binder raises no exception
             return refused_by(error, commitment, self.errors, task="binding")

@@ -73,7 +73,7 @@ class BindingOutcomes:
             feasibleNodes=decision.feasible,
             **ids,
         )
-        extension_log.executed(self.cluster, pod, decision)
+        extension_log.executed(self.cluster, pod, decision, commitment.requester.lines)
 
     def _forget(self, commitment: Commitment) -> None:
         """Free what was assumed, and notify the queue: other pods may be waiting for it."""

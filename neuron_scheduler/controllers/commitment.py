@@ -11,6 +11,7 @@ from typing import Protocol
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.extension_log import Lines
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES
@@ -31,6 +32,10 @@ class Requester(Protocol):
     @property
     def waits(self) -> bool:
         """Whether the pod still waits for a node: it is not deleted, nor about to be, nor bound by another process."""
+
+    @property
+    def lines(self) -> Lines:
+        """Where the log lines in the words of AWS's extension go."""
 
     def bound(self, commitment: "Commitment") -> None:
         """The pod is bound as decided."""

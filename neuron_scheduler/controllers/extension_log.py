@@ -2,12 +2,13 @@
 The log lines of AWS's Neuron scheduler extension, in its own words, so that its runbooks keep working.
 
 Source: AWS Neuron documentation, "Neuron Scheduler Extension Flow" (verification of filter and bind), with its spelling
-mistakes. The filter's lines are written for every attempt of a pod with Neuron, whether it gets a node or not. They are
-written at `-v=4` and above, usage maps at `-v=6`. A line is one message, without key/value pairs. Refuses to
-log anything else.
+mistakes. For a pod of our own queue they are written at `-v=4` and above, usage maps at `-v=6`; the filter's lines for
+every attempt of a pod with Neuron, whether it gets a node or not. For requests of kube-scheduler's, all are written at
+the default verbosity. A line is one message, without key/value pairs; klog's header precedes it, as any line here.
+Refuses to log anything else.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final, Self
 
@@ -29,8 +30,20 @@ from neuron_scheduler.telemetry import logs
 MOST_NAMED: Final = 100  # nodes of a cluster in which the lines name all of them
 _NAMED_OF_MANY: Final = 3
 
-_filters = logs.logger(__name__).v(4)
-_maps = logs.logger(__name__).v(6)
+
+@attrs.frozen
+class Lines:
+    """Where the lines about a pod go, and those with usage maps."""
+
+    steps: logs.Logger
+    maps: logs.Logger
+
+
+_log = logs.logger(__name__)
+OF_OUR_QUEUE: Final = Lines(_log.v(4), _log.v(6))
+OF_KUBE_SCHEDULER: Final = Lines(_log.v(2), _log.v(2))
+
+_filters, _answers = OF_OUR_QUEUE.steps, OF_KUBE_SCHEDULER.steps
 _OTHER: Final = {Unit.CORE: Unit.DEVICE, Unit.DEVICE: Unit.CORE}
 _OTHER_NAMES: Final = {Unit.CORE: NEURON_DEVICE_ALIAS, Unit.DEVICE: NEURON_CORE}
 """The resource of the other unit, under the name that AWS's extension writes."""
@@ -76,6 +89,38 @@ def _named(view: View, fitting: NodeSet, failed: Mapping[str, NodeSet], chosen: 
     yield f"Failed nodes: map[{' '.join(f'{name}:{reason}' for name, reason in refused)}]"
 
 
+def answered(pod: Pod, passing: Sequence[str], failed: Mapping[str, str]) -> None:
+    """
+    Write the answer to kube-scheduler's question which nodes a pod fits, at the default verbosity.
+
+    Args:
+        pod: a pod with Neuron.
+        passing: the names of the nodes that it fits; of more than `MOST_NAMED` nodes in the question, three are named.
+        failed: the reason of each other node, by name.
+    """
+    if not _answers.enabled:
+        return
+    if len(passing) + len(failed) <= MOST_NAMED:
+        for name in passing:
+            _answers.info(f"POD {pod.name} fits in Node:{name}")
+        _answers.info(f"Filtered nodes: [{' '.join(passing)}]")
+        _answers.info(f"Failed nodes: map[{' '.join(f'{name}:{failed[name]}' for name in sorted(failed))}]")
+    else:
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in failed.items():
+            by_reason.setdefault(reason, []).append(name)
+        reasons = (f"{reason}:[{_first(names)}]" for reason, names in sorted(by_reason.items()))
+        _answers.info(f"Filtered nodes: [{_first(passing)}]")
+        _answers.info(f"Failed nodes: map[{' '.join(reasons)}]")
+    _answers.info("Finished Processing Filter Request...")
+
+
+def _first(names: Sequence[str]) -> str:
+    """Return a few of the names, and the number of the others."""
+    more = len(names) - _NAMED_OF_MANY
+    return " ".join(names[:_NAMED_OF_MANY]) + (f" and {more} more" if more > 0 else "")
+
+
 def _some(view: View, nodes: NodeSet, first: str = "") -> str:
     """Return the names of a few nodes, `first` in front if it is given, and the number of the others."""
     names = (view.row(slot).node.name for slot in slots_of(nodes))
@@ -85,21 +130,24 @@ def _some(view: View, nodes: NodeSet, first: str = "") -> str:
     return " ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def executing(cluster: Cluster, pod: Pod, decision: Decision, annotations: Mapping[str, str]) -> None:
+def executing(
+    cluster: Cluster, pod: Pod, decision: Decision, annotations: Mapping[str, str], lines: Lines = OF_OUR_QUEUE
+) -> None:
     """Write that a Binding is about to be sent, with the ids in it and the usage map without them."""
-    if not _filters.enabled or pod.neuron is None or decision.placement is None:
+    steps = lines.steps
+    if not steps.enabled or pod.neuron is None or decision.placement is None:
         return
     resource, node_name = pod.neuron.resource, decision.node_name
-    _filters.info("Executing Bind Request!")
-    _filters.info(f"Determine if the pod %v is NeuronDevice pod{pod.name}")
-    _filters.info("Updating POD Annotation with alloc devices!")
-    _filters.info(f"Return {resource}")
-    usage = _usage(cluster, node_name)
+    steps.info("Executing Bind Request!")
+    steps.info(f"Determine if the pod %v is NeuronDevice pod{pod.name}")
+    steps.info("Updating POD Annotation with alloc devices!")
+    steps.info(f"Return {resource}")
+    usage = _usage(cluster, node_name, lines)
     if usage is not None:
-        _usage_map(resource, node_name, usage.less(decision.placement.cores).of(pod.neuron.unit))
-    _filters.info(f"Allocated ids for POD {pod.name} are: {_ids(decision.placement)}")
+        _usage_map(lines, resource, node_name, usage.less(decision.placement.cores).of(pod.neuron.unit))
+    steps.info(f"Allocated ids for POD {pod.name} are: {_ids(decision.placement)}")
     written = " ".join(f"{key}:{annotations[key]}" for key in sorted(annotations))
-    _filters.info(
+    steps.info(
         f"Try to bind pod {pod.name} in {pod.namespace} namespace to node {node_name} with"
         f" &Binding{{ObjectMeta:{{{pod.name}  {pod.namespace}  {pod.uid}  0 0001-01-01 00:00:00 +0000 UTC <nil> <nil>"
         f" map[] map[{written}] [] []  []}},Target:ObjectReference{{Kind:Node,Namespace:,Name:{node_name},UID:,"
@@ -107,29 +155,30 @@ def executing(cluster: Cluster, pod: Pod, decision: Decision, annotations: Mappi
     )
 
 
-def executed(cluster: Cluster, pod: Pod, decision: Decision) -> None:
+def executed(cluster: Cluster, pod: Pod, decision: Decision, lines: Lines = OF_OUR_QUEUE) -> None:
     """Write which ids a bound pod got, with the usage maps of its node without it and with it."""
-    if not _filters.enabled or pod.neuron is None or decision.placement is None:
+    steps, maps = lines.steps, lines.maps
+    if not steps.enabled or pod.neuron is None or decision.placement is None:
         return
     placement, resource, node_name = decision.placement, pod.neuron.resource, decision.node_name
-    unit, usage = pod.neuron.unit, _usage(cluster, node_name)
-    _filters.info("Updating the DevUsageMap since the bind is successful!")
-    _filters.info(f"Return {resource}")
+    unit, usage = pod.neuron.unit, _usage(cluster, node_name, lines)
+    steps.info("Updating the DevUsageMap since the bind is successful!")
+    steps.info(f"Return {resource}")
     if usage is not None:
         before = usage.less(placement.cores)
-        _usage_map(NEURON_CORE, node_name, before.of(Unit.CORE))
-        _usage_map(NEURON_DEVICE_ALIAS, node_name, before.of(Unit.DEVICE))
-    _filters.info(f"Allocated devices list {_ids(placement)} for resource {resource}")
+        _usage_map(lines, NEURON_CORE, node_name, before.of(Unit.CORE))
+        _usage_map(lines, NEURON_DEVICE_ALIAS, node_name, before.of(Unit.DEVICE))
+    steps.info(f"Allocated devices list {_ids(placement)} for resource {resource}")
     if usage is not None:
         for listed in usage.counterparts(placement, unit):
-            _maps.info(f"Allocated devices list {listed} for other resource {_OTHER_NAMES[unit]}")
-    _filters.info(f"Return {resource}")
+            maps.info(f"Allocated devices list {listed} for other resource {_OTHER_NAMES[unit]}")
+    steps.info(f"Return {resource}")
     if usage is not None:
         own, other = usage.of(unit), usage.of(_OTHER[unit])
-        _maps.info(
+        maps.info(
             f"Succesfully updated the DevUsageMap {own}  and otherDevUsageMap {other} after alloc for node {node_name}"
         )
-    _filters.info("Finished executing Bind Request...")
+    steps.info("Finished executing Bind Request...")
 
 
 @attrs.frozen
@@ -158,16 +207,16 @@ class _Usage:
             yield _go_slice(map(str, counterpart))
 
 
-def _usage(cluster: Cluster, node_name: str) -> _Usage | None:
+def _usage(cluster: Cluster, node_name: str, lines: Lines) -> _Usage | None:
     """Return the usage of a node; None if usage maps are not logged."""
     node_info = cluster.node(node_name)
-    if not _maps.enabled or node_info is None or node_info.machine is None:
+    if not lines.maps.enabled or node_info is None or node_info.machine is None:
         return None
     return _Usage(node_info.machine, node_info.free_cores)
 
 
-def _usage_map(resource: str, node_name: str, usage: str) -> None:
-    _maps.info(f"neuronDevUsageMap for resource:{resource} in node: {node_name} is {usage}")
+def _usage_map(lines: Lines, resource: str, node_name: str, usage: str) -> None:
+    lines.maps.info(f"neuronDevUsageMap for resource:{resource} in node: {node_name} is {usage}")
 
 
 def _ids(placement: Placement) -> str:

@@ -13,6 +13,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.commitment import Commitment
+from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE, Lines
 from neuron_scheduler.kube.writes.binder import Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
@@ -91,6 +92,11 @@ class QueuedAttempt:
     def waits(self) -> bool:
         """Whether the pod is still in the queue."""
         return self.queued.pod.uid in self._shared.queue
+
+    @property
+    def lines(self) -> Lines:
+        """The lines about pods of our own queue."""
+        return OF_OUR_QUEUE
 
     def bound(self, commitment: Commitment) -> None:
         """Take the pod out of the queue, and report it."""

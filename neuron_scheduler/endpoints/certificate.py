@@ -1,5 +1,5 @@
 """
-The certificate of --secure-port, read again when its files change, so that a renewal needs no restart.
+The certificate of a port with TLS, read again when its files change, so that a renewal needs no restart.
 
 A certificate that cannot be used does not replace the one in use: files that are half-written become readable soon.
 """
@@ -20,12 +20,18 @@ class Certificate:
     """
     A certificate (and chain) and its key, as PEM files.
 
+    Attributes:
+        client_ca_file: clients must show a certificate that one of these authorities has signed; empty for none.
+        flags: the beginning of the names of the two flags.
+
     Raises:
         ConfigurationError: they cannot be used when it is built.
     """
 
     cert_file: str
     key_file: str
+    client_ca_file: str = ""
+    flags: str = "--tls"
     _context: ssl.SSLContext = attrs.field(init=False)
     _seen: object = attrs.field(init=False)
 
@@ -34,8 +40,10 @@ class Certificate:
         try:
             self._context = self._loaded()
         except (OSError, ValueError) as error:
+            trusting = f" and {self.flags.removesuffix('-tls')}-client-ca-file {self.client_ca_file}"
             raise ConfigurationError(
-                f"cannot use --tls-cert-file {self.cert_file} with --tls-private-key-file {self.key_file}: {error}"
+                f"cannot use {self.flags}-cert-file {self.cert_file} with {self.flags}-private-key-file"
+                f" {self.key_file}{trusting if self.client_ca_file else ''}: {error}"
             ) from error
 
     def context(self) -> ssl.SSLContext:
@@ -55,10 +63,13 @@ class Certificate:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         # With an encrypted key OpenSSL would ask for a password on the terminal; an empty one makes it fail instead.
         context.load_cert_chain(self.cert_file, self.key_file, password=lambda: "")
+        if self.client_ca_file:
+            context.load_verify_locations(self.client_ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
         return context
 
     def _stamps(self) -> object:
-        return _stamp(self.cert_file), _stamp(self.key_file)
+        return tuple(_stamp(path) for path in (self.cert_file, self.key_file, self.client_ca_file) if path)
 
 
 def _stamp(path: str) -> object:

@@ -102,7 +102,7 @@ async def serving(
     async with AsyncExitStack() as listeners:
         if endpoints.port:
             plain = Listener(
-                listening=_open(endpoints.address, endpoints.port, "--port"),
+                listening=open_listening(endpoints.address, endpoints.port, "--port or --bind-address"),
                 answer=_answering(live, ready, shown if access is None else _elsewhere),
                 dropped=metrics.connection_dropped,
                 limits=PLAIN,
@@ -110,7 +110,7 @@ async def serving(
             listeners.push_async_callback(_close, plain)
         if certificate is not None:
             secure = Listener(
-                listening=_open(endpoints.address, endpoints.secure_port, "--secure-port"),
+                listening=open_listening(endpoints.address, endpoints.secure_port, "--secure-port or --bind-address"),
                 answer=_answering(live, ready, shown),
                 dropped=metrics.connection_dropped,
                 limits=TLS,
@@ -125,14 +125,34 @@ async def _close(listener: Listener) -> None:
         await listener.close()
 
 
-def _open(address: str, port: int, name: str) -> socket.socket:
+def open_listening(address: str, port: int, flags: str) -> socket.socket:
+    """
+    Return a socket that listens, as `open_socket`.
+
+    Args:
+        address: an IP address.
+        port: its port.
+        flags: names of the flags that say so.
+
+    Raises:
+        ConfigurationError: the address is taken, or not ours.
+    """
     try:
         return open_socket(address, port)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise ConfigurationError(
-            f"cannot listen on {address} at port {port} ({reason}); choose another {name} or --bind-address"
+            f"cannot listen on {address} at port {port} ({reason}); choose another {flags}"
         ) from error
+
+
+def health(live: Mapping[str, Check], ready: Mapping[str, Check]) -> Answer:
+    """Return what answers the health endpoints on another port; the arguments are those of `serving`."""
+    return _answering(live, ready, _not_here)
+
+
+async def _not_here(_request: Request) -> Reply:
+    return text(404, "404 page not found\n")
 
 
 def _answering(live: Mapping[str, Check], ready: Mapping[str, Check], metrics_page: Answer) -> Answer:

@@ -12,6 +12,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.commitment import Commitment
+from neuron_scheduler.controllers.extension_log import OF_KUBE_SCHEDULER, Lines
 from neuron_scheduler.kube.writes.binder import Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
@@ -68,6 +69,11 @@ class BindCall:
     def waits(self) -> bool:
         """Whether the pod waits for its node: it is neither gone, nor about to be, nor known to be bound."""
         return self.cluster.is_assumed(self.uid) and not self.pod.terminating
+
+    @property
+    def lines(self) -> Lines:
+        """The lines about pods of kube-scheduler's."""
+        return OF_KUBE_SCHEDULER
 
     def bound(self, commitment: Commitment) -> None:
         """Answer that the pod is bound; kube-scheduler writes the Event of that, and we that of the devices."""

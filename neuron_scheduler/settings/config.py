@@ -15,6 +15,7 @@ from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings import lease_times
 from neuron_scheduler.settings.setting import (
     FILE,
+    address_and_port,
     between,
     camel,
     duration,
@@ -22,10 +23,14 @@ from neuron_scheduler.settings.setting import (
     ip_address,
     kubernetes_name,
     lasting,
+    listening,
     one_of,
     setting,
     unreadable,
 )
+
+EXTENDER_ADDRESS: Final = ":12345"
+"""Where the command `extender` listens unless it is told otherwise: the port of AWS's extension."""
 
 
 def _only_profile(config: "Config") -> "tuple[ProfileConfig, ...]":
@@ -36,11 +41,13 @@ def _only_profile(config: "Config") -> "tuple[ProfileConfig, ...]":
 @attrs.frozen(kw_only=True)
 class Config:
     """
-    The settings of `neuron-scheduler run`; each field but `profiles` is the flag of the same name.
+    The settings of `neuron-scheduler run` and `extender`; each field but `profiles` and `queue` is the flag of the same
+    name.
 
     Durations are seconds. The defaults are kube-scheduler's unless the field's comment says why not.
 
     Attributes:
+        queue: whether pods are scheduled from a queue of our own; if not, only through kube-scheduler.
         profiles: all scheduler names that are served; the fields in `OF_A_PROFILE` describe the only one where none is
             listed.
 
@@ -121,6 +128,31 @@ class Config:
         "Serve /metrics on --secure-port only, to clients whose bearer token gives them the right to get that path"
         " (TokenReview and SubjectAccessReview). Health needs no token.",
     )
+    extender_bind_address: str = setting(
+        "",
+        "Serve kube-scheduler's HTTP extender protocol (/filter, /prioritize, /bind, /preempt) here. RISK: whoever can"
+        " connect can have pods bound; restrict that with a NetworkPolicy, or with --extender-client-ca-file.",
+        metavar="ADDRESS:PORT",
+        shown=f"off; {EXTENDER_ADDRESS} for the command extender",
+        path="extender.bindAddress",
+        check=listening,
+    )
+    extender_tls_cert_file: str = setting(
+        "",
+        "Certificate (and chain) of --extender-bind-address, PEM. Without it there is no TLS.",
+        metavar=FILE,
+        path="extender.tlsCertFile",
+    )
+    extender_tls_private_key_file: str = setting(
+        "", "Private key for --extender-tls-cert-file, PEM.", metavar=FILE, path="extender.tlsPrivateKeyFile"
+    )
+    extender_client_ca_file: str = setting(
+        "",
+        "Serve the extender only to clients that show a certificate of one of these authorities, PEM. Probes of its"
+        " port need one too; --port needs none.",
+        metavar=FILE,
+        path="extender.clientCAFile",
+    )
     # 2 shows one line per outcome of an attempt, as AWS's manifests for kube-scheduler ask for.
     v: int = setting(
         2,
@@ -197,6 +229,7 @@ class Config:
         parse=duration,
         check=lasting("0s", "1h"),
     )
+    queue: bool = attrs.field(default=True)
     profiles: "tuple[ProfileConfig, ...]" = attrs.field(default=attrs.Factory(_only_profile, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
@@ -211,6 +244,7 @@ class Config:
                 retry=self.leader_elect_retry_period,
             )
         self._check_endpoints()
+        self._check_extender()
 
     @property
     def serves_tls(self) -> bool:
@@ -270,6 +304,24 @@ class Config:
                 "--authorize-metrics needs --secure-port above 0, --tls-cert-file and --tls-private-key-file:"
                 " a token must not be sent without TLS"
             )
+
+    def _check_extender(self) -> None:
+        if not self.queue and not self.extender_bind_address:
+            raise ConfigurationError("the command extender needs --extender-bind-address")
+        if bool(self.extender_tls_cert_file) != bool(self.extender_tls_private_key_file):
+            given, missing = ("cert", "private-key") if self.extender_tls_cert_file else ("private-key", "cert")
+            raise ConfigurationError(f"--extender-tls-{given}-file needs --extender-tls-{missing}-file too")
+        if self.extender_client_ca_file and not self.extender_tls_cert_file:
+            raise ConfigurationError(
+                "--extender-client-ca-file needs --extender-tls-cert-file: only TLS shows who the client is"
+            )
+        if self.extender_tls_cert_file and not self.extender_bind_address:
+            raise ConfigurationError("--extender-tls-cert-file needs --extender-bind-address")
+        if self.extender_bind_address:
+            ports = {"--port": self.port, "--secure-port": self.secure_port if self.serves_tls else 0}
+            for name, port in ports.items():
+                if port == address_and_port(self.extender_bind_address)[1]:
+                    raise ConfigurationError(f"{name} and --extender-bind-address are both {port}: choose another port")
 
 
 def settings() -> "tuple[attrs.Attribute[Any], ...]":

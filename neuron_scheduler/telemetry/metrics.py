@@ -169,6 +169,20 @@ class Metrics:
         "Pods that were gone before they started; it is unknown whether their nodes rejected them.",
     )
     """Count a pod that its node may have rejected; whether it did is unknown."""
+    extender_requested: Callable[[str, str], None] = counter(
+        "neuron_scheduler_extender_requests",
+        "Requests of kube-scheduler to the extender, by verb and HTTP status code.",
+        "verb",
+        "code",
+    )
+    """Count an answered request; `verb` is `none` for a path or an HTTP message that is none of the protocol."""
+    extender_seconds: Callable[[str], Histogram] = histograms(
+        "neuron_scheduler_extender_request_duration_seconds",
+        "Seconds from the head of a request to the extender until its answer is sent, by verb.",
+        "verb",
+        buckets=exponential(0.001, 2, 14),
+    )
+    """Return the histogram of a verb."""
 
     def __attrs_post_init__(self) -> None:
         # A `_created` series beside every counter would double the exposition for nothing.

@@ -5,7 +5,7 @@ Intersection and union are `&` and `|`, and `1 << slot` is the set of one node. 
 ANDed with the live slots. This module has what integers do not offer, or not as fast.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 _Row = TypeVar("_Row")
@@ -45,6 +45,12 @@ def from_slots(slots: Iterable[Slot], size: int) -> NodeSet:
     for slot in slots:
         bits[slot >> 3] |= 1 << (slot & 7)
     return NodeSet(int.from_bytes(bits, "little"))
+
+
+def membership(nodes: NodeSet, size: int) -> Callable[[Slot], bool]:
+    """Return the function that tells whether a slot below `size` is in a set; quick for many slots."""
+    bits = nodes.to_bytes(size + 7 >> 3, "little")
+    return lambda slot: bool(bits[slot >> 3] >> (slot & 7) & 1)
 
 
 def all_slots(size: int) -> NodeSet:

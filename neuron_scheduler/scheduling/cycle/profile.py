@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.plugins import registry
+from neuron_scheduler.scheduling.plugins import (
+    neuron_topology,
+    node_rejections,
+    node_resources_fit,
+    registry,
+    smallest_block,
+)
 from neuron_scheduler.scheduling.plugins.contract import Accept, Filter, Prefer, Preference, PreFilter
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField, left_out
 
@@ -100,4 +106,23 @@ def default_profile(
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
         preferences=tuple(by_name[name] for name in preferences),
+    )
+
+
+def extender_profile(*, count_unknown_only: bool = False) -> Profile:
+    """
+    Return the profile for pods that kube-scheduler schedules with our help.
+
+    It has only what kube-scheduler's own plugins cannot know: the Neuron devices, and the resources that pods of our
+    queue are about to use. It has no scheduler name, and the argument is that of `default_profile`.
+    """
+    plugins = (
+        node_resources_fit.BESIDE_KUBE_SCHEDULER,
+        neuron_topology.plugin(count_unknown_only=count_unknown_only),
+    )
+    return Profile(
+        scheduler_name="",
+        pre_filters=registry.pre_filters_of(plugins),
+        filters=registry.filters_of(plugins),
+        preferences=(node_rejections.PREFERENCE, smallest_block.by_block(count_unknown_only=count_unknown_only)),
     )

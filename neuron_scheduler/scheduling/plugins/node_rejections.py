@@ -50,4 +50,5 @@ def place_on(node_info: NodeInfo, request: NeuronRequest) -> Placement | None:
     return place(node_info.machine, node_info.free_cores, request)
 
 
-PLUGIN = Plugin(name=NAME, preference=Preference(NAME, prefer))
+PREFERENCE = Preference(NAME, prefer)
+PLUGIN = Plugin(name=NAME, preference=PREFERENCE)

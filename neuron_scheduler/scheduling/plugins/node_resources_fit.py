@@ -6,6 +6,7 @@ Upstream: `plugins/noderesources/fit.go`. Refuses to look at which devices are f
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Final
 
 import attrs
 
@@ -14,7 +15,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import CPU, MEMORY, PODS
+from neuron_scheduler.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NEURON_NAMES, PODS
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, PluginName, Preference, Refusal, RowHint
@@ -22,6 +23,8 @@ from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, PluginN
 NAME = PluginName("NodeResourcesFit")
 TOO_MANY_PODS = "Too many pods"
 EIGHTHS = 8
+
+_BESIDE_KUBE_SCHEDULER: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, *NEURON_NAMES)
 
 
 @attrs.frozen(eq=False)
@@ -89,6 +92,20 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return among
 
 
+def _without_other_resources(pod: Pod) -> Pod:
+    """Return a pod with those requests only that every node has, or that we hand out."""
+    requests = {name: amount for name, amount in pod.requests.items() if name in _BESIDE_KUBE_SCHEDULER}
+    return pod if len(requests) == len(pod.requests) else attrs.evolve(pod, requests=requests)
+
+
+def _filter_beside(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    return filter_nodes(view, _without_other_resources(pod), among)
+
+
+def _fitting_beside(view: View, pod: Pod, among: NodeSet) -> NodeSet:
+    return fitting_nodes(view, _without_other_resources(pod), among)
+
+
 def _requests(pod: Pod) -> frozenset[tuple[str, int]]:
     return frozenset(pod.requests.items())
 
@@ -137,3 +154,5 @@ PLUGIN = Plugin(
     hint=RowHint(_requests, fits),
     cause=Cause.RESOURCES,
 )
+BESIDE_KUBE_SCHEDULER = attrs.evolve(PLUGIN, filters=(Filter(_filter_beside, _fitting_beside),))
+"""The plugin for pods of kube-scheduler's, which may be told to ignore other resources, or to get them from drivers."""

@@ -43,6 +43,10 @@ class SmallestBlock:
 
     def __call__(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
         """Return the nodes where the placement cuts the block that is missed least; of these, the best for balance."""
+        return among if pod.neuron is None else prefer_balanced(view, pod, self.by_block(view, pod, among))
+
+    def by_block(self, view: View, pod: Pod, among: NodeSet) -> NodeSet:
+        """Return the nodes where the placement cuts the block that is missed least, whatever their balance is."""
         if pod.neuron is None:
             return among
         levels = view.postings(block_level(pod.neuron, self.count_unknown_only))
@@ -62,7 +66,7 @@ class SmallestBlock:
                     best, least = (best | here if rank == least else here), rank
                 if kind:
                     seen.add(kind)
-        return prefer_balanced(view, pod, best or among)
+        return best or among
 
 
 class _Ranks(dict[int, int]):
@@ -85,3 +89,8 @@ def plugin(*, count_unknown_only: bool = False) -> Plugin:
     """Return the plugin; `count_unknown_only` as in `neuron_topology.plugin`."""
     prefer = SmallestBlock(count_unknown_only)
     return Plugin(name=NAME, preference=Preference(NAME, prefer, reads=(PodField.NEURON,)))
+
+
+def by_block(*, count_unknown_only: bool = False) -> Preference:
+    """Return the preference without its tie-break, for kube-scheduler, whose own plugins break ties."""
+    return Preference(NAME, SmallestBlock(count_unknown_only).by_block, reads=(PodField.NEURON,))

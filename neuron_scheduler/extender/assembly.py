@@ -1,0 +1,72 @@
+"""
+Connects the verbs with the parts of our own queue, whose cluster, fence and Bindings they share.
+
+Refuses to build any of those: `wiring` does.
+"""
+
+from collections.abc import Callable
+
+from neuron_scheduler.controllers.election_thread import ElectionThread
+from neuron_scheduler.controllers.pod_reporter import PodReporter
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
+from neuron_scheduler.extender.bind import Bind
+from neuron_scheduler.extender.verbs import Role, Verbs
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.pod_reads import PodReads
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.profile import extender_profile
+
+
+def assembled(
+    *,
+    loop: SchedulingLoop,
+    reporter: PodReporter,
+    election: ElectionThread | None,
+    client: Client,
+    known: Callable[[str], Pod | None],
+    unsynced: Callable[[], str | None],
+    count_unknown_only: bool,
+) -> Verbs:
+    """
+    Return the verbs.
+
+    Args:
+        loop: the scheduling loop; one without profiles has no pods of its own, and its Bindings are those of `bind`.
+        reporter: reports to the owners of pods.
+        election: None without leader election.
+        client: reads pods that the watch has not shown yet.
+        known: returns a pod as the watch last showed it, by its key.
+        unsynced: returns why the cluster is not known yet; None if it is.
+        count_unknown_only: unknown Neuron allocations count by number only.
+    """
+    profile = extender_profile(count_unknown_only=count_unknown_only)
+    bind = Bind(
+        cluster=loop.cluster,
+        profile=profile,
+        assumptions=loop.assumptions,
+        cycle=loop.binding_cycle,
+        known=known,
+        reads=PodReads(client=client),
+        reporter=reporter,
+        may_bind=loop.may_bind,
+        own_names=loop.profiles.keys(),
+        clock=loop.clock,
+        errors=loop.errors,
+    )
+
+    def role() -> Role:
+        if bind.leads:
+            return Role.LEADS
+        if election is not None and not election.leading:
+            return Role.FOLLOWS
+        return Role.STOPS if loop.stopping else Role.TAKES_OVER
+
+    return Verbs(
+        cluster=loop.cluster,
+        profile=profile,
+        bind=bind,
+        unsynced=unsynced,
+        role=role,
+        clock=loop.clock,
+        errors=loop.errors,
+    )

@@ -1,0 +1,122 @@
+"""
+The decisions about the nodes that kube-scheduler sends: which of them take a pod, and which is best.
+
+They are our own queue's filters and preferences, without those that kube-scheduler has itself (`extender_profile`).
+Both are pure functions of the cluster, and nothing is kept between them: kube-scheduler may never send the pod again.
+Refuses to reserve anything: `bind` decides again.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, less, membership
+from neuron_scheduler.extender.protocol import MOST_PRIORITY
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import NEURON_NAMES
+from neuron_scheduler.scheduling.cycle.filters import accepted, fitting, nominated_overlay
+from neuron_scheduler.scheduling.cycle.profile import Profile
+
+UNKNOWN_NODE: Final = "node(s) that the Neuron scheduler does not know yet"
+ELSEWHERE: Final = "pod is already being bound to another node"
+
+
+@attrs.frozen
+class Filtered:
+    """
+    The answer to `filter`.
+
+    Attributes:
+        passing: the places of the nodes that take the pod, in ascending order.
+        failed: the first reason of each other node, by name.
+        unresolvable: the same, for nodes where evicting pods would not help.
+    """
+
+    passing: Sequence[int]
+    failed: dict[str, str]
+    unresolvable: dict[str, str]
+
+
+def concerns_us(pod: Pod) -> bool:
+    """Return whether a pod asks for Neuron, also in a way that is refused."""
+    return any(pod.requests.get(name, 0) for name in NEURON_NAMES)
+
+
+def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequence[str]) -> Filtered:
+    """
+    Return which nodes take a pod now, and why the others do not.
+
+    A pod without Neuron passes everywhere. A pod that is bound already, or assumed to be, passes on its node only: a
+    Binding whose outcome kube-scheduler does not know is repeated there.
+    """
+    if not concerns_us(pod):
+        return Filtered(range(len(names)), {}, {})
+    if (placed := cluster.node_of(pod.uid)) is not None:
+        passing = [place for place, name in enumerate(names) if name == placed]
+        return Filtered(passing, {}, {name: ELSEWHERE for name in names if name != placed})
+    for pre_filter in profile.plan(pod).pre_filters:
+        pod_refusal = pre_filter.refuse(cluster.view, pod)
+        if pod_refusal is not None:
+            return Filtered((), {}, dict.fromkeys(names, pod_refusal.reason))
+    slots = _slots(cluster, names)
+    with cluster.without_nomination(pod.uid):
+        passing_nodes, refusals = accepted(cluster, pod, profile, _known(cluster, slots))
+    size = cluster.view.live.bit_length()
+    passes = membership(passing_nodes, size)
+    refused = [(membership(refusal.nodes, size), refusal) for refusal in refusals]
+    filtered = Filtered([], {}, {})
+    passing = []
+    for place, (name, slot) in enumerate(zip(names, slots, strict=True)):
+        if slot is None:
+            filtered.unresolvable[name] = UNKNOWN_NODE
+        elif passes(slot):
+            passing.append(place)
+        else:
+            own = [refusal for is_refused, refusal in refused if is_refused(slot)]
+            never = next((refusal for refusal in own if refusal.unresolvable), None)
+            if never is not None:
+                filtered.unresolvable[name] = never.reason
+            else:
+                filtered.failed[name] = own[0].reason
+    return attrs.evolve(filtered, passing=passing)
+
+
+def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequence[str]) -> list[int]:
+    """
+    Return the score of each node.
+
+    The nodes that our preferences like best have the highest score, the next best one less, and so on. Nodes that do
+    not take the pod, or are unknown, have 0, like all nodes for a pod without Neuron or with a node.
+    """
+    if pod.neuron is None or pod.refusal or cluster.node_of(pod.uid) is not None:
+        return [0] * len(names)
+    slots, plan = _slots(cluster, names), profile.plan(pod)
+    with cluster.without_nomination(pod.uid):
+        rest = fitting(cluster, pod, plan, _known(cluster, slots))
+        overlay = nominated_overlay(cluster, pod.priority)
+        view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
+        classes: list[Callable[[Slot], bool]] = []
+        while rest and len(classes) < MOST_PRIORITY:
+            best = rest
+            for prefer in plan.preferences:
+                best = prefer(view, pod, best)
+            classes.append(membership(best, cluster.view.live.bit_length()))
+            rest = less(rest, best)
+    return [0 if slot is None else _score(slot, classes) for slot in slots]
+
+
+def _score(slot: Slot, classes: Iterable[Callable[[Slot], bool]]) -> int:
+    """Return the score of a node by the first of the classes, the best first, that it is in."""
+    return next((MOST_PRIORITY - place for place, is_in in enumerate(classes) if is_in(slot)), 0)
+
+
+def _slots(cluster: Cluster, names: Sequence[str]) -> list[Slot | None]:
+    """Return the slots of nodes by their names; None for those that are unknown."""
+    slot_of = cluster.view.slot
+    return [slot_of(name) for name in names]
+
+
+def _known(cluster: Cluster, slots: Sequence[Slot | None]) -> NodeSet:
+    return from_slots((slot for slot in slots if slot is not None), cluster.view.live.bit_length())

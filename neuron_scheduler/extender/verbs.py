@@ -1,0 +1,238 @@
+"""
+The verbs of the extender protocol: what a request asks for, who answers it, and what is logged.
+
+`filter` and `prioritize` are answered by every replica whose caches are synced; `bind` and `preempt` by the one that
+holds the Lease, to which the others forward them. Errors that concern the pod are in the answer, where kube-scheduler
+shows them to the pod's owner: of an HTTP error it shows the code only. Refuses to know HTTP beyond the code.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Final, Protocol
+
+import anyio.lowlevel
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers import extension_log
+from neuron_scheduler.controllers.turn import LONGEST_TURN
+from neuron_scheduler.endpoints.exchange import NO_FIELDS
+from neuron_scheduler.extender.candidates import concerns_us, filter_nodes, prioritize_nodes
+from neuron_scheduler.extender.protocol import (
+    NULL,
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderBindingResult,
+    ExtenderFilterResult,
+    ExtenderPreemptionArgs,
+    ExtenderPreemptionResult,
+    HostPriority,
+    MalformedRequestError,
+    NodeList,
+    decode,
+    encode,
+    in_pieces,
+    names_of,
+)
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.objects.json_scanner import finish_with_pauses
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+FILTER, PRIORITIZE, BIND, PREEMPT = "filter", "prioritize", "bind", "preempt"
+VERBS: Final = (FILTER, PRIORITIZE, BIND, PREEMPT)
+FOR_THE_LEADER: Final = (BIND, PREEMPT)
+
+_ENDED: Final = "pod has ended: its phase is Succeeded or Failed"
+
+_attempts = logs.logger(__name__).v(3)
+
+
+class Role(Enum):
+    """What this replica does with the verbs that only the leader answers; the value says why, if it answers none."""
+
+    LEADS = ""
+    FOLLOWS = "this replica does not hold the Lease"
+    TAKES_OVER = "this replica has just taken the Lease and lists the pods"
+    STOPS = "this replica is stopping"
+
+
+class Bind(Protocol):
+    """Binds pods on the replica that leads."""
+
+    async def bind(self, args: ExtenderBindingArgs) -> str:
+        """Bind a pod, and return why that failed; empty on success."""
+
+
+class Preempt(Protocol):
+    """Chooses victims on the replica that leads."""
+
+    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+        """Return the nodes where evicting pods helps, each with its victims."""
+
+
+class Forward(Protocol):
+    """Passes requests on to the replica that leads."""
+
+    async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
+        """Return the leader's status and answer; 503 and a sentence if there is no leader."""
+
+
+@attrs.frozen
+class Answer:
+    """
+    What is answered: JSON with status 200, with any other a sentence.
+
+    Attributes:
+        pieces: of the body.
+        fields: headers beside those that every answer has.
+    """
+
+    status: int
+    pieces: Iterable[bytes]
+    fields: Mapping[str, str] = NO_FIELDS
+
+
+def sentence(status: int, text: str, fields: Mapping[str, str] = NO_FIELDS) -> Answer:
+    """Return the answer to a request that cannot be served."""
+    return Answer(status, (f"{text}\n".encode(),), fields)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Verbs:
+    """
+    Answers the requests of one replica.
+
+    Attributes:
+        profile: what is decided beside kube-scheduler (`extender_profile`).
+        unsynced: returns why the cluster is not known yet; None if it is.
+        role: what this replica does with `bind` and `preempt`.
+        clock: seconds that never jump.
+        errors: reports unexpected exceptions.
+    """
+
+    cluster: Cluster
+    profile: Profile
+    bind: Bind
+    unsynced: Callable[[], str | None]
+    role: Callable[[], Role]
+    clock: Callable[[], float]
+    preempt: Preempt | None = None
+    forward: Forward | None = None
+    errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
+    _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
+
+    async def answer(self, verb: str, body: bytes, *, forwarded: bool = False) -> Answer:
+        """
+        Return the answer to a request.
+
+        Args:
+            verb: one of `VERBS`.
+            body: its JSON text.
+            forwarded: another replica has passed it on, so it is not passed on again.
+        """
+        try:
+            if verb in FOR_THE_LEADER:
+                return await self._answer_as_leader(verb, body, forwarded=forwarded)
+            if (unsynced := self.unsynced()) is not None:
+                return sentence(503, f"the cluster is not known yet: {unsynced}")
+            return await self._answer_from_cache(verb, decode(body, ExtenderArgs))
+        except MalformedRequestError as error:
+            return sentence(400, f"the request of {verb} cannot be read: {error}")
+        except Exception as error:  # noqa: BLE001 - it is one request's error; kube-scheduler tries the pod again
+            return sentence(500, self.errors.report(error, task=f"extender {verb}", pod=""))
+
+    async def _answer_as_leader(self, verb: str, body: bytes, *, forwarded: bool) -> Answer:
+        role = self.role()
+        if role is Role.FOLLOWS and not forwarded and self.forward is not None:
+            status, answer = await self.forward.send(verb, body)
+            return Answer(status, (answer,))
+        if role is not Role.LEADS:
+            return sentence(503, role.value)
+        if verb == BIND:
+            error = await self.bind.bind(decode(body, ExtenderBindingArgs))
+            return Answer(200, (encode(ExtenderBindingResult(error=error)),))
+        if self.preempt is None:
+            return sentence(501, "preempt is not served")
+        return Answer(200, (encode(await self.preempt.preempt(decode(body, ExtenderPreemptionArgs))),))
+
+    async def _answer_from_cache(self, verb: str, args: ExtenderArgs) -> Answer:
+        pod, complaint = _pod_of(args)
+        names = await self._names(args)
+        if pod is None:
+            return self._unreadable(verb, args, names, complaint)
+        if concerns_us(pod):
+            await self._warm_up(pod)
+        if verb == PRIORITIZE:
+            scores = prioritize_nodes(self.cluster, pod, self.profile, names)
+            hosts = [HostPriority(host=name, score=score) for name, score in zip(names, scores, strict=True)]
+            return Answer(200, (encode(hosts),))
+        return Answer(200, in_pieces(self._filtered(pod, args, names)))
+
+    def _filtered(self, pod: Pod, args: ExtenderArgs, names: Sequence[str]) -> ExtenderFilterResult:
+        if _attempts.enabled:
+            _attempts.info("Filtering nodes for kube-scheduler", pod=pod.key, nodes=len(names))
+        filtered = filter_nodes(self.cluster, pod, self.profile, names)
+        if concerns_us(pod):
+            passing = [names[place] for place in filtered.passing]
+            extension_log.answered(pod, passing, {**filtered.failed, **filtered.unresolvable})
+        return _in_form_of(args, names, filtered.passing, filtered.failed, filtered.unresolvable)
+
+    def _unreadable(self, verb: str, args: ExtenderArgs, names: Sequence[str], complaint: str) -> Answer:
+        """Answer for a pod that no node can take, because it cannot be read."""
+        if verb == PRIORITIZE:
+            return Answer(200, (encode([HostPriority(host=name, score=0) for name in names]),))
+        return Answer(200, in_pieces(_in_form_of(args, names, (), {}, dict.fromkeys(names, complaint))))
+
+    async def _names(self, args: ExtenderArgs) -> Sequence[str]:
+        """Return the names of the nodes in a request, whatever its form."""
+        if args.nodes is not None:
+            return await finish_with_pauses(names_of(args.nodes.items or []))
+        if args.node_names is None:
+            raise MalformedRequestError("it has neither Nodes nor NodeNames")
+        return args.node_names
+
+    async def _warm_up(self, pod: Pod) -> None:
+        """Build the indexes that are missing for a pod, with pauses."""
+        turn_ends = self.clock() + LONGEST_TURN
+        for warm_up in (self._warmup.of, self._warmup.of_refusal):
+            for _ in warm_up(self.cluster, pod, self.profile):
+                if self.clock() >= turn_ends:
+                    await anyio.lowlevel.checkpoint()
+                    turn_ends = self.clock() + LONGEST_TURN
+
+
+def _pod_of(args: ExtenderArgs) -> tuple[Pod | None, str]:
+    """
+    Return the pod of a request, or None and the reason why no node can take it.
+
+    Raises:
+        MalformedRequestError: there is none.
+    """
+    if bytes(args.pod) == bytes(NULL):
+        raise MalformedRequestError("it has no Pod")
+    value = PODS.decode(args.pod).value
+    if isinstance(value, Malformed):
+        return None, f"pod cannot be read: {value.reason}"
+    return (None, _ENDED) if value is None else (value, "")
+
+
+def _in_form_of(
+    args: ExtenderArgs,
+    names: Sequence[str],
+    passing: Sequence[int],
+    failed: dict[str, str],
+    unresolvable: dict[str, str],
+) -> ExtenderFilterResult:
+    """Return the answer to `filter` in the form of its request: whole nodes for whole nodes."""
+    result = ExtenderFilterResult(failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable)
+    if args.nodes is None:
+        result.node_names = [names[place] for place in passing]
+    else:
+        items = args.nodes.items or []
+        result.nodes = NodeList(items=[items[place] for place in passing])
+    return result
