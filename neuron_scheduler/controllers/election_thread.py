@@ -39,7 +39,8 @@ class ElectionThread:
     Attributes:
         connect: opens the Lease in the event loop of the thread, with credentials and connections of its own.
         identity: who holds the Lease when we do.
-        lease_duration, renew_deadline, retry_period: seconds; see `LeaderElector`.
+        extender_address: written into the Lease; see `LeaderElector`, like the next three (seconds).
+        lease_duration, renew_deadline, retry_period: seconds.
         clock: monotonic seconds, for all threads.
         end_process: called with the exit code when the scheduler does not react after the Lease was lost.
         last_seconds: for how long the thread waits for that.
@@ -47,6 +48,7 @@ class ElectionThread:
 
     connect: Callable[[], AbstractAsyncContextManager[Leases]]
     identity: str = attrs.field(factory=identity)
+    extender_address: str = ""
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
@@ -75,6 +77,11 @@ class ElectionThread:
     def renewed_at(self) -> float | None:
         """When the last successful renewal was sent, on `clock`; None while we do not lead."""
         return None if self._elector is None else self._elector.renewed_at
+
+    @property
+    def leader_address(self) -> str:
+        """The URL of the extender of another replica that holds the Lease now; empty if there is none."""
+        return "" if self._elector is None else self._elector.leader_address
 
     def may_bind(self) -> bool:
         """Return whether a Binding may be started now."""
@@ -171,6 +178,7 @@ class ElectionThread:
         return LeaderElector(
             leases=leases,
             identity=self.identity,
+            extender_address=self.extender_address,
             lease_duration=self.lease_duration,
             renew_deadline=self.renew_deadline,
             retry_period=self.retry_period,

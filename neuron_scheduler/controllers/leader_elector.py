@@ -78,6 +78,7 @@ class LeaderElector:
 
     Attributes:
         identity: who holds the Lease when we do.
+        extender_address: the URL that followers send to what only the leader may do; empty if we serve no extender.
         lease_duration, renew_deadline, retry_period: seconds; see kube-scheduler's `--leader-elect-*`.
         answering: whether the work for which the Lease is held goes on.
         waits: called each time the Lease could not be taken at once.
@@ -89,6 +90,7 @@ class LeaderElector:
 
     leases: Leases
     identity: str = attrs.field(factory=identity)
+    extender_address: str = ""
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
@@ -124,6 +126,14 @@ class LeaderElector:
     def holder(self) -> str:
         """Who held the Lease when it was last seen; empty if nobody."""
         return self._lease.holder
+
+    @property
+    def leader_address(self) -> str:
+        """The URL of the extender of another replica that holds the Lease now; empty if there is none."""
+        record = self._lease.record
+        if record is None or record.holder == self.identity or self._lease.expires_in() <= 0:
+            return ""
+        return record.extender_address
 
     @property
     def renewed_at(self) -> float | None:
@@ -197,14 +207,17 @@ class LeaderElector:
         """Write ourselves as the holder; False after losing the race to another."""
         sent_at, now, old = self.clock(), self.now(), self._lease.record
         self._claimed = True
-        new = Record(self.identity, math.ceil(self.lease_duration), now, now)
+        new = attrs.evolve(
+            (old or Record("", 0)).with_extender_address(self.extender_address),
+            holder=self.identity,
+            duration=math.ceil(self.lease_duration),
+            acquired=now,
+            renewed=now,
+            transitions=0 if old is None else old.transitions + (old.holder != self.identity),
+        )
+        write = self.leases.create if old is None else self.leases.update
         try:
-            if old is None:
-                record = await self.leases.create(new, within=self.renew_deadline)
-            else:
-                transitions = old.transitions + (old.holder != self.identity)
-                new = attrs.evolve(new, transitions=transitions, resource_version=old.resource_version)
-                record = await self.leases.update(new, within=self.renew_deadline)
+            record = await write(new, within=self.renew_deadline)
         except ApiError as error:
             if error.status != 409:
                 raise
@@ -277,7 +290,8 @@ class LeaderElector:
     def _next_record(self) -> Record:
         if self._lease.record is None:
             raise LeaseLostError(f"lease {self.leases.key} was never acquired")
-        return attrs.evolve(self._lease.record, duration=math.ceil(self.lease_duration), renewed=self.now())
+        record = self._lease.record.with_extender_address(self.extender_address)
+        return attrs.evolve(record, duration=math.ceil(self.lease_duration), renewed=self.now())
 
     # -- release -------------------------------------------------------------------------------------------------------
 
@@ -310,7 +324,7 @@ class LeaderElector:
         if lease.holder != self.identity:
             return False
         now = self.now()
-        released = attrs.evolve(lease, holder="", duration=1, acquired=now, renewed=now)
+        released = attrs.evolve(lease.with_extender_address(""), holder="", duration=1, acquired=now, renewed=now)
         try:
             await self.leases.update(released, within=RELEASE_TIMEOUT)
         except ApiError as error:

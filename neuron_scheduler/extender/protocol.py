@@ -21,6 +21,8 @@ MOST_PRIORITY: Final = 10
 """The highest score of a node (`MaxExtenderPriority`)."""
 LARGE: Final = 256 << 10
 """Bytes of nodes that are read, or written, in one step; this takes less than a millisecond."""
+FORWARDED: Final = "X-Neuron-Scheduler-Forwarded"
+"""The header of a request that a replica has passed on to the leader; its value is the replica's identity."""
 _LONGEST_REASON: Final = 300
 
 

@@ -34,6 +34,12 @@ Binding, and so pod: the holder of the Lease that sent the Binding; the API serv
 3). Ours alone, and never read.
 """
 
+EXTENDER_ADDRESS: Final = "neuron-scheduler/extender-address"
+"""
+Lease: the URL at which its holder serves kube-scheduler's extender protocol, `http://10.0.0.7:12345`. Written by the
+holder; other replicas send it what only the holder may do. Ours alone.
+"""
+
 PLUGIN_ID_KEYS: Final = (AWS_NEURON_IDS, NEURON_DEVS, NEURON_CORES)
 """The annotations from which the device plugin may take a pod's ids."""
 ID_KEYS: Final = (*PLUGIN_ID_KEYS, OUR_ALLOCATION, NEURON_RESOURCE_TYPE)

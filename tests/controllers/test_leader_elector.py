@@ -12,6 +12,7 @@ import pytest
 from neuron_scheduler.controllers.leader_elector import LeaderElector
 from neuron_scheduler.errors import ApiError, ConfigurationError, LeaseLostError, UnreachableError
 from neuron_scheduler.kube.writes.lease import Record
+from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from neuron_scheduler.telemetry import logs
 from tests.support.leases import Memory
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
@@ -490,3 +491,55 @@ def test_times_that_contradict_each_other(lease: float, renew: float, retry: flo
     """client-go's rule is checked, and the error names the flags."""
     with pytest.raises(ConfigurationError, match="leader election needs"):
         LeaderElector(leases=Memory(), lease_duration=lease, renew_deadline=renew, retry_period=retry)
+
+
+OTHERS = {"theirs": "kept"}
+
+
+async def test_the_address_of_the_extender_is_in_the_lease_while_it_is_held() -> None:
+    """It is written when the Lease is taken and renewed, and removed when it is released; others' annotations stay."""
+    memory = Memory()
+    memory.put(Record("", 1, annotations=OTHERS, labels={"a": "b"}))
+    leader = candidate(memory, extender_address="http://10.0.0.7:12345")
+    await acquired(leader)
+    for _ in range(2):
+        assert memory.record is not None
+        assert memory.record.annotations == {**OTHERS, EXTENDER_ADDRESS: "http://10.0.0.7:12345"}
+        assert memory.record.labels == {"a": "b"}
+        await leader._renew()
+    assert leader.leader_address == ""  # it is for followers
+    await leader.release()
+    assert memory.record is not None
+    assert memory.record.annotations == OTHERS
+
+
+async def test_a_holder_without_an_extender_leaves_no_address() -> None:
+    """Requests would be sent to the holder before it."""
+    memory = Memory()
+    memory.put(Record("", 1, annotations={**OTHERS, EXTENDER_ADDRESS: "http://10.0.0.6:12345"}))
+    await acquired(candidate(memory))
+    assert memory.record is not None
+    assert memory.record.annotations == OTHERS
+
+
+async def test_a_follower_knows_the_address_as_long_as_the_lease_is_held() -> None:
+    """It follows the watch; an expired or released Lease has no holder to trust."""
+    memory, clock = Memory(), Clock()
+    held_by = Record("other", 1000).with_extender_address("http://10.0.0.6:12345")
+    memory.put(held_by)
+    follower = candidate(memory, clock=clock)
+    assert follower.leader_address == ""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follower.acquire)
+        await anyio.wait_all_tasks_blocked()
+        assert follower.leader_address == "http://10.0.0.6:12345"
+        memory.put(attrs.evolve(held_by, holder="third").with_extender_address("http://10.0.0.5:12345"))
+        await anyio.wait_all_tasks_blocked()
+        assert follower.leader_address == "http://10.0.0.5:12345"
+        clock.offset += 1001
+        assert follower.leader_address == ""
+        clock.offset -= 1001
+        memory.put(Record("third", 1000))
+        await anyio.wait_all_tasks_blocked()
+        assert follower.leader_address == ""
+        tasks.cancel_scope.cancel()

@@ -31,6 +31,7 @@ class Tls:
         ca_file, ca_data: a file, or PEM; if both are missing, the system's store.
         certificate: returns a client certificate and key as PEM, which override the files.
         server_name: the name to check instead of the URL's host.
+        check_name: False where the authorities sign for nobody else, so that any name will do.
         origin: names in an error the source of settings that are in no file.
     """
 
@@ -41,6 +42,7 @@ class Tls:
     key_file: str | None = None
     verify: bool = True
     server_name: str | None = None
+    check_name: bool = True
     certificate: Callable[[], tuple[str, str] | None] = lambda: None
     origin: str = ""
     _context: ssl.SSLContext | None = attrs.field(default=None, init=False)
@@ -82,8 +84,8 @@ class Tls:
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         # Python 3.13 turns this on, and Go always trusts what is in the CA file, also an intermediate authority.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.check_hostname = self.verify and self.check_name
         if not self.verify:
-            context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         pair = self.certificate()  # without a password OpenSSL would ask the terminal for that of an encrypted key
         if pair is not None:

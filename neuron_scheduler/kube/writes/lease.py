@@ -6,8 +6,8 @@ the Lease, and for how long: that is for `leader_elector`.
 """
 
 import datetime as dt
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, Self
 
 import attrs
 import msgspec
@@ -18,6 +18,8 @@ from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Decoder
 from neuron_scheduler.kube.watch.watch_line import BOOKMARK, decode_line_in_steps
+from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
+from neuron_scheduler.model.selectors import NO_LABELS
 
 MOST_SECONDS: Final = (1 << 31) - 1
 
@@ -49,6 +51,7 @@ class Record:
         duration: for how many seconds after its last change it is held.
         acquired, renewed: UTC; None if absent or unreadable. No decision depends on them.
         resource_version: of the object read; a write of this record fails if the object has changed since.
+        labels, annotations: of the object, whoever wrote them; a write keeps them.
     """
 
     holder: str
@@ -57,6 +60,18 @@ class Record:
     renewed: dt.datetime | None = None
     transitions: int = 0
     resource_version: str = ""
+    labels: Mapping[str, str] = NO_LABELS
+    annotations: Mapping[str, str] = NO_LABELS
+
+    @property
+    def extender_address(self) -> str:
+        """The URL of the holder's extender; empty if it serves none, or if nobody holds the Lease."""
+        return self.annotations.get(EXTENDER_ADDRESS, "") if self.holder else ""
+
+    def with_extender_address(self, url: str) -> Self:
+        """Return the record with the URL of the holder's extender; without any if it is empty."""
+        others = {key: value for key, value in self.annotations.items() if key != EXTENDER_ADDRESS}
+        return attrs.evolve(self, annotations={**others, EXTENDER_ADDRESS: url} if url else others)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -129,9 +144,13 @@ class LeaseClient:
 
 def encode(record: Record, *, namespace: str, name: str) -> bytes:
     """Return the Lease on the wire; `strategy` and `preferredHolder` are left alone."""
-    metadata = {"namespace": namespace, "name": name}
+    metadata: dict[str, object] = {"namespace": namespace, "name": name}
     if record.resource_version:
         metadata["resourceVersion"] = record.resource_version
+    if record.labels:
+        metadata["labels"] = record.labels
+    if record.annotations:
+        metadata["annotations"] = record.annotations
     spec: dict[str, object] = {
         "holderIdentity": record.holder,
         "leaseDurationSeconds": record.duration,
@@ -164,6 +183,8 @@ def _as_record(lease: _Lease) -> Record:
         renewed=parse_micro_time(spec.renew_time),
         transitions=spec.lease_transitions or 0,
         resource_version=meta.resource_version,
+        labels=meta.labels or NO_LABELS,
+        annotations=meta.annotations or NO_LABELS,
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record, encode, format_micro_time, parse_micro_time
+from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from tests.support.scripted_server import answer, error_event, event, refuse, scripted, watching
 
 MOMENT = dt.datetime(2026, 11, 21, 8, 0, 0, 5, tzinfo=dt.UTC)
@@ -180,3 +181,24 @@ def test_nothing_is_written_that_is_not_ours() -> None:
     """`strategy` and `preferredHolder` belong to coordinated election."""
     assert b"strategy" not in encode(HELD, namespace="a", name="b")
     assert b"resourceVersion" not in encode(Record("me", 15), namespace="a", name="b")
+
+
+async def test_labels_and_annotations_of_others_are_kept() -> None:
+    """A write replaces the object, and what it leaves out is gone."""
+    metadata = {**ON_WIRE["metadata"], "labels": {"a": "b"}, "annotations": {"c": "d"}}
+    lease = {**ON_WIRE, "metadata": metadata}
+    async with scripted(answer(lease), answer(lease)) as (server, client):
+        record = await LeaseClient(client=client).get(within=1)
+        await LeaseClient(client=client).update(record, within=1)
+
+    assert server.seen[1].json["metadata"] == metadata
+
+
+def test_the_address_of_the_holders_extender() -> None:
+    """It is one annotation among others; without a holder it means nothing."""
+    record = Record("me", 15, annotations={"c": "d"}).with_extender_address("http://10.0.0.7:12345")
+
+    assert record.extender_address == "http://10.0.0.7:12345"
+    assert record.annotations == {"c": "d", EXTENDER_ADDRESS: "http://10.0.0.7:12345"}
+    assert record.with_extender_address("").annotations == {"c": "d"}
+    assert Record("", 1, annotations=record.annotations).extender_address == ""

@@ -1,0 +1,168 @@
+"""
+Passes `bind` and `preempt` on from a follower to the replica that holds the Lease.
+
+A Service sends kube-scheduler to any replica, and only the leader may decide. Its address is in the Lease, which nobody
+else may write, so no other address is trusted. A request is passed on once: the leader may have lost the Lease
+meanwhile, and two replicas could send a request back and forth. With TLS the leader must show the certificate that this
+replica serves, too, or one that is signed by an authority in the same file: they share a Secret. Refuses to repeat a
+request: kube-scheduler tries the pod again.
+"""
+
+import ssl
+import time
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+import attrs
+
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.extender.bind import LONGEST_CALL
+from neuron_scheduler.extender.protocol import FORWARDED
+from neuron_scheduler.kube.http.http1 import Connections
+from neuron_scheduler.kube.http.pools import MOST_BYTES, Pool, open_socket
+from neuron_scheduler.kube.http.request import JSON
+from neuron_scheduler.kube.http.tls import Tls
+
+TIMEOUT: Final = LONGEST_CALL + 3.0
+"""Seconds for the whole request; kube-scheduler's `httpTimeout` in our manifests is 30 s."""
+MOST_CONNECTIONS: Final = 1024
+_NO_LEADER: Final = "this replica does not hold the Lease, and knows no extender of the replica that does; try again"
+
+
+@attrs.define(eq=False, kw_only=True)
+class Forward:
+    """
+    Sends requests to the leader, over connections that it keeps.
+
+    Attributes:
+        leader: returns the URL in the Lease, empty if nobody holds it or if its holder serves no extender.
+        own: our own URL.
+        identity: who we are, for the leader's log.
+        cert_file, key_file: what this replica serves with TLS; empty without TLS.
+        timeout: seconds.
+    """
+
+    leader: Callable[[], str]
+    own: str = ""
+    identity: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    timeout: float = TIMEOUT
+    _tls: Tls | None = attrs.field(init=False)
+    _url: str = attrs.field(default="", init=False)
+    _connections: Connections | None = attrs.field(default=None, init=False)
+
+    @_tls.default
+    def _trusting(self) -> Tls | None:
+        if not self.cert_file:
+            return None
+        return Tls(
+            time.monotonic, ca_file=self.cert_file, cert_file=self.cert_file, key_file=self.key_file, check_name=False
+        )
+
+    async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
+        """
+        Return the leader's status and answer; 503 and a sentence if it cannot be asked.
+
+        After an error it is unknown whether the leader has carried the request out, as with any lost answer.
+        """
+        url = self.leader()
+        if not url:
+            return _refused(_NO_LEADER)
+        if url == self.own:  # the Lease is that of a replica before us, whose address we have
+            return _refused(f"the Lease names {url}, which is this replica, and it does not hold the Lease; try again")
+        try:
+            server = usable(url)
+            answer = await self._to(url, server).exchange(
+                self._encoded(server, verb, body),
+                context=self._context(server),
+                server_name=None,
+                permit=None,
+                timeout=self.timeout,
+                most_bytes=MOST_BYTES,
+            )
+        except Exception as error:  # noqa: BLE001 - a hostile answer can raise anything; it is one request's error
+            return _refused(f"the leader's extender at {url[:100]!a} gives no answer: {self._reason(error)}")
+        return answer.status, answer.body
+
+    def close(self) -> None:
+        """Close the connections that wait for their next request."""
+        if self._connections is not None:
+            self._connections.close()
+
+    def _to(self, url: str, server: SplitResult) -> Connections:
+        """Return the connections to a leader; those to the leader before it are closed when they are free."""
+        if self._connections is None or url != self._url:
+            self.close()
+            self._url = url
+            self._connections = Connections(server=server, limit=MOST_CONNECTIONS, open_socket=open_socket(Pool.API))
+        return self._connections
+
+    def _context(self, server: SplitResult) -> ssl.SSLContext | None:
+        if server.scheme == "http":
+            return None
+        if self._tls is None:
+            raise ValueError("it serves TLS, and this replica has no certificate to compare its own with")
+        return self._tls.context()
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"none came within {self.timeout:g} s"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted by {self.cert_file}: {error.verify_message}"
+        return str(error) or type(error).__name__
+
+    def _encoded(self, server: SplitResult, verb: str, body: bytes) -> bytes:
+        head = (
+            f"POST /{verb} HTTP/1.1\r\nHost: {server.netloc}\r\nContent-Type: {JSON}\r\nAccept-Encoding: identity\r\n"
+            f"{FORWARDED}: {self.identity or 'unknown'}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode("ascii") + body
+
+
+def usable(url: str) -> SplitResult:
+    """
+    Return the parts of the URL in a Lease.
+
+    Raises:
+        ValueError: it is not just scheme, address and port.
+    """
+    parts = urlsplit(url)
+    rest = (parts.path, parts.query, parts.fragment, parts.username, parts.password)
+    whole = parts.scheme in ("http", "https") and parts.hostname and parts.port and not any(rest)
+    if not whole or not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError("the Lease must name it like http://10.0.0.7:12345")
+    return parts
+
+
+def own_url(host: str, port: int, *, pod_ip: str, tls: bool) -> str:
+    """
+    Return the URL of this replica's extender for the Lease; empty if no address is known at which others reach it.
+
+    Args:
+        host: on which it listens; empty or an unspecified address for all.
+        port: likewise.
+        pod_ip: the value of the environment variable POD_IP, empty if it is not set.
+        tls: whether it serves TLS.
+
+    Raises:
+        ConfigurationError: POD_IP is not an address.
+    """
+    if pod_ip:
+        try:
+            ip_address(pod_ip)
+        except ValueError:
+            raise ConfigurationError(
+                f"the environment variable POD_IP is {pod_ip[:64]!a}, which is not an address; take it from"
+                " status.podIP as in manifests/default-scheduler, or unset it"
+            ) from None
+    reached = pod_ip if host in ("", "0.0.0.0", "::") else host  # noqa: S104 - nothing listens here
+    if not reached:
+        return ""
+    return f"{'https' if tls else 'http'}://{f'[{reached}]' if ':' in reached else reached}:{port}"
+
+
+def _refused(text: str) -> tuple[int, bytes]:
+    return 503, f"{text}\n".encode()

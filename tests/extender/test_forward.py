@@ -1,0 +1,210 @@
+"""A follower passes requests on to the leader: where to, how, and what it answers when that fails."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import attrs
+import pytest
+from aiohttp import web
+
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.extender.forward import Forward, own_url, usable
+from neuron_scheduler.extender.protocol import FORWARDED
+from tests.support.certificates import Authority, Issued
+from tests.support.scripted_server import answer, hang, reset, scripted
+
+BODY = b'{"PodName":"p"}'
+
+
+async def test_the_leader_is_asked_and_its_answer_returned() -> None:
+    """The body passes unchanged, with a header that says who has passed it on; the connection is kept."""
+    async with scripted(answer({"Error": ""}), answer("busy\n", status=503)) as (server, _):
+        forward = Forward(leader=lambda: server.url, identity="me_1")
+        assert await forward.send("bind", BODY) == (200, b'{"Error": ""}')
+        assert await forward.send("preempt", BODY) == (503, b"busy\n")
+        forward.close()
+    assert [(seen.method, seen.path, seen.body) for seen in server.seen] == [
+        ("POST", "/bind", BODY),
+        ("POST", "/preempt", BODY),
+    ]
+    assert {seen.headers[FORWARDED] for seen in server.seen} == {"me_1"}
+    assert {seen.headers["Content-Type"] for seen in server.seen} == {"application/json"}
+
+
+async def test_a_new_leader_is_asked_at_its_own_address() -> None:
+    """The address is read for each request."""
+    async with scripted(answer("one")) as (first, _), scripted(answer("two")) as (second, _):
+        urls = iter([first.url, second.url])
+        forward = Forward(leader=lambda: next(urls))
+        assert await forward.send("bind", BODY) == (200, b"one")
+        assert await forward.send("bind", BODY) == (200, b"two")
+        forward.close()
+
+
+async def test_many_requests_at_once() -> None:
+    """Calls that wait at the leader's fence delay no other."""
+    arrived, released = anyio.Event(), anyio.Event()
+    waiting: list[int] = []
+
+    async def wait(_request: web.Request) -> web.StreamResponse:
+        waiting.append(1)
+        if len(waiting) == 100:
+            arrived.set()
+        await released.wait()
+        return web.Response(text="done")
+
+    results: list[tuple[int, bytes]] = []
+    async with scripted(*[wait] * 100, answer("at once")) as (server, _):
+        forward = Forward(leader=lambda: server.url)
+
+        async def send() -> None:
+            results.append(await forward.send("bind", BODY))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(100):
+                tasks.start_soon(send)
+            await arrived.wait()
+            assert await forward.send("bind", BODY) == (200, b"at once")
+            released.set()
+        forward.close()
+    assert results == [(200, b"done")] * 100
+
+
+async def sentence_of(forward: Forward) -> str:
+    """Send a request that cannot be passed on, and return the sentence."""
+    status, body = await forward.send("bind", BODY)
+    assert status == 503
+    assert body.endswith(b"\n")
+    forward.close()
+    return body.decode()
+
+
+async def test_without_a_leader() -> None:
+    """Nobody holds the Lease, or its holder serves no extender."""
+    assert "knows no extender of the replica that does" in await sentence_of(Forward(leader=lambda: ""))
+
+
+async def test_our_own_address_is_not_asked() -> None:
+    """The Lease may still be that of a replica whose address we have got."""
+    url = "http://10.0.0.7:12345"
+    assert "which is this replica" in await sentence_of(Forward(leader=lambda: url, own=url))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "10.0.0.7:12345",
+        "ftp://10.0.0.7:12345",
+        "http://10.0.0.7",
+        "http://10.0.0.7:99999",
+        "http://10.0.0.7:12345/path",
+        "http://10.0.0.7:12345?query",
+        "http://user:password@10.0.0.7:12345",
+        "http://10.0.0.7:12345\r\nX: y",
+        "http://[::1:12345",
+        "http://é:12345",
+        "http://:12345",
+    ],
+    ids=ascii,
+)
+async def test_an_address_that_is_none(url: str) -> None:
+    """Nothing is sent."""
+    assert "gives no answer" in await sentence_of(Forward(leader=lambda: url))
+
+
+async def test_a_leader_that_does_not_answer() -> None:
+    """A refused, cut or silent connection, or garbage, is an error of this request."""
+    async with scripted(reset, hang) as (server, _):
+        assert "closed the connection" in await sentence_of(Forward(leader=lambda: server.url))
+        hanging = Forward(leader=lambda: server.url, timeout=0.05)
+        assert "none came within 0.05 s" in await sentence_of(hanging)
+    assert "gives no answer" in await sentence_of(Forward(leader=lambda: server.url))
+
+
+@attrs.frozen
+class Files:
+    """A replica's certificate files."""
+
+    certificate: Path
+    key: Path
+
+    def forward(self, url: str) -> Forward:
+        """Return a follower with this certificate."""
+        return Forward(leader=lambda: url, cert_file=str(self.certificate), key_file=str(self.key))
+
+
+def files(folder: Path, issued: Issued) -> Files:
+    """Write a certificate."""
+    folder.mkdir()
+    written = Files(folder / "tls.crt", folder / "tls.key")
+    issued.write(written.certificate, written.key)
+    return written
+
+
+@asynccontextmanager
+async def serving(own: Files) -> AsyncIterator[str]:
+    """Serve over TLS on a free loopback port; yield the URL."""
+
+    async def greet(_request: web.Request) -> web.Response:
+        return web.Response(text="hi")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", greet)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.certificate, own.key)
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        yield f"https://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_with_tls_the_leader_shows_the_certificate_that_all_replicas_share(tmp_path: Path) -> None:
+    """It is made for the Service's name, not for a pod's address."""
+    shared = files(tmp_path / "shared", Authority().issue("k8s-neuron-scheduler.kube-system.svc"))
+    async with serving(shared) as url:
+        forward = shared.forward(url)
+        assert await forward.send("bind", BODY) == (200, b"hi")
+        forward.close()
+
+
+async def test_a_leaf_alone_is_enough(tmp_path: Path) -> None:
+    """The file need not contain the authority."""
+    issued = Authority().issue("k8s-neuron-scheduler")
+    leaf = issued.chain.partition(b"-----END CERTIFICATE-----\n")
+    shared = files(tmp_path / "shared", attrs.evolve(issued, chain=leaf[0] + leaf[1]))
+    async with serving(shared) as url:
+        forward = shared.forward(url)
+        assert await forward.send("bind", BODY) == (200, b"hi")
+        forward.close()
+
+
+async def test_another_certificate_is_not_trusted(tmp_path: Path) -> None:
+    """Nothing is sent to a server that has only taken the leader's address."""
+    ours = files(tmp_path / "ours", Authority().issue("k8s-neuron-scheduler"))
+    theirs = files(tmp_path / "theirs", Authority().issue("k8s-neuron-scheduler"))
+    async with serving(theirs) as url:
+        assert "its certificate is not trusted by" in await sentence_of(ours.forward(url))
+        assert "has no certificate to compare" in await sentence_of(Forward(leader=lambda: url))
+
+
+def test_our_own_url() -> None:
+    """A specific address is that of the flag, else the pod's."""
+    assert own_url("10.0.0.7", 12345, pod_ip="", tls=False) == "http://10.0.0.7:12345"
+    assert own_url("10.0.0.7", 12345, pod_ip="10.9.9.9", tls=False) == "http://10.0.0.7:12345"
+    assert own_url("", 12345, pod_ip="10.9.9.9", tls=True) == "https://10.9.9.9:12345"
+    assert own_url("0.0.0.0", 1, pod_ip="fd00::7", tls=False) == "http://[fd00::7]:1"
+    assert own_url("::", 1, pod_ip="", tls=False) == ""
+    for url in ("http://10.0.0.7:12345", "https://[fd00::7]:1"):
+        assert usable(url).port
+
+
+def test_an_address_of_the_pod_that_is_none() -> None:
+    """The sentence says where to take it from."""
+    with pytest.raises(ConfigurationError, match="POD_IP is 'me', which is not an address"):
+        own_url("", 12345, pod_ip="me", tls=False)
