@@ -4,6 +4,7 @@ Builds every part of the process from the settings and connects it with the part
 What is watched is listed in `watched_kinds`. Refuses to run or send anything: `app` does.
 """
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.controllers.stale_fence import StaleFence
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.extender.assembly import assembled
+from neuron_scheduler.extender.forward import Forward, own_url
 from neuron_scheduler.extender.verbs import Verbs
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
@@ -44,6 +46,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.setting import address_and_port
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
@@ -113,6 +116,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
             client=client,
             known=pods.get,
             unsynced=lambda: unsynced((nodes, *others, pods)),
+            forward=None if election is None else _forward(config, election),
             count_unknown_only=count_unknown_only(config),
         )
     return Parts(
@@ -306,9 +310,28 @@ def _election(config: Config, metrics: Metrics) -> ElectionThread:
 
     return ElectionThread(
         connect=connect,
+        extender_address=_extender_url(config),
         lease_duration=config.leader_elect_lease_duration,
         renew_deadline=config.leader_elect_renew_deadline,
         retry_period=config.leader_elect_retry_period,
+    )
+
+
+def _extender_url(config: Config) -> str:
+    """Return the URL at which other replicas reach the extender of this one; empty if it is off."""
+    if not config.extender_bind_address:
+        return ""
+    address, port = address_and_port(config.extender_bind_address)
+    return own_url(address, port, pod_ip=os.environ.get("POD_IP", ""), tls=bool(config.extender_tls_cert_file))
+
+
+def _forward(config: Config, election: ElectionThread) -> Forward:
+    return Forward(
+        leader=lambda: election.leader_address,
+        own=election.extender_address,
+        identity=election.identity,
+        cert_file=config.extender_tls_cert_file,
+        key_file=config.extender_tls_private_key_file,
     )
 
 

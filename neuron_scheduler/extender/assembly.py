@@ -10,6 +10,7 @@ from neuron_scheduler.controllers.election_thread import ElectionThread
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.extender.bind import Bind
+from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.extender.verbs import Role, Verbs
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.pod_reads import PodReads
@@ -25,6 +26,7 @@ def assembled(
     client: Client,
     known: Callable[[str], Pod | None],
     unsynced: Callable[[], str | None],
+    forward: Forward | None,
     count_unknown_only: bool,
 ) -> Verbs:
     """
@@ -37,6 +39,7 @@ def assembled(
         client: reads pods that the watch has not shown yet.
         known: returns a pod as the watch last showed it, by its key.
         unsynced: returns why the cluster is not known yet; None if it is.
+        forward: asks the leader; None without leader election.
         count_unknown_only: unknown Neuron allocations count by number only.
     """
     profile = extender_profile(count_unknown_only=count_unknown_only)
@@ -65,6 +68,7 @@ def assembled(
         cluster=loop.cluster,
         profile=profile,
         bind=bind,
+        forward=forward,
         unsynced=unsynced,
         role=role,
         clock=loop.clock,

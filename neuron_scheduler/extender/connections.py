@@ -18,8 +18,9 @@ from aiohttp import web
 
 from neuron_scheduler.endpoints.certificate import Certificate
 
-MOST_CONNECTIONS: Final = 256
-MOST_OF_A_PEER: Final = 64
+MOST_CONNECTIONS: Final = 2048
+MOST_OF_A_PEER: Final = 1024
+"""kube-scheduler is one peer, and opens a connection for each pod whose Binding waits (`allocate_fence`)."""
 HANDSHAKE_SECONDS: Final = 10.0
 KEPT: Final = 120.0
 """Seconds after which an idle connection is closed. kube-scheduler closes it after 90: it does not repeat a POST."""

@@ -24,11 +24,15 @@ from neuron_scheduler.kube.http.http1 import Connections
 from neuron_scheduler.kube.http.pools import MOST_BYTES, Pool, open_socket
 from neuron_scheduler.kube.http.request import JSON
 from neuron_scheduler.kube.http.tls import Tls
+from neuron_scheduler.telemetry import logs
 
 TIMEOUT: Final = LONGEST_CALL + 3.0
 """Seconds for the whole request; kube-scheduler's `httpTimeout` in our manifests is 30 s."""
 MOST_CONNECTIONS: Final = 1024
 _NO_LEADER: Final = "this replica does not hold the Lease, and knows no extender of the replica that does; try again"
+_UNREACHABLE: Final = "set the environment variable POD_IP from status.podIP, or a specific --extender-bind-address"
+
+log = logs.logger(__name__)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -160,6 +164,7 @@ def own_url(host: str, port: int, *, pod_ip: str, tls: bool) -> str:
             ) from None
     reached = pod_ip if host in ("", "0.0.0.0", "::") else host  # noqa: S104 - nothing listens here
     if not reached:
+        log.warning("Other replicas cannot pass requests on to this one", hint=_UNREACHABLE)
         return ""
     return f"{'https' if tls else 'http'}://{f'[{reached}]' if ':' in reached else reached}:{port}"
 

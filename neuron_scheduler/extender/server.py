@@ -19,6 +19,7 @@ from aiohttp import web
 from neuron_scheduler.endpoints.certificate import Certificate
 from neuron_scheduler.endpoints.exchange import PLAIN_TEXT, Reply, Request
 from neuron_scheduler.extender.connections import Connections, Reactions
+from neuron_scheduler.extender.protocol import FORWARDED
 from neuron_scheduler.extender.verbs import VERBS, Answer, Verbs, sentence
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.telemetry import logs
@@ -31,8 +32,6 @@ MOST_HELD: Final = 256 << 20
 BODY_SECONDS: Final = 20.0
 ANSWER_SECONDS: Final = 20.0
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
-FORWARDED: Final = "X-Neuron-Scheduler-Forwarded"
-"""The header of requests that a replica has passed on to the leader."""
 LINES_AT_ONCE: Final = 10
 LINES_PER_SECOND: Final = 0.1
 

@@ -22,7 +22,7 @@ from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.object_store import ObjectStore
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
-from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.controllers.test_binding_cycle import World
@@ -65,7 +65,7 @@ class Road(World):
         self.store = ObjectStore(handler=handler, kind="Pod", same=PODS.same)
         self.verb = Bind(
             cluster=self.cluster,
-            profile=default_profile(""),
+            profile=extender_profile(),
             assumptions=self.scheduler.assumptions,
             cycle=self.scheduler.binding_cycle,
             known=self.store.get,
