@@ -44,8 +44,9 @@ MAY_IMPORT: Final = {
     "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers", "extender", "watched_kinds"},
     "app": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints", "extender", "settings", "stopping", "wiring"},
     "sandbox.apiserver": LEAVES,  # it shares no code with its clients
-    "sandbox": {"sandbox.apiserver"} | LEAVES,
-    "sandbox.demo": {"sandbox", "sandbox.apiserver"} | LEAVES,
+    "sandbox.controllers": {"sandbox.apiserver"} | LEAVES,
+    "sandbox": {"sandbox.apiserver", "sandbox.controllers"} | LEAVES,
+    "sandbox.demo": {"sandbox", "sandbox.apiserver", "sandbox.controllers"} | LEAVES,
     "usage_maps": {"kube.http", "kube.objects", "kube.watch"} | CLUSTER | MODEL | {"neuron"} | LEAVES,
     "cli": {"app", "usage_maps", "settings", "sandbox.demo"} | LEAVES,
     "stopping": set[str](),

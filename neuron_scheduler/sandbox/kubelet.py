@@ -1,35 +1,51 @@
 """
 Simulated kubelets, one object for all nodes: bound pods run at once, terminating pods end, nodes become Ready.
 
-They start nothing and check nothing. A pod on a node that does not exist stays as it is, as in a real cluster.
+They execute nothing themselves: `containers.py` says when a simulated container ends, and a `Runtime` may take pods and
+run them for real. A pod on a node that does not exist stays as it is, as in a real cluster.
 """
 
 import copy
 from datetime import datetime
-from typing import Any, Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.abc
 import attrs
 
+from neuron_scheduler.sandbox import pod_status
 from neuron_scheduler.sandbox.apiserver import metadata
 from neuron_scheduler.sandbox.apiserver.registry import Registry
 from neuron_scheduler.sandbox.apiserver.resources import NODES, PODS
 from neuron_scheduler.sandbox.apiserver.status import StatusError
 from neuron_scheduler.sandbox.apiserver.store import Expired, Object
+from neuron_scheduler.sandbox.containers import run_of
 
 _DEFAULT_PODS: Final = "110"
+_RESTART_DELAY: Final = 10.0  # seconds
+
+
+class Runtime(Protocol):
+    """Runs some pods for real."""
+
+    def runs(self, pod: Object) -> bool:
+        """Return whether it takes this pod."""
+
+    async def run(self, pod: Object, address: str) -> None:
+        """Run a pod and report its status until cancelled, which ends its processes."""
 
 
 @attrs.define(eq=False)
 class Kubelet:
-    """Reports for every node of a registry what its kubelet would."""
+    """Reports for every node of a registry what its kubelet would; `runtime` runs the pods that it takes."""
 
     registry: Registry
     termination_limit: float
+    runtime: Runtime | None = None
     _nodes: set[str] = attrs.field(factory=set)  # uids of nodes whose pods were handled
     _ending: set[str] = attrs.field(factory=set)  # uids
     _addresses: int = 0
+    _real: dict[str, tuple[anyio.CancelScope, anyio.Event]] = attrs.field(factory=dict)  # by uid; the event is the end
 
     async def run(self) -> None:
         """Follow nodes and pods without end."""
@@ -80,14 +96,60 @@ class Kubelet:
             if uid not in self._ending:
                 self._ending.add(uid)
                 tasks.start_soon(self._end, current)
-        elif current["status"].get("phase") == "Pending":
-            self._addresses += 1
-            address = f"10.0.{self._addresses // 250 % 250}.{self._addresses % 250 + 1}"
-            store.put(PODS.storage, running(current, address, self.registry.clock()))
+        elif current["status"].get("phase") == "Pending" and uid not in self._real:
+            self._start(current, tasks)
+
+    def _start(self, pod: Object, tasks: anyio.abc.TaskGroup) -> None:
+        self._addresses += 1
+        address = f"10.0.{self._addresses // 250 % 250}.{self._addresses % 250 + 1}"
+        if self.runtime is not None and self.runtime.runs(pod):
+            self._real[pod["metadata"]["uid"]] = anyio.CancelScope(), anyio.Event()
+            tasks.start_soon(self._run, self.runtime, pod, address)
+            return
+        stored = self.registry.store.put(PODS.storage, pod_status.running(pod, address, self.registry.clock()))
+        run = run_of(stored)
+        if run.seconds is not None:
+            tasks.start_soon(self._finish, stored, run.seconds, run.exit_code)
+
+    async def _run(self, runtime: Runtime, pod: Object, address: str) -> None:
+        scope, end = self._real[pod["metadata"]["uid"]]
+        try:
+            with scope:
+                await runtime.run(pod, address)
+        finally:
+            end.set()
+
+    async def _finish(self, pod: Object, seconds: float, exit_code: int) -> None:
+        """End the containers after their time; with `restartPolicy: OnFailure`, start failed ones again."""
+        restart = exit_code and pod["spec"]["restartPolicy"] == "OnFailure"
+        while (current := await self._after(seconds, pod)) is not None:
+            now = self.registry.clock()
+            if not restart:
+                self.registry.store.put(PODS.storage, pod_status.ended(current, exit_code, now))
+                return
+            count = pod_status.restarts(current) + 1
+            text = f"back-off {_RESTART_DELAY:.0f}s restarting failed container"
+            self.registry.store.put(
+                PODS.storage, pod_status.waiting(current, "CrashLoopBackOff", text, now, restarts=count)
+            )
+            if (current := await self._after(_RESTART_DELAY, pod)) is not None:
+                address, now = current["status"]["podIP"], self.registry.clock()
+                self.registry.store.put(PODS.storage, pod_status.running(current, address, now, restarts=count))
+
+    async def _after(self, seconds: float, pod: Object) -> Object | None:
+        """Wait, and return the pod as it is then; None if it is gone."""
+        await anyio.sleep(seconds)
+        current = self.registry.store.get(PODS.storage, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        return current if current is not None and current["metadata"]["uid"] == pod["metadata"]["uid"] else None
 
     async def _end(self, pod: Object) -> None:
         meta = pod["metadata"]
-        await anyio.sleep(min(meta.get("deletionGracePeriodSeconds", 0), self.termination_limit))
+        if meta["uid"] in self._real:
+            scope, end = self._real.pop(meta["uid"])
+            scope.cancel()
+            await end.wait()
+        else:
+            await anyio.sleep(min(meta.get("deletionGracePeriodSeconds", 0), self.termination_limit))
         self._ending.discard(meta["uid"])
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
         try:
@@ -120,34 +182,3 @@ def ready(node: Object, now: datetime) -> Object:
         },
     ]
     return node
-
-
-def running(pod: Object, address: str, now: datetime) -> Object:
-    """Return a copy of a bound pod with all its containers running."""
-    pod, moment = copy.deepcopy(pod), metadata.timestamp(now)
-    status: dict[str, Any] = pod["status"]
-    status |= {
-        "phase": "Running",
-        "startTime": moment,
-        "podIP": address,
-        "podIPs": [{"ip": address}],
-        "hostIP": "127.0.0.1",
-    }
-    conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
-    for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
-        conditions[kind] = {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": moment}
-    status["conditions"] = list(conditions.values())
-    status["containerStatuses"] = [
-        {
-            "name": container["name"],
-            "image": container["image"],
-            "imageID": "",
-            "ready": True,
-            "started": True,
-            "restartCount": 0,
-            "lastState": {},
-            "state": {"running": {"startedAt": moment}},
-        }
-        for container in pod["spec"]["containers"]
-    ]
-    return pod

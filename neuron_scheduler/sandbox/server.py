@@ -16,12 +16,14 @@ from aiohttp import web
 
 from neuron_scheduler.sandbox.apiserver import discovery, streaming
 from neuron_scheduler.sandbox.apiserver.faults import Answer, Fault, Faults, Hang, Hold, Reset, Slow, Truncate
+from neuron_scheduler.sandbox.apiserver.logs import Logs
 from neuron_scheduler.sandbox.apiserver.registry import Registry
 from neuron_scheduler.sandbox.apiserver.resources import of_kind
 from neuron_scheduler.sandbox.apiserver.rest import Rest, json_response
 from neuron_scheduler.sandbox.apiserver.status import StatusError, method_not_allowed
 from neuron_scheduler.sandbox.apiserver.store import Object, Store
-from neuron_scheduler.sandbox.kubelet import Kubelet
+from neuron_scheduler.sandbox.controllers.loop import Controllers
+from neuron_scheduler.sandbox.kubelet import Kubelet, Runtime
 
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _ACCESS_REVIEW: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -49,9 +51,12 @@ class ApiServer:
         port: where to listen; 0 chooses a free port.
         ssl_context: serve HTTPS with it.
         kubelet: whether a simulated kubelet sets bound pods Running and removes terminating ones.
+        runtime: runs some pods for real, instead of that kubelet.
+        controllers: whether Deployments, Jobs and others have controllers, and pods of the default scheduler get nodes.
         termination_limit: seconds after which that kubelet gives up waiting for a pod's grace period.
         bookmark_interval: seconds between the bookmarks of a watch.
         watch_list: whether watches with `sendInitialEvents` are served; if not, clients must fall back to lists.
+        logs: what the containers of pods have written.
         faults: the faults of the next requests.
         requests: the last requests.
     """
@@ -60,11 +65,14 @@ class ApiServer:
     port: int = 0
     ssl_context: ssl.SSLContext | None = None
     kubelet: bool = True
+    runtime: Runtime | None = None
+    controllers: bool = False
     termination_limit: float = 0.2
     bookmark_interval: float = 60.0
     watch_list: bool = True
     store: Store = attrs.field(factory=Store)
     registry: Registry = attrs.field(init=False)
+    logs: Logs = attrs.field(factory=Logs)
     faults: Faults = attrs.field(factory=Faults)
     requests: deque[SeenRequest] = attrs.field(factory=lambda: deque(maxlen=_REMEMBERED))
     _waits: streaming.Waits = attrs.field(factory=streaming.Waits)
@@ -73,7 +81,7 @@ class ApiServer:
     def __attrs_post_init__(self) -> None:
         self.registry = Registry(self.store)
         self._rest = Rest(
-            self.registry, self._waits, bookmark_interval=self.bookmark_interval, watch_list=self.watch_list
+            self.registry, self.logs, self._waits, bookmark_interval=self.bookmark_interval, watch_list=self.watch_list
         )
 
     @property
@@ -94,7 +102,9 @@ class ApiServer:
             self.port = runner.addresses[0][1]
             async with anyio.create_task_group() as tasks:
                 if self.kubelet:
-                    tasks.start_soon(Kubelet(self.registry, termination_limit=self.termination_limit).run)
+                    tasks.start_soon(Kubelet(self.registry, self.termination_limit, self.runtime).run)
+                if self.controllers:
+                    tasks.start_soon(Controllers(self.registry).run)
                 yield self
                 tasks.cancel_scope.cancel()
         finally:

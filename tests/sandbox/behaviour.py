@@ -7,9 +7,16 @@ on the real one is a bug of the table, a failure on the sandbox a bug of the san
 
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import iscoroutinefunction
+from types import ModuleType
 from typing import TypeAlias
 
-from tests.sandbox import behaviour_lists, behaviour_scheduling, behaviour_watches, behaviour_writes
+from tests.sandbox import (
+    behaviour_lists,
+    behaviour_scheduling,
+    behaviour_watches,
+    behaviour_workloads,
+    behaviour_writes,
+)
 from tests.support.sandbox_api import Api
 
 Behaviour: TypeAlias = Callable[[Api], Awaitable[None]]
@@ -19,12 +26,19 @@ def _sentence(name: str) -> str:
     return name.replace("_", " ")
 
 
-BEHAVIOURS: Mapping[str, Behaviour] = {
-    _sentence(name): function
-    for module in (behaviour_lists, behaviour_watches, behaviour_writes, behaviour_scheduling)
-    for name, function in vars(module).items()
-    if iscoroutinefunction(function) and not name.startswith("_")
-}
+def _of(*modules: ModuleType) -> dict[str, Behaviour]:
+    return {
+        _sentence(name): function
+        for module in modules
+        for name, function in vars(module).items()
+        if iscoroutinefunction(function) and not name.startswith("_")
+    }
+
+
+BEHAVIOURS: Mapping[str, Behaviour] = _of(behaviour_lists, behaviour_watches, behaviour_writes, behaviour_scheduling)
+
+OF_CONTROLLERS: Mapping[str, Behaviour] = _of(behaviour_workloads)
+"""Those that need controllers."""
 
 EXPIRED = _sentence(behaviour_watches.a_version_that_is_too_old_is_refused.__name__)
 """The one behaviour that a server shows only when its history is too short."""

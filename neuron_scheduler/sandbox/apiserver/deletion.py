@@ -7,14 +7,21 @@ is only marked, its kubelet removes it; a pod that runs nowhere is marked and re
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from neuron_scheduler.sandbox.apiserver import metadata
-from neuron_scheduler.sandbox.apiserver.resources import PODS, Resource
+from neuron_scheduler.sandbox.apiserver.resource import Resource
+from neuron_scheduler.sandbox.apiserver.resources import PODS
 from neuron_scheduler.sandbox.apiserver.status import conflict
 from neuron_scheduler.sandbox.apiserver.store import Object
+from neuron_scheduler.sandbox.apiserver.workload_resources import JOBS, REPLICATION_CONTROLLERS
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+_BY_POLICY: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_ORPHANING: Final = (JOBS, REPLICATION_CONTROLLERS)
 
 
 @attrs.frozen
@@ -34,11 +41,9 @@ def begun(resource: Resource, obj: Object, options: Mapping[str, Any], now: date
     """
     _check_preconditions(resource, obj, options.get("preconditions") or {})
     meta = obj["metadata"]
-    finalizers = bool(meta.get("finalizers"))
     if resource is not PODS:
-        marks = {"deletionTimestamp": metadata.timestamp(now), "deletionGracePeriodSeconds": 0}
-        marked = obj | {"metadata": meta | marks} if finalizers and "deletionTimestamp" not in meta else obj
-        return Deletion(marked, final=not finalizers)
+        return _marked(obj, _finalizers(resource, obj, options), now)
+    finalizers = bool(meta.get("finalizers"))
     grace = _grace_period(obj, options.get("gracePeriodSeconds"))
     pending = meta.get("deletionGracePeriodSeconds") if "deletionTimestamp" in meta else None
     if pending is not None and (pending == 0 or grace >= pending or options.get("gracePeriodSeconds") is None):
@@ -50,6 +55,23 @@ def begun(resource: Resource, obj: Object, options: Mapping[str, Any], now: date
     if pending is None:
         marks["generation"] = meta.get("generation", 0) + 1
     return Deletion(obj | {"metadata": meta | marks}, final=grace == 0 and not finalizers)
+
+
+def _marked(obj: Object, finalizers: list[str], now: datetime) -> Deletion:
+    meta = obj["metadata"]
+    if not finalizers:
+        return Deletion(obj, final=True)
+    if "deletionTimestamp" in meta and finalizers == meta.get("finalizers"):
+        return Deletion(obj, final=False)
+    marks = {"deletionTimestamp": metadata.timestamp(now), "deletionGracePeriodSeconds": 0, "finalizers": finalizers}
+    return Deletion(obj | {"metadata": marks | meta | {"finalizers": finalizers}}, final=False)
+
+
+def _finalizers(resource: Resource, obj: Object, options: Mapping[str, Any]) -> list[str]:
+    """Return the finalizers with that of the propagation policy; without a policy, a Job leaves its pods behind."""
+    policy = options.get("propagationPolicy") or ("Orphan" if resource in _ORPHANING else "Background")
+    kept = [name for name in obj["metadata"].get("finalizers") or [] if name not in _BY_POLICY.values()]
+    return [*kept, *([_BY_POLICY[policy]] if policy in _BY_POLICY else [])]
 
 
 def _check_preconditions(resource: Resource, obj: Object, preconditions: Mapping[str, Any]) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from neuron_scheduler.sandbox.apiserver.resources import RESOURCES, VERBS, Resource
+from neuron_scheduler.sandbox.apiserver.resource import VERBS, Resource
+from neuron_scheduler.sandbox.apiserver.resources import RESOURCES
 
 VERSION: Final[Mapping[str, str]] = {
     "major": "1",
@@ -27,6 +28,7 @@ _SUBRESOURCES: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "binding": ("", "Binding", ("create",)),
     "eviction": ("policy", "Eviction", ("create",)),
     "log": ("", "", ("get",)),
+    "scale": ("autoscaling", "Scale", ("get", "patch", "update")),
     "status": ("", "", ("get", "patch", "update")),
 }
 

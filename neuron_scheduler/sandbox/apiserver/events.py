@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from neuron_scheduler.sandbox.apiserver import metadata
-from neuron_scheduler.sandbox.apiserver.resources import EVENTS, NEW_EVENTS, Resource
+from neuron_scheduler.sandbox.apiserver.resource import Resource
+from neuron_scheduler.sandbox.apiserver.resources import EVENTS, NEW_EVENTS
 from neuron_scheduler.sandbox.apiserver.status import FieldError, bad_request, invalid_value, required
 from neuron_scheduler.sandbox.apiserver.store import Object
 

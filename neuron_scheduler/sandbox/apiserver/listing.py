@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.sandbox.apiserver import selectors
-from neuron_scheduler.sandbox.apiserver.resources import Resource
+from neuron_scheduler.sandbox.apiserver.resource import Resource
 from neuron_scheduler.sandbox.apiserver.status import (
     StatusError,
     bad_request,

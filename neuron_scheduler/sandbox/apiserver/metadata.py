@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from neuron_scheduler.sandbox.apiserver.resources import Resource
+from neuron_scheduler.sandbox.apiserver.resource import Resource
 from neuron_scheduler.sandbox.apiserver.status import (
     FieldError,
     StatusError,
@@ -42,6 +42,11 @@ _KEPT_ON_UPDATE: Final = ("uid", "creationTimestamp", "deletionTimestamp", "dele
 def timestamp(moment: datetime) -> str:
     """Return `2026-11-21T08:15:04Z`: whole seconds, as metadata has them."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(text: str) -> datetime:
+    """Return the moment that a timestamp names."""
+    return datetime.fromisoformat(text)
 
 
 def is_dns_label(text: object) -> bool:

@@ -1,15 +1,14 @@
 """
-The four ways to patch: merge, strategic merge, JSON patch and apply.
+Three ways to patch: merge, strategic merge and JSON patch. `server_side_apply.py` is the fourth.
 
-Strategic merge knows the list merge keys of the kinds served here. Apply merges strategically and keeps no
-`managedFields`: a field that is left out of the next configuration stays. Nothing here knows about HTTP or storage.
+Strategic merge knows the list merge keys of the kinds served here. Nothing here knows about HTTP or storage.
 """
 
 import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from neuron_scheduler.sandbox.apiserver.status import StatusError, bad_request
+from neuron_scheduler.sandbox.apiserver.status import StatusError, bad_request, unsupported_media_type
 
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
@@ -28,7 +27,9 @@ MERGE_KEYS: Final[Mapping[str, str]] = {
     "initContainers": "name",
     "ownerReferences": "uid",
     "podIPs": "ip",
-    "ports": "containerPort",
+    "matchConditions": "name",
+    "ports": "containerPort",  # of a Service it is `port`
+    "variables": "name",
     "resourceClaims": "name",
     "schedulingGates": "name",
     "secrets": "name",
@@ -39,6 +40,22 @@ MERGE_KEYS: Final[Mapping[str, str]] = {
 }
 # Lists of plain values that are united instead of replaced.
 UNITED: Final = frozenset({"finalizers"})
+
+
+def patched(target: Any, patch: Any, media_type: str) -> Any:
+    """
+    Return the target with a patch of this type applied.
+
+    Raises:
+        StatusError: 400 or 422, the patch does not apply; 415, there is no such type.
+    """
+    if media_type == MERGE:
+        return merge(target, patch)
+    if media_type == STRATEGIC:
+        return strategic_merge(target, patch)
+    if media_type == JSON:
+        return json_patch(target, patch)
+    raise unsupported_media_type(f"{JSON}, {MERGE}, {STRATEGIC}, {APPLY}")
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -91,18 +108,26 @@ def _strategic_value(field: str, current: Any, value: Any) -> Any:
     return copy.deepcopy(value)
 
 
+def merge_key(field: str, items: list[Any]) -> str:
+    """Return the key by which a list of this name is merged; empty for an atomic list."""
+    key = MERGE_KEYS.get(field, "")
+    if field == "ports" and not any(isinstance(item, dict) and key in item for item in items):
+        return "port"
+    return key
+
+
 def _merge_list(field: str, current: list[Any], items: list[Any]) -> list[Any]:
-    merge_key = MERGE_KEYS[field]
+    key = merge_key(field, items)
     replace = any(isinstance(item, dict) and item.get("$patch") == "replace" for item in items)
     merged = [] if replace else list(current)
     for item in items:
         if not isinstance(item, dict):
-            raise bad_request(f"{field}: expected an object in a list that is merged by {merge_key}")
-        if item.get("$patch") == "replace" and merge_key not in item:
+            raise bad_request(f"{field}: expected an object in a list that is merged by {key}")
+        if item.get("$patch") == "replace" and key not in item:
             continue
-        if merge_key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {merge_key}")
-        place = next((n for n, old in enumerate(merged) if old.get(merge_key) == item[merge_key]), None)
+        if key not in item:
+            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+        place = next((n for n, old in enumerate(merged) if old.get(key) == item[key]), None)
         if item.get("$patch") == "delete":
             if place is not None:
                 del merged[place]

@@ -4,7 +4,8 @@ What a path of the API names: a resource, a collection in a namespace or in all,
 
 import attrs
 
-from neuron_scheduler.sandbox.apiserver.resources import NAMESPACES, PODS, Resource, find
+from neuron_scheduler.sandbox.apiserver.resource import Resource
+from neuron_scheduler.sandbox.apiserver.resources import NAMESPACES, PODS, find
 from neuron_scheduler.sandbox.apiserver.status import no_such_path
 
 

@@ -60,22 +60,29 @@ def containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"spec.{field}[{number}]", container
 
 
-def prepare_create(pod: Object, now: datetime) -> None:
-    """Set the defaults in place; drop the client's status."""
-    spec = pod.setdefault("spec", {})
+def default(spec: dict[str, Any]) -> None:
+    """Set the defaults of a pod's spec, or of a template's, in place."""
     for field, value in {
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": 30,
         "dnsPolicy": "ClusterFirst",
         "schedulerName": "default-scheduler",
-        "enableServiceLinks": True,
-        "serviceAccountName": "default",
     }.items():
         if spec.get(field) is None:
             spec[field] = value
     spec.setdefault("securityContext", {})
     for _, container in containers(spec):
         _default_container(container)
+
+
+def prepare_create(pod: Object, now: datetime) -> None:
+    """Set the defaults in place; drop the client's status."""
+    spec = pod.setdefault("spec", {})
+    default(spec)
+    spec.setdefault("enableServiceLinks", True)
+    spec["serviceAccountName"] = spec.get("serviceAccountName") or "default"
+    for _, container in containers(spec):
+        _default_requests(container)
     _default_tolerations(spec)
     pod["metadata"]["generation"] = 1
     pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
@@ -97,11 +104,15 @@ def _default_container(container: dict[str, Any]) -> None:
     container.setdefault("imagePullPolicy", "Always" if tag in {"", "latest"} else "IfNotPresent")
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
-    resources = container.setdefault("resources", {})
-    if resources.get("limits"):
-        resources["requests"] = resources["limits"] | (resources.get("requests") or {})
+    container.setdefault("resources", {})
     for port in container.get("ports") or []:
         port.setdefault("protocol", "TCP")
+
+
+def _default_requests(container: dict[str, Any]) -> None:
+    resources = container["resources"]
+    if resources.get("limits"):
+        resources["requests"] = resources["limits"] | (resources.get("requests") or {})
 
 
 def _default_tolerations(spec: dict[str, Any]) -> None:
@@ -162,12 +173,17 @@ def admit_priority(pod: Object, store: Store) -> None:
 
 def validate(pod: Object) -> Iterator[FieldError]:
     """Yield what is wrong with a new pod."""
-    spec = pod["spec"]
     yield from metadata.validate(pod["metadata"])
+    yield from validate_spec(pod["spec"])
+
+
+def validate_spec(spec: Mapping[str, Any], root: str = "") -> Iterator[FieldError]:
+    """Yield what is wrong with a pod's spec, or with a template's; `root` is the path of the template with a dot."""
     if not spec.get("containers"):
-        yield required("spec.containers")
+        yield required(f"{root}spec.containers")
     seen: set[str] = set()
-    for path, container in containers(spec):
+    for place, container in containers(spec):
+        path = root + place
         name = container.get("name") or ""
         if not name:
             yield required(f"{path}.name")
@@ -179,12 +195,12 @@ def validate(pod: Object) -> Iterator[FieldError]:
         if not container.get("image"):
             yield required(f"{path}.image")
         yield from _validate_resources(container["resources"], f"{path}.resources")
-    yield from metadata.validate_labels(spec.get("nodeSelector") or {}, "spec.nodeSelector")
+    yield from metadata.validate_labels(spec.get("nodeSelector") or {}, f"{root}spec.nodeSelector")
     if spec["restartPolicy"] not in {"Always", "OnFailure", "Never"}:
         text = f'Unsupported value: "{spec["restartPolicy"]}": supported values: "Always", "Never", "OnFailure"'
-        yield FieldError("spec.restartPolicy", "FieldValueNotSupported", text)
+        yield FieldError(f"{root}spec.restartPolicy", "FieldValueNotSupported", text)
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        yield forbidden_value("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+        yield forbidden_value(f"{root}spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def _validate_resources(resources: Mapping[str, Any], path: str) -> Iterator[FieldError]:

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.sandbox.apiserver import binding, deletion, events, metadata, patch, pods
-from neuron_scheduler.sandbox.apiserver.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, RESOURCES, Resource
+from neuron_scheduler.sandbox.apiserver import binding, deletion, events, metadata, patch, pods, workloads
+from neuron_scheduler.sandbox.apiserver.resource import Resource
+from neuron_scheduler.sandbox.apiserver.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, RESOURCES
+from neuron_scheduler.sandbox.apiserver.server_side_apply import Applied
 from neuron_scheduler.sandbox.apiserver.status import (
     FieldError,
     already_exists,
@@ -21,7 +23,6 @@ from neuron_scheduler.sandbox.apiserver.status import (
     invalid,
     invalid_value,
     not_found,
-    unsupported_media_type,
 )
 from neuron_scheduler.sandbox.apiserver.store import Object, Store
 
@@ -38,6 +39,7 @@ class Registry:
 
     store: Store
     clock: Callable[[], datetime] = _now
+    _applied: Applied = attrs.field(factory=Applied)
 
     def __attrs_post_init__(self) -> None:
         for name in INITIAL_NAMESPACES:
@@ -98,27 +100,38 @@ class Registry:
         media_type: str,
         subresource: str = "",
         dry_run: bool = False,
-    ) -> tuple[Object, bool]:
-        """Change an object; apply can also create it. Returns whether it was created. 400, 404, 409, 415, 422."""
-        old = self.store.get(resource.storage, namespace, name)
-        if old is None and media_type == patch.APPLY and not subresource:
-            metadata.of(change).setdefault("name", name)
-            return self.create(resource, namespace, change, dry_run=dry_run), True
-        if old is None:
-            raise not_found(resource, name)
-        shown = self.view(resource, old)
-        match media_type:
-            case patch.MERGE:
-                new = patch.merge(shown, change)
-            case patch.STRATEGIC | patch.APPLY:
-                new = patch.strategic_merge(shown, change)
-            case patch.JSON:
-                new = patch.json_patch(shown, change)
-            case _:
-                raise unsupported_media_type(f"{patch.JSON}, {patch.MERGE}, {patch.STRATEGIC}, {patch.APPLY}")
+    ) -> Object:
+        """Change an object. 400, 404, 409, 415, 422."""
+        old = self.get(resource, namespace, name)
+        new = patch.patched(self.view(resource, old), change, media_type)
         metadata.of(new)
-        new = copy.deepcopy(new)
-        return self._replace(resource, old, new, subresource=subresource, dry_run=dry_run), False
+        return self._replace(resource, old, copy.deepcopy(new), subresource=subresource, dry_run=dry_run)
+
+    def apply(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        configuration: Any,
+        *,
+        manager: str,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> tuple[Object, bool]:
+        """Apply a manager's configuration; also return whether that created the object. 400, 404, 409, 422."""
+        metadata.of(configuration)["name"] = name
+        kept, created = copy.deepcopy(configuration), False
+        old = self.store.get(resource.storage, namespace, name)
+        if old is None and not subresource:
+            obj, created = self.create(resource, namespace, configuration, dry_run=dry_run), True
+        elif old is None:
+            raise not_found(resource, name)
+        else:
+            new = copy.deepcopy(self._applied.merged(self.view(resource, old), manager, configuration))
+            obj = self._replace(resource, old, new, subresource=subresource, dry_run=dry_run)
+        if not dry_run:
+            self._applied.remember(obj, manager, kept)
+        return obj, created
 
     def delete(
         self, resource: Resource, namespace: str, name: str, options: Mapping[str, Any], *, dry_run: bool = False
@@ -164,6 +177,10 @@ class Registry:
         elif resource is NODES:
             obj.setdefault("spec", {})
             obj.setdefault("status", {})
+        elif workloads.has_rules(resource):
+            workloads.prepare_create(resource, obj)
+        if resource.generation:
+            obj["metadata"]["generation"] = 1
         errors = list(self._validate(resource, obj))
         if errors:
             raise invalid(resource, obj["metadata"].get("name") or "", errors)
@@ -199,10 +216,15 @@ class Registry:
             errors = list(events.validate_update(resource, new, old))
         elif resource is PODS:
             errors = list(pods.validate_update(new, old))
+        elif workloads.has_rules(resource):
+            workloads.default(resource, new)
+            errors = list(workloads.validate_update(resource, new, old))
         else:
             errors = list(self._validate(resource, new))
         if errors:
             raise invalid(resource, old["metadata"]["name"], errors)
+        if resource.generation and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         return new
 
     def _validate(self, resource: Resource, obj: Object) -> Iterator[FieldError]:
@@ -212,6 +234,8 @@ class Registry:
             return events.validate(resource, obj)
         if resource is LEASES:
             return _validate_lease(obj)
+        if workloads.has_rules(resource):
+            return workloads.validate(resource, obj)
         return metadata.validate(obj["metadata"], label_name=resource is NAMESPACES)
 
     def _gone(self, resource: Resource, namespace: str, name: str) -> Object:

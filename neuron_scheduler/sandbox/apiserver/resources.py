@@ -1,77 +1,33 @@
 """
-What the sandbox serves, as data: each resource with its names, its verbs and the fields it can be selected by.
-
-A resource that needs no rules of its own is added by a line here.
+What the sandbox serves: a resource that needs no rules of its own is added by a line here.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
-VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-
-
-@attrs.frozen
-class Field:
-    """Where the stored object has the field of a field selector, and the value if it is absent."""
-
-    path: tuple[str, ...]
-    absent: str = ""
-
-
-def _fields(*labels: str) -> dict[str, Field]:
-    return {label: Field(tuple(label.split("."))) for label in labels}
-
-
-_METADATA: Final = _fields("metadata.name", "metadata.namespace")
-
-
-@attrs.frozen(kw_only=True)
-class Resource:
-    """
-    One resource of the API.
-
-    `storage` names the table that holds its objects: two resources may be views of one. `fields` are the labels a
-    field selector may use. `unconditional_update` and `create_on_update` are the rules for PUT without a
-    resourceVersion and for PUT of an absent object (`AllowUnconditionalUpdate`, `AllowCreateOnUpdate` upstream).
-    """
-
-    plural: str
-    singular: str
-    kind: str
-    group: str = ""
-    version: str = "v1"
-    namespaced: bool = True
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    subresources: tuple[str, ...] = ()
-    fields: Mapping[str, Field] = attrs.field(factory=dict, hash=False)
-    unconditional_update: bool = True
-    create_on_update: bool = False
-
-    @property
-    def api_version(self) -> str:
-        """`v1` or `group/v1`."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def qualified(self) -> str:
-        """`pods` or `leases.coordination.k8s.io`, as messages name it."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def storage(self) -> str:
-        """The table of the objects; both views of events share one."""
-        return self.plural
-
-    @property
-    def prefix(self) -> str:
-        """`/api/v1` or `/apis/group/v1`."""
-        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
-
+from neuron_scheduler.sandbox.apiserver.resource import METADATA, Field, Resource, fields
+from neuron_scheduler.sandbox.apiserver.workload_resources import WORKLOADS
 
 _REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+
+def _plain(group: str, kind: str, plural: str = "", *short_names: str, namespaced: bool = False) -> Resource:
+    """Return a resource without subresources; the default plural is the kind in lower case with an s."""
+    return Resource(
+        plural=plural or f"{kind.lower()}s",
+        singular=kind.lower(),
+        kind=kind,
+        group=group,
+        namespaced=namespaced,
+        short_names=short_names,
+        fields=METADATA,
+    )
+
+
+def _generated(resource: Resource) -> Resource:
+    return attrs.evolve(resource, generation=True)
+
 
 PODS: Final = Resource(
     plural="pods",
@@ -80,8 +36,8 @@ PODS: Final = Resource(
     short_names=("po",),
     categories=("all",),
     subresources=("binding", "eviction", "log", "status"),
-    fields=_METADATA
-    | _fields(
+    fields=METADATA
+    | fields(
         "spec.nodeName",
         "spec.restartPolicy",
         "spec.schedulerName",
@@ -99,7 +55,7 @@ NODES: Final = Resource(
     namespaced=False,
     short_names=("no",),
     subresources=("status",),
-    fields=_METADATA | {"spec.unschedulable": Field(("spec", "unschedulable"), absent="false")},
+    fields=METADATA | {"spec.unschedulable": Field(("spec", "unschedulable"), absent="false")},
 )
 NAMESPACES: Final = Resource(
     plural="namespaces",
@@ -108,7 +64,7 @@ NAMESPACES: Final = Resource(
     namespaced=False,
     short_names=("ns",),
     subresources=("status",),
-    fields=_METADATA | _fields("status.phase"),
+    fields=METADATA | fields("status.phase"),
 )
 EVENTS: Final = Resource(
     plural="events",
@@ -116,8 +72,8 @@ EVENTS: Final = Resource(
     kind="Event",
     short_names=("ev",),
     create_on_update=True,
-    fields=_METADATA
-    | _fields(*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "type")
+    fields=METADATA
+    | fields(*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "type")
     | {"source": Field(("source", "component"))},
 )
 NEW_EVENTS: Final = Resource(
@@ -127,8 +83,8 @@ NEW_EVENTS: Final = Resource(
     group="events.k8s.io",
     short_names=("ev",),
     create_on_update=True,
-    fields=_METADATA
-    | _fields("reason", "type")
+    fields=METADATA
+    | fields("reason", "type")
     | {f"regarding.{name}": Field(("involvedObject", name)) for name in _REFERENCE}
     | {"reportingController": Field(("reportingComponent",))},
 )
@@ -139,7 +95,7 @@ LEASES: Final = Resource(
     group="coordination.k8s.io",
     unconditional_update=False,
     create_on_update=True,
-    fields=_METADATA,
+    fields=METADATA,
 )
 PRIORITY_CLASSES: Final = Resource(
     plural="priorityclasses",
@@ -148,13 +104,12 @@ PRIORITY_CLASSES: Final = Resource(
     group="scheduling.k8s.io",
     namespaced=False,
     short_names=("pc",),
-    fields=_METADATA,
+    fields=METADATA,
 )
-CONFIG_MAPS: Final = Resource(
-    plural="configmaps", singular="configmap", kind="ConfigMap", short_names=("cm",), fields=_METADATA
-)
-SERVICE_ACCOUNTS: Final = Resource(
-    plural="serviceaccounts", singular="serviceaccount", kind="ServiceAccount", short_names=("sa",), fields=_METADATA
+CONFIG_MAPS: Final = _plain("", "ConfigMap", "configmaps", "cm", namespaced=True)
+SERVICE_ACCOUNTS: Final = _plain("", "ServiceAccount", "serviceaccounts", "sa", namespaced=True)
+SECRETS: Final = attrs.evolve(
+    _plain("", "Secret", namespaced=True), fields=METADATA | {"type": Field(("type",), absent="Opaque")}
 )
 SERVICES: Final = Resource(
     plural="services",
@@ -163,38 +118,8 @@ SERVICES: Final = Resource(
     short_names=("svc",),
     categories=("all",),
     subresources=("status",),
-    fields=_METADATA | _fields("spec.clusterIP", "spec.type"),
+    fields=METADATA | fields("spec.clusterIP", "spec.type"),
 )
-REPLICATION_CONTROLLERS: Final = Resource(
-    plural="replicationcontrollers",
-    singular="replicationcontroller",
-    kind="ReplicationController",
-    short_names=("rc",),
-    categories=("all",),
-    subresources=("status",),
-    fields=_METADATA,
-)
-REPLICA_SETS: Final = Resource(
-    plural="replicasets",
-    singular="replicaset",
-    kind="ReplicaSet",
-    group="apps",
-    short_names=("rs",),
-    categories=("all",),
-    subresources=("status",),
-    fields=_METADATA,
-)
-STATEFUL_SETS: Final = Resource(
-    plural="statefulsets",
-    singular="statefulset",
-    kind="StatefulSet",
-    group="apps",
-    short_names=("sts",),
-    categories=("all",),
-    subresources=("status",),
-    fields=_METADATA,
-)
-
 VOLUMES: Final = Resource(
     plural="persistentvolumes",
     singular="persistentvolume",
@@ -202,7 +127,7 @@ VOLUMES: Final = Resource(
     namespaced=False,
     short_names=("pv",),
     subresources=("status",),
-    fields=_METADATA,
+    fields=METADATA,
 )
 CLAIMS: Final = Resource(
     plural="persistentvolumeclaims",
@@ -210,7 +135,7 @@ CLAIMS: Final = Resource(
     kind="PersistentVolumeClaim",
     short_names=("pvc",),
     subresources=("status",),
-    fields=_METADATA,
+    fields=METADATA,
 )
 
 BUDGETS: Final = Resource(
@@ -220,29 +145,41 @@ BUDGETS: Final = Resource(
     group="policy",
     short_names=("pdb",),
     subresources=("status",),
-    fields=_METADATA,
+    fields=METADATA,
+    generation=True,
 )
 
-
-def _storage(plural: str, singular: str, kind: str, *, namespaced: bool = False) -> Resource:
-    return Resource(
-        plural=plural,
-        singular=singular,
-        kind=kind,
-        group="storage.k8s.io",
-        namespaced=namespaced,
-        fields=_METADATA,
-    )
+# Accepted and kept. The sandbox evaluates no rights and no policies, and restricts no connections.
+_RBAC: Final = "rbac.authorization.k8s.io"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+KEPT: Final = (
+    _plain(_RBAC, "ClusterRole"),
+    _plain(_RBAC, "ClusterRoleBinding"),
+    _plain(_RBAC, "Role", namespaced=True),
+    _plain(_RBAC, "RoleBinding", namespaced=True),
+    _generated(_plain("networking.k8s.io", "NetworkPolicy", "networkpolicies", "netpol", namespaced=True)),
+    attrs.evolve(
+        _generated(_plain(_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies")),
+        subresources=("status",),
+    ),
+    _plain(_ADMISSION, "ValidatingAdmissionPolicyBinding"),
+    _generated(_plain(_ADMISSION, "MutatingAdmissionPolicy", "mutatingadmissionpolicies")),
+    _plain(_ADMISSION, "MutatingAdmissionPolicyBinding"),
+    _plain("", "ResourceQuota", "resourcequotas", "quota", namespaced=True),
+    _plain("", "LimitRange", "limitranges", "limits", namespaced=True),
+    _plain("", "Endpoints", "endpoints", "ep", namespaced=True),
+    _plain("discovery.k8s.io", "EndpointSlice", namespaced=True),
+)
 
 
 STORAGE: Final = (
     VOLUMES,
     CLAIMS,
-    _storage("storageclasses", "storageclass", "StorageClass"),
-    _storage("csinodes", "csinode", "CSINode"),
-    _storage("csidrivers", "csidriver", "CSIDriver"),
-    _storage("csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", namespaced=True),
-    _storage("volumeattachments", "volumeattachment", "VolumeAttachment"),
+    _plain("storage.k8s.io", "StorageClass", "storageclasses", "sc"),
+    _plain("storage.k8s.io", "CSINode"),
+    _plain("storage.k8s.io", "CSIDriver"),
+    _plain("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", namespaced=True),
+    _plain("storage.k8s.io", "VolumeAttachment"),
 )
 
 RESOURCES: Final = (
@@ -258,9 +195,9 @@ RESOURCES: Final = (
     *STORAGE,
     BUDGETS,
     SERVICES,
-    REPLICATION_CONTROLLERS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
+    SECRETS,
+    *WORKLOADS,
+    *KEPT,
 )
 
 

@@ -4,6 +4,8 @@ HTTP on one side, the registry on the other: paths, bodies, verbs, and how answe
 A handler here decodes, calls the registry, and encodes. Rules about objects are elsewhere; so are faults.
 """
 
+import contextlib
+import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -12,11 +14,12 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from neuron_scheduler.sandbox.apiserver import listing, metadata, protobuf, streaming, table, watch
+from neuron_scheduler.sandbox.apiserver import listing, logs, metadata, patch, protobuf, scale, streaming, table, watch
 from neuron_scheduler.sandbox.apiserver.faults import Fault
 from neuron_scheduler.sandbox.apiserver.paths import Target, target_of
 from neuron_scheduler.sandbox.apiserver.registry import Registry
-from neuron_scheduler.sandbox.apiserver.resources import PODS, Resource
+from neuron_scheduler.sandbox.apiserver.resource import Resource
+from neuron_scheduler.sandbox.apiserver.resources import PODS
 from neuron_scheduler.sandbox.apiserver.status import bad_request, method_not_allowed, success, unsupported_media_type
 from neuron_scheduler.sandbox.apiserver.store import Object
 
@@ -58,6 +61,7 @@ class Rest:
     """The verbs over HTTP. Without `watch_list`, `sendInitialEvents` is refused, so clients fall back to lists."""
 
     registry: Registry
+    logs: logs.Logs
     waits: streaming.Waits
     bookmark_interval: float
     watch_list: bool
@@ -67,6 +71,8 @@ class Rest:
         target = target_of(request.path)
         if target.subresource in {"binding", "eviction", "log"}:
             return await self._special(request, target)
+        if target.subresource == "scale":
+            return await self._scale(request, target)
         if request.method == "GET" and _flag(request, "watch"):
             return await self._watch(request, target, fault)
         verbs: Mapping[tuple[str, bool], _Verb] = {
@@ -125,16 +131,19 @@ class Rest:
         return json_response(self.registry.view(target.resource, obj), status=201 if created else 200)
 
     async def _patch(self, request: web.Request, target: Target) -> web.Response:
-        obj, created = self.registry.patch(
-            target.resource,
-            target.space,
-            target.name,
-            await decoded(request),
-            media_type=request.content_type,
-            subresource=target.subresource,
-            dry_run=_dry_run(request),
+        place = target.resource, target.space, target.name, await decoded(request)
+        if request.content_type == patch.APPLY:
+            obj, created = self.registry.apply(
+                *place,
+                manager=request.query.get("fieldManager", ""),
+                subresource=target.subresource,
+                dry_run=_dry_run(request),
+            )
+            return json_response(self.registry.view(target.resource, obj), status=201 if created else 200)
+        obj = self.registry.patch(
+            *place, media_type=request.content_type, subresource=target.subresource, dry_run=_dry_run(request)
         )
-        return json_response(self.registry.view(target.resource, obj), status=201 if created else 200)
+        return json_response(self.registry.view(target.resource, obj))
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
         options = await _delete_options(request)
@@ -154,7 +163,7 @@ class Rest:
             self.registry.delete(target.resource, *key, options, dry_run=_dry_run(request))
         return await self._list(request, target)
 
-    async def _special(self, request: web.Request, target: Target) -> web.Response:
+    async def _special(self, request: web.Request, target: Target) -> web.StreamResponse:
         match request.method, target.subresource:
             case "POST", "binding":
                 body = await decoded(request)
@@ -167,10 +176,38 @@ class Rest:
                 self.registry.delete(PODS, target.space, target.name, options, dry_run=_dry_run(request))
                 return json_response(success(code=201), status=201)
             case "GET", "log":
-                self.registry.get(PODS, target.space, target.name)
-                return web.Response(text="logs are not kept\n")
+                return await self._log(request, target)
             case _:
                 raise method_not_allowed()
+
+    async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
+        pod = self.registry.get(PODS, target.space, target.name)
+        log, printed = self.logs.of(pod, request.query), logs.printer(request.query)
+        lines = logs.selected(log, request.query, self.registry.clock())
+        seen = log.written
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        await response.write(b"".join(map(printed, lines)))
+        if _flag(request, "follow"):
+            with self.waits.endable(), contextlib.suppress(ConnectionError):  # the client has gone
+                async for line in log.follow(seen):
+                    await response.write(printed(line))
+        return response
+
+    async def _scale(self, request: web.Request, target: Target) -> web.Response:
+        workload = self.registry.get(target.resource, target.space, target.name)
+        if request.method == "GET":
+            return json_response(scale.of(workload))
+        if request.method not in {"PUT", "PATCH"}:
+            raise method_not_allowed()
+        body = await decoded(request)
+        if request.method == "PATCH":
+            body = patch.patched(scale.of(workload), body, request.content_type)
+        new = scale.scaled(workload, body)
+        obj, _ = self.registry.update(
+            target.resource, target.space, target.name, copy.deepcopy(new), dry_run=_dry_run(request)
+        )
+        return json_response(scale.of(obj))
 
     async def _watch(self, request: web.Request, target: Target, fault: Fault | None) -> web.StreamResponse:
         query: Mapping[str, str] = request.query
@@ -240,6 +277,8 @@ async def _delete_options(request: web.Request) -> dict[str, Any]:
     options = dict(body) if isinstance(body, dict) else {}
     if "gracePeriodSeconds" in request.query:
         options["gracePeriodSeconds"] = int(request.query["gracePeriodSeconds"])
+    if "propagationPolicy" in request.query:
+        options["propagationPolicy"] = request.query["propagationPolicy"]
     return options
 
 

@@ -6,10 +6,10 @@ must notice it.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from neuron_scheduler.sandbox.apiserver.resources import Field, Resource
+from neuron_scheduler.sandbox.apiserver.resource import Field, Resource
 from neuron_scheduler.sandbox.apiserver.status import StatusError, bad_request
 from neuron_scheduler.sandbox.apiserver.store import Object
 
@@ -121,3 +121,24 @@ def _text_at(obj: Object, path: tuple[str, ...], absent: str) -> str:
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in _COMMA.split(text)] if text.strip() else []
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Return whether a LabelSelector (`matchLabels`, `matchExpressions`) selects an object with these labels."""
+    wanted = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    return all(_meets(expression, labels) for expression in selector.get("matchExpressions") or [])
+
+
+def _meets(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(expression["key"]), expression.get("values") or []
+    match expression["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None

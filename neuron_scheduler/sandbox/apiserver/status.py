@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.sandbox.apiserver.resources import Resource
+from neuron_scheduler.sandbox.apiserver.resource import Resource
 
 # Optimistic locking failed (`OptimisticLockErrorMsg` of the upstream registry).
 MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"

@@ -5,30 +5,13 @@ After `pkg/printers/internalversion/printers.go`, for the kinds served here. A c
 `-o wide` only.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
 
-import attrs
-
+from neuron_scheduler.sandbox.apiserver.columns import AGE, NAME, Cell, Column, at, name, since
 from neuron_scheduler.sandbox.apiserver.store import Object
-
-_Cell: TypeAlias = Callable[[Object, datetime], Any]
-
-
-@attrs.frozen
-class Column:
-    """One column: its heading, what it shows of a stored object, and its priority."""
-
-    name: str
-    cell: _Cell
-    priority: int = 0
-    type: str = "string"
-
-    def definition(self) -> dict[str, Any]:
-        """Return the column as the Table declares it."""
-        shape = "name" if self.name == "Name" else ""
-        return {"name": self.name, "type": self.type, "format": shape, "description": "", "priority": self.priority}
+from neuron_scheduler.sandbox.apiserver.workload_columns import WORKLOAD_COLUMNS
 
 
 def render(
@@ -44,49 +27,12 @@ def render(
     return table
 
 
-def human_duration(elapsed: timedelta) -> str:
-    """Return a duration as kubectl's AGE shows it (`HumanDuration` of apimachinery)."""
-    seconds = max(int(elapsed.total_seconds()), 0)
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    steps = (
-        (120, f"{seconds}s"),
-        (600, f"{minutes}m" + (f"{seconds % 60}s" if seconds % 60 else "")),
-        (3 * 3600, f"{minutes}m"),
-        (8 * 3600, f"{hours}h" + (f"{minutes % 60}m" if minutes % 60 else "")),
-        (48 * 3600, f"{hours}h"),
-        (8 * 86400, f"{days}d" + (f"{hours % 24}h" if hours % 24 else "")),
-    )
-    return next((text for limit, text in steps if seconds < limit), f"{days}d")
-
-
 def _row_object(obj: Object, include: str) -> Any:
     if include == "None":
         return None
     if include == "Object":
         return obj
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
-
-
-def _name(obj: Object, _: datetime) -> str:
-    return str(obj["metadata"]["name"])
-
-
-def _since(text: str | None, now: datetime) -> str:
-    return human_duration(now - datetime.fromisoformat(text)) if text else "<unknown>"
-
-
-def _age(obj: Object, now: datetime) -> str:
-    return _since(obj["metadata"].get("creationTimestamp"), now)
-
-
-def _at(*path: str, absent: str = "<none>") -> _Cell:
-    def cell(obj: Object, _: datetime) -> Any:
-        value: Any = obj
-        for step in path:
-            value = (value or {}).get(step)
-        return absent if value is None or value == "" else value
-
-    return cell
 
 
 def _pod_statuses(pod: Object) -> list[Mapping[str, Any]]:
@@ -101,6 +47,9 @@ def _pod_status(pod: Object, _: datetime) -> str:
     status = pod.get("status", {})
     if pod["metadata"].get("deletionTimestamp"):
         return "Terminating"
+    for state in (container["state"] for container in _pod_statuses(pod)):
+        if reason := (state.get("waiting") or state.get("terminated") or {}).get("reason"):
+            return str(reason)
     if any(condition.get("reason") == "SchedulingGated" for condition in status.get("conditions") or []):
         return "SchedulingGated"
     return str(status.get("reason") or status.get("phase") or "Unknown")
@@ -128,7 +77,7 @@ def _node_roles(node: Object, _: datetime) -> str:
     return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or "<none>"
 
 
-def _address(kind: str) -> _Cell:
+def _address(kind: str) -> Cell:
     def cell(node: Object, _: datetime) -> str:
         addresses = node.get("status", {}).get("addresses") or []
         return next((address["address"] for address in addresses if address["type"] == kind), "<none>")
@@ -136,18 +85,18 @@ def _address(kind: str) -> _Cell:
     return cell
 
 
-def _node_info(field: str) -> _Cell:
-    return _at("status", "nodeInfo", field, absent="<unknown>")
+def _node_info(field: str) -> Cell:
+    return at("status", "nodeInfo", field, absent="<unknown>")
 
 
 def _last_seen(event: Object, now: datetime) -> str:
     series = event.get("series") or {}
     text = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
-    return _since(text or event["metadata"].get("creationTimestamp"), now)
+    return since(text or event["metadata"].get("creationTimestamp"), now)
 
 
 def _first_seen(event: Object, now: datetime) -> str:
-    return _since(event.get("firstTimestamp") or event.get("eventTime"), now)
+    return since(event.get("firstTimestamp") or event.get("eventTime"), now)
 
 
 def _event_count(event: Object, _: datetime) -> str:
@@ -159,26 +108,24 @@ def _about(event: Object, _: datetime) -> str:
     return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
 
 
-_NAME: Final = Column("Name", _name)
-_AGE: Final = Column("Age", _age)
-_PLAIN: Final = (_NAME, _AGE)
+_PLAIN: Final = (NAME, AGE)
 COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
     "pods": (
-        _NAME,
+        NAME,
         Column("Ready", _pod_ready),
         Column("Status", _pod_status),
         Column("Restarts", _pod_restarts),
-        _AGE,
-        Column("IP", _at("status", "podIP"), 1),
-        Column("Node", _at("spec", "nodeName"), 1),
-        Column("Nominated Node", _at("status", "nominatedNodeName"), 1),
+        AGE,
+        Column("IP", at("status", "podIP"), 1),
+        Column("Node", at("spec", "nodeName"), 1),
+        Column("Nominated Node", at("status", "nominatedNodeName"), 1),
         Column("Readiness Gates", _gates, 1),
     ),
     "nodes": (
-        _NAME,
+        NAME,
         Column("Status", _node_status),
         Column("Roles", _node_roles),
-        _AGE,
+        AGE,
         Column("Version", _node_info("kubeletVersion")),
         Column("Internal-IP", _address("InternalIP"), 1),
         Column("External-IP", _address("ExternalIP"), 1),
@@ -186,35 +133,31 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("Kernel-Version", _node_info("kernelVersion"), 1),
         Column("Container-Runtime", _node_info("containerRuntimeVersion"), 1),
     ),
-    "namespaces": (_NAME, Column("Status", _at("status", "phase")), _AGE),
+    "namespaces": (NAME, Column("Status", at("status", "phase")), AGE),
     "events": (
         Column("Last Seen", _last_seen),
-        Column("Type", _at("type", absent="")),
-        Column("Reason", _at("reason", absent="")),
+        Column("Type", at("type", absent="")),
+        Column("Reason", at("reason", absent="")),
         Column("Object", _about),
-        Column("Subobject", _at("involvedObject", "fieldPath", absent=""), 1),
-        Column("Source", _at("reportingComponent", absent=""), 1),
+        Column("Subobject", at("involvedObject", "fieldPath", absent=""), 1),
+        Column("Source", at("reportingComponent", absent=""), 1),
         Column("Message", lambda event, _: str(event.get("message", "")).strip()),
         Column("First Seen", _first_seen, 1),
         Column("Count", _event_count, 1),
-        Column("Name", _name, 1),
+        Column("Name", name, 1),
     ),
-    "leases": (_NAME, Column("Holder", _at("spec", "holderIdentity", absent="")), _AGE),
+    "leases": (NAME, Column("Holder", at("spec", "holderIdentity", absent="")), AGE),
     "configmaps": (
-        _NAME,
+        NAME,
         Column("Data", lambda config_map, _: len(config_map.get("data") or {}), type="integer"),
-        _AGE,
+        AGE,
     ),
     "priorityclasses": (
-        _NAME,
-        Column("Value", _at("value"), type="integer"),
+        NAME,
+        Column("Value", at("value"), type="integer"),
         Column("Global-Default", lambda priority_class, _: bool(priority_class.get("globalDefault")), type="boolean"),
-        _AGE,
-        Column("PreemptionPolicy", _at("preemptionPolicy", absent="PreemptLowerPriority")),
+        AGE,
+        Column("PreemptionPolicy", at("preemptionPolicy", absent="PreemptLowerPriority")),
     ),
+    **WORKLOAD_COLUMNS,
 }
-
-
-def utc_now() -> datetime:
-    """Return the moment against which ages are shown."""
-    return datetime.now(UTC)

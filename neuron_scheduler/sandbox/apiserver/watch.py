@@ -12,7 +12,8 @@ import anyio
 import attrs
 
 from neuron_scheduler.sandbox.apiserver import listing
-from neuron_scheduler.sandbox.apiserver.resources import PODS, Resource
+from neuron_scheduler.sandbox.apiserver.resource import Resource
+from neuron_scheduler.sandbox.apiserver.resources import PODS
 from neuron_scheduler.sandbox.apiserver.selectors import Predicate
 from neuron_scheduler.sandbox.apiserver.status import StatusError, expired, forbidden_value, invalid
 from neuron_scheduler.sandbox.apiserver.store import Change, Expired, Object, Store

@@ -1,0 +1,53 @@
+"""
+Runs the controllers: after each change of the store, until nothing is left to do, and once a second for deadlines.
+"""
+
+from typing import Final, Protocol
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from neuron_scheduler.sandbox.apiserver.registry import Registry
+from neuron_scheduler.sandbox.apiserver.status import StatusError
+from neuron_scheduler.sandbox.controllers.deployments import Deployments
+from neuron_scheduler.sandbox.controllers.garbage import Garbage
+from neuron_scheduler.sandbox.controllers.jobs import Jobs
+from neuron_scheduler.sandbox.controllers.kube_scheduler import KubeScheduler
+from neuron_scheduler.sandbox.controllers.replica_sets import ReplicaSets
+
+_TICK: Final = 1.0  # seconds
+_OUTRUN: Final = frozenset({404, 409})
+
+
+class _Controller(Protocol):
+    def sync(self) -> None: ...
+
+
+@attrs.define(eq=False)
+class Controllers:
+    """All controllers over one registry."""
+
+    registry: Registry
+    _all: tuple[_Controller, ...] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        kinds = (Deployments, ReplicaSets, Jobs, KubeScheduler, Garbage)
+        self._all = tuple(kind(self.registry) for kind in kinds)
+
+    async def run(self) -> None:
+        """Follow the store without end."""
+        store = self.registry.store
+        while True:
+            version = store.version
+            for controller in self._all:
+                try:
+                    controller.sync()
+                except StatusError as error:
+                    if error.code not in _OUTRUN:  # else an object changed within the step: the next round sees it
+                        raise
+            if store.version != version:
+                await anyio.lowlevel.checkpoint()
+                continue
+            with anyio.move_on_after(_TICK):
+                await store.changed()

