@@ -117,6 +117,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
             known=pods.get,
             unsynced=lambda: unsynced((nodes, *others, pods)),
             forward=None if election is None else _forward(config, election),
+            budgets=budgets.all,
             count_unknown_only=count_unknown_only(config),
         )
     return Parts(

@@ -4,18 +4,20 @@ Connects the verbs with the parts of our own queue, whose cluster, fence and Bin
 Refuses to build any of those: `wiring` does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from neuron_scheduler.controllers.election_thread import ElectionThread
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.extender.bind import Bind
 from neuron_scheduler.extender.forward import Forward
+from neuron_scheduler.extender.preempt import Preempt
 from neuron_scheduler.extender.verbs import Role, Verbs
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.pod_reads import PodReads
+from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.profile import extender_profile
+from neuron_scheduler.scheduling.cycle.profile import extender_profile, preemption_profile
 
 
 def assembled(
@@ -27,6 +29,7 @@ def assembled(
     known: Callable[[str], Pod | None],
     unsynced: Callable[[], str | None],
     forward: Forward | None,
+    budgets: Callable[[], Sequence[DisruptionBudget]],
     count_unknown_only: bool,
 ) -> Verbs:
     """
@@ -40,6 +43,7 @@ def assembled(
         known: returns a pod as the watch last showed it, by its key.
         unsynced: returns why the cluster is not known yet; None if it is.
         forward: asks the leader; None without leader election.
+        budgets: returns all PodDisruptionBudgets.
         count_unknown_only: unknown Neuron allocations count by number only.
     """
     profile = extender_profile(count_unknown_only=count_unknown_only)
@@ -57,6 +61,15 @@ def assembled(
         errors=loop.errors,
     )
 
+    preempt = Preempt(
+        cluster=loop.cluster,
+        profile=preemption_profile(count_unknown_only=count_unknown_only),
+        beside=profile,
+        budgets=budgets,
+        own_names=loop.profiles.keys(),
+        clock=loop.clock,
+    )
+
     def role() -> Role:
         if bind.leads:
             return Role.LEADS
@@ -68,6 +81,7 @@ def assembled(
         cluster=loop.cluster,
         profile=profile,
         bind=bind,
+        preempt=preempt,
         forward=forward,
         unsynced=unsynced,
         role=role,

@@ -14,6 +14,7 @@ import attrs
 
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins import (
+    dynamic_resources,
     neuron_topology,
     node_rejections,
     node_resources_fit,
@@ -125,4 +126,24 @@ def extender_profile(*, count_unknown_only: bool = False) -> Profile:
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
         preferences=(node_rejections.PREFERENCE, smallest_block.by_block(count_unknown_only=count_unknown_only)),
+    )
+
+
+def preemption_profile(*, count_unknown_only: bool = False) -> Profile:
+    """
+    Return the profile that says which pods must leave for a pod that kube-scheduler schedules with our help.
+
+    Other victims than kube-scheduler's own must satisfy all of its filters, too. DynamicResources is left out: it
+    refuses every pod with claims, and kube-scheduler can serve them. There are no preferences.
+    """
+    plugins = [
+        plugin
+        for plugin in registry.plugins(count_unknown_only=count_unknown_only)
+        if plugin.name != dynamic_resources.NAME
+    ]
+    return Profile(
+        scheduler_name="",
+        pre_filters=registry.pre_filters_of(plugins),
+        filters=registry.filters_of(plugins),
+        preferences=(),
     )

@@ -73,11 +73,17 @@ def by_importance(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 @attrs.frozen
 class Incoming:
-    """The pod that needs room, its profile, and what the budgets of the other pods allow."""
+    """
+    The pod that needs room, its profile, and what the budgets of the other pods allow.
+
+    Attributes:
+        spared: uids of pods of lower priority that cannot be evicted.
+    """
 
     pod: Pod
     profile: Profile
     disruption_allowance: DisruptionAllowance
+    spared: frozenset[str] = frozenset()
 
 
 def victims_on(
@@ -95,7 +101,9 @@ def victims_on(
     def by_filters(gone: Sequence[Pod]) -> ByFilters:
         return ByFilters(cluster, slot, pod, incoming.profile, _without(node_info, gone))
 
-    lower = by_importance(node_info.pod_infos[uid].pod for uid in evictable(node_info, pod.priority))
+    lower = by_importance(
+        node_info.pod_infos[uid].pod for uid in evictable(node_info, pod.priority) if uid not in incoming.spared
+    )
     victims = _by_counting(node_info, incoming, lower, below, limit)
     if victims is None and limit is not None:
         return None

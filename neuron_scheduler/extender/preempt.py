@@ -1,0 +1,175 @@
+"""
+The verb `preempt`: kube-scheduler would evict pods for a pod, and gets victims whose end frees a legal block.
+
+kube-scheduler has counted only. Each of its nodes gets the victims after which our filter accepts the pod, or is left
+out. Upstream: `callExtenders` in `pkg/scheduler/framework/preemption/preemption.go`, which refuses an answer with a
+node it did not send, a node without victims, or a pod that it does not know; so pods of our own queue that are not
+bound yet are never victims. Refuses to evict, and to choose the node: kube-scheduler does.
+
+kube-scheduler does not call it for a node where the pod fits by count and only has no free block.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Final
+
+import anyio.lowlevel
+import attrs
+import msgspec
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.turn import LONGEST_TURN
+from neuron_scheduler.extender.protocol import (
+    NULL,
+    ExtenderPreemptionArgs,
+    ExtenderPreemptionResult,
+    MalformedRequestError,
+    MetaPod,
+    MetaVictims,
+)
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+from neuron_scheduler.scheduling.preemption.one_node import victims_instead
+from neuron_scheduler.scheduling.preemption.victims import Incoming, Victims
+from neuron_scheduler.telemetry import logs
+
+LONGEST: Final = 10.0
+"""Seconds after which no further nodes are looked at, if there is a candidate; kube-scheduler sends 100 and more."""
+
+log = logs.logger(__name__)
+
+
+class _Meta(msgspec.Struct):
+    """The part of a pod's `metadata` that is read."""
+
+    uid: str = ""
+
+
+class _Pod(msgspec.Struct):
+    """The part of a proposed victim that is read."""
+
+    metadata: _Meta
+
+
+_VICTIM: Final = msgspec.json.Decoder(_Pod)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Preempt:
+    """
+    Answers `preempt`.
+
+    Attributes:
+        profile: all filters, for victims other than those proposed (`preemption_profile`).
+        beside: the filters that kube-scheduler does not have (`extender_profile`).
+        budgets: returns all PodDisruptionBudgets.
+        own_names: the scheduler names of the pods in our own queue.
+        clock: seconds that never jump.
+    """
+
+    cluster: Cluster
+    profile: Profile
+    beside: Profile
+    budgets: Callable[[], Sequence[DisruptionBudget]]
+    own_names: Container[str]
+    clock: Callable[[], float]
+    _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
+
+    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+        """
+        Return the nodes where evicting pods makes room for the pod, each with its victims.
+
+        Raises:
+            MalformedRequestError: the request has no pod or no nodes, or they cannot be read.
+        """
+        pod, proposed = _pod_of(args), _proposed(args)
+        answer = dict[str, MetaVictims]()
+        if not (pod.refusal or pod.never_preempts):
+            await self._warm_up(pod)
+            answer = await self._answer(pod, proposed)
+        log.info(
+            "Chose victims for kube-scheduler",
+            v=2,
+            pod=pod.key,
+            numNodes=len(proposed),
+            numCandidates=len(answer),
+        )
+        return ExtenderPreemptionResult(node_name_to_meta_victims=answer)
+
+    async def _answer(self, pod: Pod, proposed: Mapping[str, frozenset[str]]) -> dict[str, MetaVictims]:
+        """Look at one node after the other, in turns with other tasks; the cluster may change in between."""
+        incoming = Incoming(pod, self.profile, DisruptionAllowance(self.budgets()))
+        answer = dict[str, MetaVictims]()
+        started = self.clock()
+        turn_ends = started + LONGEST_TURN
+        for node_name, uids in proposed.items():
+            now = self.clock()
+            if answer and now - started > LONGEST:
+                log.warning("Looked at a part of the nodes only", pod=pod.key, numNodes=len(proposed))
+                break
+            if now >= turn_ends:
+                await anyio.lowlevel.checkpoint()
+                turn_ends = self.clock() + LONGEST_TURN
+            here = attrs.evolve(incoming, spared=self._unknown_to_kube_scheduler(node_name))
+            victims = victims_instead(self.cluster, node_name, here, self.beside, uids)
+            if victims is not None and victims.pods:
+                answer[node_name] = _meta(victims)
+        return answer
+
+    def _unknown_to_kube_scheduler(self, node_name: str) -> frozenset[str]:
+        """Return the uids of the pods of a node that our own queue has decided and that are not bound yet."""
+        node_info = self.cluster.node(node_name)
+        pod_infos = {} if node_info is None else node_info.pod_infos
+        return frozenset(
+            uid
+            for uid, pod_info in pod_infos.items()
+            if self.cluster.is_assumed(uid) and pod_info.pod.scheduler_name in self.own_names
+        )
+
+    async def _warm_up(self, pod: Pod) -> None:
+        """Build the indexes that the filters need for this kind of pod, in turns with other tasks."""
+        turn_ends = self.clock() + LONGEST_TURN
+        for _ in self._warmup.of(self.cluster, pod, self.profile):
+            if self.clock() >= turn_ends:
+                await anyio.lowlevel.checkpoint()
+                turn_ends = self.clock() + LONGEST_TURN
+
+
+def _pod_of(args: ExtenderPreemptionArgs) -> Pod:
+    if bytes(args.pod) == bytes(NULL):
+        raise MalformedRequestError("it has no Pod")
+    value = PODS.decode(args.pod).value
+    if isinstance(value, Malformed):
+        raise MalformedRequestError(f"Pod: {value.reason}")
+    if value is None:
+        raise MalformedRequestError("Pod has ended: its phase is Succeeded or Failed")
+    return value
+
+
+def _proposed(args: ExtenderPreemptionArgs) -> dict[str, frozenset[str]]:
+    """Return the uids of the victims that kube-scheduler proposes, by node, from either form of the request."""
+    if args.node_name_to_meta_victims is not None:
+        return {
+            name: frozenset(victim.uid for victim in victims.pods or ())
+            for name, victims in args.node_name_to_meta_victims.items()
+        }
+    if args.node_name_to_victims is None:
+        raise MalformedRequestError("it has neither NodeNameToVictims nor NodeNameToMetaVictims")
+    return {name: frozenset(_uids(name, victims.pods or ())) for name, victims in args.node_name_to_victims.items()}
+
+
+def _uids(node_name: str, pods: Iterable[msgspec.Raw]) -> Iterable[str]:
+    for number, pod in enumerate(pods):
+        try:
+            yield _VICTIM.decode(pod).metadata.uid
+        except (ValueError, RecursionError) as error:
+            raise MalformedRequestError(f"NodeNameToVictims[{node_name[:64]!a}].Pods[{number}]: {error}") from None
+
+
+def _meta(victims: Victims) -> MetaVictims:
+    """Return victims on the wire, the most important first: kube-scheduler compares nodes by the first."""
+    return MetaVictims(pods=[MetaPod(uid=pod.uid) for pod in victims.pods], num_pdb_violations=victims.violations)
