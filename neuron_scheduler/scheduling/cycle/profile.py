@@ -18,6 +18,7 @@ from neuron_scheduler.scheduling.plugins import (
     neuron_topology,
     node_rejections,
     node_resources_fit,
+    node_unschedulable,
     registry,
     smallest_block,
 )
@@ -114,10 +115,12 @@ def extender_profile(*, count_unknown_only: bool = False) -> Profile:
     """
     Return the profile for pods that kube-scheduler schedules with our help.
 
-    It has only what kube-scheduler's own plugins cannot know: the Neuron devices, and the resources that pods of our
-    queue are about to use. It has no scheduler name, and the argument is that of `default_profile`.
+    It has only what kube-scheduler's own plugins cannot know: which nodes we cannot read, the Neuron devices, and the
+    resources that pods of our queue are about to use. It has no scheduler name, and the argument is that of
+    `default_profile`.
     """
     plugins = (
+        node_unschedulable.PLUGIN,
         node_resources_fit.BESIDE_KUBE_SCHEDULER,
         neuron_topology.plugin(count_unknown_only=count_unknown_only),
     )
