@@ -24,6 +24,8 @@ MOST_OF_A_PEER: Final = 1024
 HANDSHAKE_SECONDS: Final = 10.0
 KEPT: Final = 120.0
 """Seconds after which an idle connection is closed. kube-scheduler closes it after 90: it does not repeat a POST."""
+LINGER: Final = 5.0
+"""Seconds for the rest of a body that is not read, so that its client reads the refusal instead of a reset."""
 
 _ACCEPTED_AT_ONCE: Final = 8
 _CLOSING_SECONDS: Final = 2.0
@@ -62,6 +64,7 @@ class _Connection(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type]  # None means no log
             logger=_silent,
             auto_decompress=False,  # a small body must not become a large one
+            lingering_time=LINGER,
         )
         self._unreadable = reactions.unreadable
         self._ended = ended
@@ -107,6 +110,11 @@ class Connections:
         self._server = web.Server(self.reactions.answer, handler_cancellation=True)
         self._loop.add_reader(self.listening, self._accept)
 
+    @property
+    def count(self) -> int:
+        """How many connections there are."""
+        return self._peers.total()
+
     async def close(self) -> None:
         """Close the socket, and end all connections; requests that are being answered have two seconds."""
         self._loop.remove_reader(self.listening)
@@ -130,7 +138,7 @@ class Connections:
                 self._pause = self._loop.call_later(_PAUSE, self._loop.add_reader, self.listening, self._accept)
                 return
             peer = str(address[0])
-            if self._peers.total() >= MOST_CONNECTIONS or self._peers[peer] >= MOST_OF_A_PEER:
+            if self.count >= MOST_CONNECTIONS or self._peers[peer] >= MOST_OF_A_PEER:
                 connection.close()
                 self.reactions.refused("too many connections", peer)
                 continue

@@ -148,8 +148,8 @@ class Config:
     )
     extender_client_ca_file: str = setting(
         "",
-        "Serve the extender only to clients that show a certificate of one of these authorities, PEM. Probes of its"
-        " port need one too; --port needs none.",
+        "Serve the extender only to clients that show a certificate of one of these authorities, PEM; replicas show"
+        " each other --extender-tls-cert-file. Probes of this port need one too, those of --port none.",
         metavar=FILE,
         path="extender.clientCAFile",
     )

@@ -141,11 +141,11 @@ class Metrics:
     """Count a Binding that was refused by an old state of the Lease."""
     connection_dropped: Callable[[str], None] = counter(
         "neuron_scheduler_connections_dropped",
-        "Connections to the health and metrics endpoints that were ended without an answer, by reason:"
-        " crowded (too many waited), slow (the client took too long).",
+        "Connections to our own ports that were ended without an answer, by reason: crowded (too many waited), slow"
+        " (the client took too long), refused (of the extender: too many, or TLS failed).",
         "reason",
     )
-    """Count a connection to our own endpoints that was ended without an answer: `crowded` or `slow`."""
+    """Count a connection to our own endpoints that was ended without an answer: `crowded`, `slow` or `refused`."""
     retried: Callable[[str], None] = counter(
         "neuron_scheduler_write_retries",
         "Writes that are sent again because their outcome is in doubt or the API server was busy.",

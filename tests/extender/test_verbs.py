@@ -1,0 +1,296 @@
+"""What each verb answers, who answers it, and what the log says."""
+
+import io
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.extender.protocol import ExtenderBindingArgs, ExtenderPreemptionArgs, ExtenderPreemptionResult
+from neuron_scheduler.extender.verbs import Answer, Role, Verbs
+from neuron_scheduler.scheduling.cycle.profile import extender_profile
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+from tests.control_plane.objects import node_manifest, pod_manifest
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
+from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
+
+SEVEN = (
+    "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices."
+)
+NAMES = ["trn1", "ghost", "inf2"]
+
+
+@attrs.define(eq=False)
+class Leader:
+    """Stands in for `bind`, `preempt` and the way to another replica; remembers what it was asked."""
+
+    asked: list[Any] = attrs.field(factory=list)
+    error: str = ""
+    crash: bool = False
+    answers: tuple[int, bytes] = (200, b'{"Error":""}')
+
+    async def bind(self, args: ExtenderBindingArgs) -> str:
+        """Answer `bind`."""
+        self.asked.append(args)
+        if self.crash:
+            raise RuntimeError("broken")
+        return self.error
+
+    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+        """Answer `preempt`."""
+        self.asked.append(args)
+        return ExtenderPreemptionResult(node_name_to_meta_victims={})
+
+    async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
+        """Answer for the leader."""
+        self.asked.append((verb, body))
+        return self.answers
+
+
+@attrs.define(eq=False)
+class Replica:
+    """The verbs of a replica whose role a test sets."""
+
+    cluster: Cluster = attrs.field(
+        factory=lambda: cluster_of([node("trn1", "trn1.32xlarge"), node("inf2", "inf2.48xlarge")])
+    )
+    leader: Leader = attrs.field(factory=Leader)
+    role: Role = Role.LEADS
+    unsynced: str | None = None
+    unexpected: list[str] = attrs.field(factory=list)
+    verbs: Verbs = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.verbs = Verbs(
+            cluster=self.cluster,
+            profile=extender_profile(),
+            bind=self.leader,
+            preempt=self.leader,
+            forward=self.leader,
+            unsynced=lambda: self.unsynced,
+            role=lambda: self.role,
+            clock=lambda: 0.0,
+            errors=UnexpectedErrors(self.unexpected.append),
+        )
+
+    async def ask(self, verb: str, request: Any, **options: Any) -> tuple[int, Any]:
+        """Return status and answer, as JSON if it is."""
+        body = request if isinstance(request, bytes) else json.dumps(request).encode()
+        answer: Answer = await self.verbs.answer(verb, body, **options)
+        text = b"".join(answer.pieces).decode()
+        return answer.status, json.loads(text) if answer.status == 200 else text
+
+
+@pytest.fixture
+def replica() -> Replica:
+    """A replica that leads, with a node of trn1 and one of inf2."""
+    return Replica()
+
+
+@pytest.fixture
+def lines() -> io.StringIO:
+    """The log at the default verbosity."""
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    return stream
+
+
+def messages(lines: io.StringIO) -> list[str]:
+    """Return the messages in the log, without headers and quotes."""
+    return [line.partition('] "')[2].removesuffix('"') for line in lines.getvalue().splitlines()]
+
+
+def by_names(request: Any, names: list[str] | None = None) -> dict[str, Any]:
+    """Return a request as kube-scheduler sends it with `nodeCacheCapable: true`."""
+    return {"Pod": request, "Nodes": None, "NodeNames": NAMES if names is None else names}
+
+
+def by_nodes(request: Any) -> dict[str, Any]:
+    """Return a request as kube-scheduler sends it with `nodeCacheCapable: false`."""
+    return {"Pod": request, "Nodes": {"metadata": {}, "items": [node_manifest(name) for name in NAMES]}}
+
+
+async def test_both_forms_agree(replica: Replica) -> None:
+    """Names are answered with names and whole nodes with the nodes that were sent; the reasons are the same."""
+    request = pod_manifest("p", neuron=7)
+    _, named = await replica.ask("filter", by_names(request))
+    _, whole = await replica.ask("filter", by_nodes(request))
+
+    assert named == {
+        "Nodes": None,
+        "NodeNames": ["inf2"],
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": {
+            "trn1": SEVEN,
+            "ghost": "node(s) that the Neuron scheduler does not know yet",
+        },
+        "Error": "",
+    }
+    assert whole == {**named, "Nodes": {"items": [node_manifest("inf2")]}, "NodeNames": None}
+    assert (
+        await replica.ask("prioritize", by_names(request))
+        == await replica.ask("prioritize", by_nodes(request))
+        == (200, [{"Host": "trn1", "Score": 0}, {"Host": "ghost", "Score": 0}, {"Host": "inf2", "Score": 10}])
+    )
+
+
+async def test_many_whole_nodes(replica: Replica) -> None:
+    """An answer that is written in several pieces is one JSON text, in the order of the request."""
+    items = [node_manifest(f"n{number:04}") | {"status": {"filler": "x" * 5000}} for number in range(200)]
+    request = {"Pod": pod_manifest("p", neuron=1), "Nodes": {"items": items}}
+    for number in range(0, 200, 2):
+        replica.cluster.put_node(node(f"n{number:04}", "trn1.32xlarge"))
+    status, answer = await replica.ask("filter", request)
+
+    assert status == 200
+    assert answer["Nodes"]["items"] == items[::2]
+    assert sorted(answer["FailedAndUnresolvableNodes"]) == [f"n{number:04}" for number in range(1, 200, 2)]
+    request["Nodes"] = {"items": items[1::2]}
+    assert (await replica.ask("filter", request))[1]["Nodes"] == {"items": []}
+    assert (await replica.ask("filter", {"Pod": pod_manifest("p"), "Nodes": {}}))[1]["Nodes"] == {"items": []}
+
+
+async def test_the_log_has_the_extensions_lines(replica: Replica, lines: io.StringIO) -> None:
+    """Filter writes AWS's lines at the default verbosity, and nothing about pods without Neuron."""
+    await replica.ask("filter", by_names(pod_manifest("plain")))
+    await replica.ask("prioritize", by_names(pod_manifest("nrt-test-5038", neuroncore=9)))
+    assert messages(lines) == []
+    await replica.ask("filter", by_names(pod_manifest("nrt-test-5038", neuron=12), ["inf2", "trn1"]))
+
+    assert messages(lines) == [
+        "POD nrt-test-5038 fits in Node:inf2",
+        "Filtered nodes: [inf2]",
+        f"Failed nodes: map[trn1:{SEVEN.replace('7', '12')}]",
+        "Finished Processing Filter Request...",
+    ]
+
+
+async def test_many_nodes_are_counted_in_the_log(replica: Replica, lines: io.StringIO) -> None:
+    """In a large cluster the lines name three nodes for each result."""
+    names = [f"n{number:03}" for number in range(150)]
+    for name in names[:50]:
+        replica.cluster.put_node(node(name, "trn1.32xlarge"))
+    for name in names[50:75]:
+        replica.cluster.put_node(node(name, "inf2.48xlarge"))
+    await replica.ask("filter", by_names(pod_manifest("p", neuron=16), names))
+
+    failed = (
+        "Insufficient aws.amazon.com/neuron:[n050 n051 n052 and 22 more]",
+        "node(s) that the Neuron scheduler does not know yet:[n075 n076 n077 and 72 more]",
+    )
+    assert messages(lines) == [
+        "Filtered nodes: [n000 n001 n002 and 47 more]",
+        f"Failed nodes: map[{' '.join(failed)}]",
+        "Finished Processing Filter Request...",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "complaint"),
+    [
+        pytest.param("filter", b"{", "filter cannot be read: Input data was truncated", id="not JSON"),
+        pytest.param("filter", b'{"NodeNames": []}', "it has no Pod", id="no pod"),
+        pytest.param("prioritize", by_names(None), "it has no Pod", id="null"),
+        pytest.param("prioritize", {"Pod": pod_manifest("p")}, "neither Nodes nor NodeNames", id="no nodes"),
+        pytest.param(
+            "filter",
+            {"Pod": pod_manifest("p"), "Nodes": {"items": [node_manifest("a"), {"metadata": {}}]}},
+            "Nodes.items[1]: Object missing required field `name`",
+            id="node without a name",
+        ),
+        pytest.param("bind", b"[]", "bind cannot be read: Expected `object`, got `array`", id="not an object"),
+        pytest.param("preempt", b'{"Pod": [', "preempt cannot be read: Input data was truncated", id="cut off"),
+    ],
+)
+async def test_what_cannot_be_read(replica: Replica, verb: str, body: Any, complaint: str) -> None:
+    """The status is 400, and the sentence says where the mistake is; nobody else is asked."""
+    status, text = await replica.ask(verb, body)
+    assert (status, replica.leader.asked) == (400, [])
+    assert complaint in text
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        pytest.param(
+            {"metadata": {"name": "p"}, "spec": {"containers": 3}},
+            "pod cannot be read: Expected `array | null`, got `int` - at `$.spec.containers`",
+            id="malformed",
+        ),
+        pytest.param(
+            {"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"phase": "Succeeded"}},
+            "pod has ended: its phase is Succeeded or Failed",
+            id="ended",
+        ),
+    ],
+)
+async def test_a_pod_that_no_node_can_take(replica: Replica, broken: Any, reason: str) -> None:
+    """The pod's owner reads the reason, which kube-scheduler shows for each node, and no pod is evicted for it."""
+    _, answer = await replica.ask("filter", by_names(broken))
+    assert (answer["NodeNames"], answer["FailedNodes"]) == ([], {})
+    assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(NAMES, reason)
+    _, scores = await replica.ask("prioritize", by_names(broken))
+    assert scores == [{"Host": name, "Score": 0} for name in NAMES]
+
+
+async def test_no_answer_before_the_cluster_is_known(replica: Replica) -> None:
+    """Every node would be unknown, and kube-scheduler would wait with its pods for an event."""
+    replica.unsynced = "not listed yet: /api/v1/pods"
+    for verb in ("filter", "prioritize"):
+        status, text = await replica.ask(verb, by_names(pod_manifest("p", neuron=1)))
+        assert (status, text) == (503, "the cluster is not known yet: not listed yet: /api/v1/pods\n")
+
+
+BIND = {"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "trn1"}
+
+
+async def test_the_leader_binds(replica: Replica) -> None:
+    """The error is in the answer, where kube-scheduler shows it, and `preempt` is answered here as well."""
+    assert await replica.ask("bind", BIND) == (200, {"Error": ""})
+    replica.leader.error = "node trn1 does not fit any more"
+    assert await replica.ask("bind", BIND, forwarded=True) == (200, {"Error": "node trn1 does not fit any more"})
+    assert replica.leader.asked == [ExtenderBindingArgs("p", "default", "u", "trn1")] * 2
+    assert await replica.ask("preempt", {"Pod": pod_manifest("p")}) == (200, {"NodeNameToMetaVictims": {}})
+
+
+async def test_a_follower_passes_on(replica: Replica) -> None:
+    """It answers filter itself, and passes on what is for the leader, once."""
+    replica.role = Role.FOLLOWS
+    assert await replica.ask("bind", BIND) == (200, {"Error": ""})
+    replica.leader.answers = (503, b"no leader\n")
+    assert await replica.ask("preempt", b"anything") == (503, "no leader\n")
+    assert replica.leader.asked == [("bind", json.dumps(BIND).encode()), ("preempt", b"anything")]
+    assert await replica.ask("bind", BIND, forwarded=True) == (503, "this replica does not hold the Lease\n")
+    assert (await replica.ask("filter", by_names(pod_manifest("p", neuron=1))))[0] == 200
+    assert len(replica.leader.asked) == 2
+
+
+@pytest.mark.parametrize("role", [Role.TAKES_OVER, Role.STOPS])
+async def test_between_leaders(replica: Replica, role: Role) -> None:
+    """Neither passes on, since the Lease has its own address, nor binds."""
+    replica.role = role
+    assert await replica.ask("bind", BIND) == (503, f"{role.value}\n")
+    assert replica.leader.asked == []
+
+
+async def test_a_defect_is_one_requests_error(replica: Replica, lines: io.StringIO) -> None:
+    """It is counted and logged, and kube-scheduler tries the pod again."""
+    replica.leader.crash = True
+    status, text = await replica.ask("bind", BIND)
+    assert (status, text) == (500, "unexpected error in extender bind: RuntimeError: broken\n")
+    assert replica.unexpected == ["extender bind"]
+    assert "Unexpected error, please report it" in lines.getvalue()
+    assert (await replica.ask("filter", by_names(pod_manifest("p", neuron=1))))[0] == 200
+
+
+async def test_filter_holds_nothing(replica: Replica) -> None:
+    """Two pods for the last block both pass, and again, however often they are asked about."""
+    replica.cluster.put_pod(pod("b", devices=12, ids=range(12), on="inf2"))
+    for _ in range(3):
+        for name in ("one", "two"):
+            _, answer = await replica.ask("filter", by_names(pod_manifest(name, neuron=16), ["trn1", "inf2"]))
+            assert answer["NodeNames"] == ["trn1"]
