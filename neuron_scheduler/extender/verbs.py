@@ -112,16 +112,17 @@ class Verbs:
         unsynced: returns why the cluster is not known yet; None if it is.
         role: what this replica does with `bind` and `preempt`.
         clock: seconds that never jump.
+        forward: None without leader election: then every replica leads.
         errors: reports unexpected exceptions.
     """
 
     cluster: Cluster
     profile: Profile
     bind: Bind
+    preempt: Preempt
     unsynced: Callable[[], str | None]
     role: Callable[[], Role]
     clock: Callable[[], float]
-    preempt: Preempt | None = None
     forward: Forward | None = None
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
@@ -156,8 +157,6 @@ class Verbs:
         if verb == BIND:
             error = await self.bind.bind(decode(body, ExtenderBindingArgs))
             return Answer(200, (encode(ExtenderBindingResult(error=error)),))
-        if self.preempt is None:
-            return sentence(501, "preempt is not served")
         return Answer(200, (encode(await self.preempt.preempt(decode(body, ExtenderPreemptionArgs))),))
 
     async def _answer_from_cache(self, verb: str, args: ExtenderArgs) -> Answer:
