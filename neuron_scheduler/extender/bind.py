@@ -39,8 +39,11 @@ LONGEST_AT_FENCE: Final = 20.0
 """Seconds for which a call waits at the allocate fence; kube-scheduler's `httpTimeout` in our manifests is 30 s."""
 LONGEST_CALL: Final = 25.0
 """Seconds after which a call is answered, even if its Binding has no outcome yet."""
+LONGEST_UNSEEN: Final = 5.0
+"""Seconds within which the watch must show a pod that the API server has."""
 NOT_LEADING: Final = "this replica may not bind pods now: it does not hold the Lease, or it is starting or stopping"
 
+_PAUSE: Final = 0.05  # seconds between two looks at what the watch has shown
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?", re.ASCII)
 
 log = logs.logger(__name__)
@@ -83,6 +86,7 @@ class Bind:
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     longest_at_fence: float = LONGEST_AT_FENCE
     longest_call: float = LONGEST_CALL
+    longest_unseen: float = LONGEST_UNSEEN
     _calls: dict[str, BindCall] = attrs.field(factory=dict, init=False)  # those without an outcome, by the pod's uid
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
 
@@ -107,23 +111,17 @@ class Bind:
         except _RefusedError as refusal:
             answer = str(refusal)
         except Exception as error:  # noqa: BLE001 - it is one pod's error; nothing is assumed, or its outcome comes
-            answer = self.errors.report(error, task="bind verb", pod=f"{args.pod_namespace}/{args.pod_name}")
-        log.error(
-            "Could not bind pod for kube-scheduler",
-            pod=f"{args.pod_namespace}/{args.pod_name}",
-            node=args.node,
-            err=answer,
-        )
+            answer = self.errors.report(error, task="bind verb", pod=_key(args))
+        log.error("Could not bind pod for kube-scheduler", pod=_key(args), node=args.node, err=answer)
         return answer
 
     async def _bind(self, args: ExtenderBindingArgs) -> str:
         started = anyio.current_time()
         _require_names(args)
-        pod = await self._pod(args)
-        await self._warm_up(pod)
+        await self._warm_up(await self._pod(args))
         call = self._calls.get(args.pod_uid)  # nothing awaits from here to the assumption
         if call is None:
-            call = self._begin(self._newest(pod), args.node)
+            call = self._begin(self._known(args), args.node)
         elif call.node_name != args.node:
             raise _RefusedError(f"its Binding to node {call.node_name} has no outcome yet; try again later")
         if call is not None:
@@ -131,11 +129,24 @@ class Bind:
         return ""
 
     async def _pod(self, args: ExtenderBindingArgs) -> Pod:
-        """Return the pod as the watch has shown it, or as the API server has it if the watch is behind."""
-        key = f"{args.pod_namespace}/{args.pod_name}"
+        """
+        Return the pod once the watch has shown it: kube-scheduler's watch may be ahead of ours.
+
+        A pod that was only read could be deleted without an event for us, and its devices would never come free.
+        """
+        key, wait_until = _key(args), self.clock() + self.longest_unseen
         known = self.known(key)
-        if known is not None and known.uid == args.pod_uid:
-            return known
+        if known is None or known.uid != args.pod_uid:
+            await self._require_existing(args)
+        while (known := self.known(key)) is None or known.uid != args.pod_uid:
+            if self.clock() >= wait_until:
+                raise _RefusedError(f"the watch has not shown pod {key} yet; try again later")
+            await anyio.sleep(_PAUSE)
+        return known
+
+    async def _require_existing(self, args: ExtenderBindingArgs) -> None:
+        """Refuse a pod that the API server does not have."""
+        key = _key(args)
         try:
             read = await self.reads.read(args.pod_namespace, args.pod_name)
         except (ApiError, UnreachableError) as error:
@@ -146,10 +157,16 @@ class Bind:
             raise _RefusedError(f"pod {key} not found")
         if read.uid != args.pod_uid:
             raise _RefusedError(f"pod {key} not found: there is one of this name with uid {read.uid}")
-        return read
+
+    def _known(self, args: ExtenderBindingArgs) -> Pod:
+        """Return the pod as the watch shows it now."""
+        known = self.known(_key(args))
+        if known is None or known.uid != args.pod_uid:
+            raise _RefusedError(f"pod {_key(args)} not found: it is gone")
+        return known
 
     def _newest(self, pod: Pod) -> Pod:
-        """Return the pod as the watch shows it; as it was read if the watch does not show it yet."""
+        """Return a pod as the watch shows it now, or as it was last."""
         known = self.known(pod.key)
         return known if known is not None and known.uid == pod.uid else pod
 
@@ -165,17 +182,17 @@ class Bind:
         """Choose the ids, assume them, and hand the Binding over; None if the pod is bound to the node already."""
         if not self.leads:
             raise _RefusedError(NOT_LEADING)
+        if pod.scheduler_name in self.own_names:
+            raise _RefusedError(
+                f"pod {pod.key} has schedulerName {pod.scheduler_name}, whose pods this scheduler takes from its own"
+                " queue; give kube-scheduler's profile another name"
+            )
         if self._is_bound(pod, node_name):
             return None
         if pod.terminating:
             raise _RefusedError(f"pod {pod.key} is being deleted, cannot be assigned to a host")
         if pod.gates:
             raise _RefusedError(f"pod {pod.key} has non-empty .spec.schedulingGates")
-        if pod.scheduler_name in self.own_names:
-            raise _RefusedError(
-                f"pod {pod.key} has schedulerName {pod.scheduler_name}, whose pods this scheduler takes from its own"
-                " queue; give kube-scheduler's profile another name"
-            )
         decision = decide_on(self.cluster, pod, self.profile, node_name)
         if not isinstance(decision, Decision):
             raise _RefusedError(f"node {node_name} does not fit any more: {', '.join(decision)}")
@@ -244,6 +261,10 @@ class Bind:
         """Give the place up if the Binding waits at the fence; one that may have been sent gets its outcome."""
         call.reason = reason
         self.cycle.fence.give_up(call.uid)
+
+
+def _key(args: ExtenderBindingArgs) -> str:
+    return f"{args.pod_namespace}/{args.pod_name}"
 
 
 def _require_names(args: ExtenderBindingArgs) -> None:

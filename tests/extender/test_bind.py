@@ -1,12 +1,14 @@
 """What kube-scheduler's bind call does to the cluster, and what it is answered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import anyio
 import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.extender import bind as bind_module
 from neuron_scheduler.extender.bind import NOT_LEADING
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced, Gone, Refused
@@ -133,21 +135,43 @@ async def test_a_pod_that_we_do_not_bind(case: str) -> None:
         assert road.verb.under_way == 0
 
 
-async def test_a_pod_that_the_watch_has_not_shown_is_read() -> None:
-    """kube-scheduler's watch may be ahead of ours."""
-    async with serving() as road:
-        road.stored["default/p"] = pod("p", devices=1)
-        assert await road.verb.bind(call("p")) == ""
-        assert road.held() == 2
-
-
-async def test_a_pod_that_was_created_again_is_read() -> None:
-    """Our watch still shows the one before it."""
+async def test_a_pod_that_the_watch_has_not_shown_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-scheduler's watch may be ahead of ours; here ours still shows a pod of the same name before it."""
+    monkeypatch.setattr(bind_module, "_PAUSE", 0.0)
     async with serving() as road:
         road.foreign("p", uid="old", devices=1)
         road.stored["default/p"] = pod("p", devices=4)
-        assert await road.verb.bind(call("p")) == ""
+        answer = Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.of, road, "p")
+            await turns()
+            assert (answer.text, road.tried) == (None, [])
+            road.foreign("p", devices=4)
+        assert answer.text == ""
         assert road.sent[0][AWS_NEURON_IDS] == "0,1,2,3"
+
+
+async def test_a_pod_that_the_watch_never_shows_is_an_error() -> None:
+    """Without its deletion its devices would never come free."""
+    async with serving() as road:
+        road.stored["default/p"] = pod("p", devices=1)
+        road.verb.longest_unseen = 0.0
+        assert await road.verb.bind(call("p")) == "the watch has not shown pod default/p yet; try again later"
+        assert_nothing_is_held(road)
+
+
+async def test_a_pod_that_goes_before_it_is_decided() -> None:
+    """Indexes are built in between."""
+    async with serving() as road:
+        road.foreign("p", devices=1)
+
+        def lost(*_: object) -> Iterator[None]:
+            road.lose("p")
+            yield
+
+        road.verb._warmup = mock.Mock(of=lost)
+        assert await road.verb.bind(call("p")) == "pod default/p not found: it is gone"
+        assert_nothing_is_held(road)
 
 
 async def test_a_pod_that_cannot_be_read_is_an_error() -> None:
@@ -193,6 +217,18 @@ async def test_a_pod_that_another_process_has_bound() -> None:
         assert road.tried == []
 
 
+async def test_a_pod_that_our_own_queue_binds_is_refused_at_every_moment() -> None:
+    """Its Binding may still fail, so a success would be a guess."""
+    async with serving(outcomes={"own": IN_DOUBT}) as road:
+        road.foreign("own", devices=4, scheduler_name="my-scheduler")
+        await until(lambda: road.count("own") > 2)
+        assert "its own queue" in await road.verb.bind(call("own"))
+        road.outcomes["own"] = Bound()
+        await until(lambda: ("own", "n") in road.reports)
+        road.confirm("own")
+        assert "its own queue" in await road.verb.bind(call("own"))
+
+
 async def test_two_calls_share_one_binding() -> None:
     """Both get its outcome; a call for another node meanwhile is an error."""
     async with serving(outcomes={"p": IN_DOUBT}) as road:
@@ -215,6 +251,7 @@ async def test_two_calls_that_read_the_pod_at_once_share_one_binding() -> None:
     """The second looks again after it has waited."""
     async with serving() as road:
         road.stored["default/p"] = pod("p", devices=4)
+        road.reading = lambda: road.foreign("p", devices=4)
         first, second = Answer(), Answer()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.of, road, "p")
