@@ -67,6 +67,10 @@ def _main(argv: Sequence[str] | None) -> int:
             from neuron_scheduler.sandbox.demo import play
 
             return int(play.run(arguments))
+        if arguments.command == "check":
+            from neuron_scheduler.check import command
+
+            return command.run(arguments)
         if arguments.command == "usage-maps":
             from neuron_scheduler import usage_maps
 
@@ -132,6 +136,10 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         from neuron_scheduler.sandbox.demo.play import add_arguments  # the scheduler itself does not import the sandbox
 
         add_arguments(commands["demo"])
+    if "check" in argv[:1]:
+        from neuron_scheduler.check.command import add_arguments as add_flags_of_check
+
+        add_flags_of_check(commands["check"])
     try:
         arguments, unknown = parser.parse_known_args(argv)
     except argparse.ArgumentError as error:
@@ -140,7 +148,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         raise ConfigurationError(_unknown(unknown[0], commands.get(arguments.command, parser)))
     if arguments.command is None:
         raise ConfigurationError(
-            "say what to do: 'run' the scheduler, 'extender' beside kube-scheduler, or 'demo'; see --help"
+            "say what to do: 'run' the scheduler, 'extender' beside kube-scheduler, 'check' a cluster, or 'demo';"
+            " see --help"
         )
     return arguments
 
@@ -180,7 +189,13 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         allow_abbrev=False,
         exit_on_error=False,
     )
-    return parser, {"run": run, "demo": demo, "usage-maps": _usage_maps_parser(commands)}
+    check = commands.add_parser(
+        "check",
+        help="say what needs action in a cluster, before or after the installation",
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    return parser, {"run": run, "check": check, "demo": demo, "usage-maps": _usage_maps_parser(commands)}
 
 
 def _usage_maps_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:

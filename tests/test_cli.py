@@ -102,7 +102,9 @@ def test_spellings(app: App, argument: str, want: Config) -> None:
     ("arguments", "sentence"),
     [
         pytest.param(
-            [], "say what to do: 'run' the scheduler, 'extender' beside kube-scheduler, or 'demo'", id="no command"
+            [],
+            "say what to do: 'run' the scheduler, 'extender' beside kube-scheduler, 'check' a cluster, or 'demo'",
+            id="no command",
         ),
         pytest.param(["fly"], "invalid choice: 'fly'", id="no such command"),
         pytest.param(["run", "--prot=1"], "unknown flag --prot; did you mean --port?", id="misspelt"),

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from neuron_scheduler import cli
+from neuron_scheduler.check import command as check
 from neuron_scheduler.sandbox.demo import play
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.settings.config import settings
@@ -60,9 +61,10 @@ def named(path: Path) -> str:
 
 
 def known_flags() -> set[str]:
-    """Return the flags of both commands."""
+    """Return the flags of all commands."""
     parser, commands = cli._parsers()
     play.add_arguments(commands["demo"])
+    check.add_arguments(commands["check"])
     return {
         option
         for command in (parser, *commands.values())
@@ -189,7 +191,7 @@ def test_the_commands_exist(path: Path) -> None:
         assert importlib.util.find_spec(name) is not None, name
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)) <= set(targets)
-    assert set(re.findall(r"`neuron-scheduler ([a-z-]+)", text)) <= {"run", "demo", "usage-maps"}
+    assert set(re.findall(r"`neuron-scheduler ([a-z-]+)", text)) <= set(cli._parsers()[1])
 
 
 def test_the_refusal_of_the_readme_is_one() -> None:

@@ -37,6 +37,19 @@ class Right:
     namespace: str = ""
     name: str = ""
 
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The `resourceAttributes` of a review that asks for this right."""
+        resource, _, subresource = self.resource.partition("/")
+        return {
+            "verb": self.verb,
+            "group": self.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+
     def __str__(self) -> str:
         place = f" in namespace {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}{place}"
@@ -113,13 +126,10 @@ async def require(client: Api, rights: tuple[Right, ...]) -> None:
 
 
 async def _allowed(client: Api, right: Right) -> bool:
-    resource, _, subresource = right.resource.partition("/")
-    attributes = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
-    attributes |= {"namespace": right.namespace, "name": right.name}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": _KIND,
-        "spec": {"resourceAttributes": attributes},
+        "spec": {"resourceAttributes": right.attributes},
     }
     body = msgspec.json.encode(review)
     while True:

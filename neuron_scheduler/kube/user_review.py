@@ -5,6 +5,7 @@ Refuses to remember an answer and to decide what follows from it: that is for `e
 itself may do is for `access_review`.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import attrs
@@ -56,7 +57,7 @@ _ACCESS_REVIEW: Final = msgspec.json.Decoder(_AccessReview)
 
 @attrs.frozen
 class UserReviews:
-    """Both requests; each raises ApiError or UnreachableError if there is no answer."""
+    """These requests; each raises ApiError or UnreachableError if there is no answer."""
 
     client: Client
 
@@ -74,6 +75,13 @@ class UserReviews:
             "extra": user.extra,
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
+        return await self._is_allowed(spec)
+
+    async def may(self, username: str, groups: Sequence[str], attributes: Mapping[str, str]) -> bool:
+        """Return whether a user of these groups has a right, by its `resourceAttributes`."""
+        return await self._is_allowed({"user": username, "groups": [*groups], "resourceAttributes": attributes})
+
+    async def _is_allowed(self, spec: object) -> bool:
         status = (await self._post(_ACCESS, "SubjectAccessReview", spec, _ACCESS_REVIEW)).status
         return status.allowed and not status.denied
 

@@ -52,6 +52,7 @@ async def load(
     paths: str | None = None,
     master: str | None = None,
     *,
+    context: str = "",
     environment: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
     clock: Callable[[], float] = time.monotonic,
@@ -60,20 +61,21 @@ async def load(
     Return the connection that the flags and the environment name.
 
     In this order: `--kubeconfig` (where `--master` replaces its server), `--master` alone (no credentials), the cluster
-    we run in (KUBERNETES_SERVICE_HOST), KUBECONFIG, `~/.kube/config`.
+    we run in (KUBERNETES_SERVICE_HOST), KUBECONFIG, `~/.kube/config`. `context` names one of a kubeconfig in place of
+    the current one, and so the cluster we run in is not used.
 
     Raises:
         ConfigurationError: none of them is there, or the chosen one is unusable.
     """
     if paths:
-        return await _from_kubeconfig(paths, master, environment, clock)
-    if master:
+        return await _from_kubeconfig(paths, master, environment, clock, context)
+    if master and not context:
         tls = Tls(clock=clock) if _check(master, "--master") else None
         return Connection(master.rstrip("/"), "--master", tls=tls, proxy=proxy_for(master, environment))
-    if environment.get("KUBERNETES_SERVICE_HOST"):
+    if environment.get("KUBERNETES_SERVICE_HOST") and not context:
         return await _in_cluster(environment, service_account, clock)
     paths = environment.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: ASYNC240, PTH111 - reads no file
-    return await _from_kubeconfig(paths, None, environment, clock)
+    return await _from_kubeconfig(paths, master, environment, clock, context)
 
 
 def _check(server: str, origin: str) -> bool:
@@ -109,10 +111,10 @@ async def _in_cluster(environment: Mapping[str, str], folder: Path, clock: Calla
 
 
 async def _from_kubeconfig(
-    paths: str, master: str | None, environment: Mapping[str, str], clock: Callable[[], float]
+    paths: str, master: str | None, environment: Mapping[str, str], clock: Callable[[], float], name: str
 ) -> Connection:
     origin = f"kubeconfig {paths}"
-    context = kubeconfig.read(paths)
+    context = kubeconfig.read(paths, name)
     cluster, user = context.cluster, context.user
     server = (master or cluster.server).rstrip("/")
     secure = _check(server, "--master" if master else origin)

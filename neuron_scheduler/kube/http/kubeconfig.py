@@ -164,9 +164,11 @@ class Kubeconfig:
     user: User
 
 
-def read(paths: str) -> Kubeconfig:
+def read(paths: str, context: str = "") -> Kubeconfig:
     """
-    Return the cluster and the user of the current context; `paths` are separated as in PATH, the first file wins.
+    Return the cluster and the user of a context, by default the current one.
+
+    `paths` are separated as in PATH, the first file wins.
 
     Raises:
         ConfigurationError: no file exists, or one cannot be used.
@@ -176,13 +178,13 @@ def read(paths: str) -> Kubeconfig:
     if not files:
         raise ConfigurationError(f"kubeconfig {paths} does not exist; pass --kubeconfig FILE or --master URL")
     try:
-        return _current(files)
+        return _chosen(files, context)
     except ValueError as error:
         raise ConfigurationError(f"kubeconfig {paths} is unusable: {error}; compare `kubectl config view`") from error
 
 
-def _current(files: list[tuple[Path, _File]]) -> Kubeconfig:
-    name = next((file.current_context for _, file in files if file.current_context), "")
+def _chosen(files: list[tuple[Path, _File]], name: str) -> Kubeconfig:
+    name = name or next((file.current_context for _, file in files if file.current_context), "")
     if not name:
         raise ValueError("it has no current-context; `kubectl config use-context NAME` sets it")
     context = _convert(_entry(files, "contexts", name)[1], _Context, f"context {name!r}")

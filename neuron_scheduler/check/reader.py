@@ -1,0 +1,313 @@
+"""
+Reads a cluster once into a `Snapshot`: a LIST in pages for each kind, and reviews of our ServiceAccount's rights.
+
+A request that is refused or fails becomes `Unread`, and the rest is still read. A kind that the API server does not
+serve has no objects. Refuses to judge what it has read, and to write: a review creates no object.
+"""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import anyio
+import attrs
+import msgspec
+
+from neuron_scheduler import __version__
+from neuron_scheduler.check import kinds
+from neuron_scheduler.check.subjects import known, snapshot as seen
+from neuron_scheduler.check.subjects.snapshot import Snapshot, Unread
+from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
+from neuron_scheduler.kube.access_review import Right, leading, scheduling
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.objects.base import Malformed, Resource
+from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
+from neuron_scheduler.kube.objects.namespaces import NAMESPACES
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.objects.storage import STORAGE
+from neuron_scheduler.kube.objects.workloads import WORKLOADS
+from neuron_scheduler.kube.user_review import UserReviews
+from neuron_scheduler.kube.watch.pager import Pager
+from neuron_scheduler.kube.writes.lease import LeaseClient
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import NEURON_NAMES
+
+WITHIN: Final = 10.0  # seconds for a small request
+AT_ONCE: Final = 8  # reviews
+WATCHED: Final[tuple[Resource[Any], ...]] = (NODES, BUDGETS, NAMESPACES, *WORKLOADS, *STORAGE, PODS)
+"""What the scheduler watches, and so needs rights for."""
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+@attrs.frozen(kw_only=True)
+class Reader:
+    """
+    Reads one cluster.
+
+    Attributes:
+        source: where the address of the API server comes from.
+        namespace: where the scheduler is, or will be, installed.
+        names: scheduler names that the user has given; empty for those of the installation.
+        now: seconds since the epoch, for the age of the Lease.
+    """
+
+    client: Client
+    server: str
+    source: str
+    namespace: str = "kube-system"
+    names: tuple[str, ...] = ()
+    lease_name: str = "my-scheduler"
+    now: Callable[[], float] = time.time
+
+    async def read(self) -> Snapshot:
+        """
+        Return what could be read.
+
+        Raises:
+            UnreachableError: there is no API server at that address.
+            ConfigurationError: it does not know who we are.
+        """
+        version = await self._version()
+        reads: dict[str, Callable[[], Awaitable[Any]]] = {
+            "nodes": self._nodes,
+            "slices": self._slices,
+            "deployments": self._deployments,
+            "daemon_sets": self._daemon_sets,
+            "lease": lambda: self._attempt("get leases.coordination.k8s.io", self._lease(), None),
+            "accounts": self._accounts,
+            "role_bindings": lambda: self._list(kinds.ROLE_BINDINGS, self._concerns_us),
+            "policies": lambda: self._list(kinds.policies("ValidatingAdmissionPolicy"), _is_policy),
+            "policy_bindings": lambda: self._list(kinds.policies("ValidatingAdmissionPolicyBinding"), _is_policy),
+            "others": self._others,
+        }
+        found: dict[str, Any] = {}
+
+        async def keep(name: str, read: Callable[[], Awaitable[Any]]) -> None:
+            found[name] = await read()
+
+        async with anyio.create_task_group() as tasks:
+            for name, read in reads.items():
+                tasks.start_soon(keep, name, read)
+            tasks.start_soon(self._keep_pods, found)
+        read_so_far = Snapshot(
+            server=self.server,
+            source=self.source,
+            version=version,
+            namespace=self.namespace,
+            lease_name=self.lease_name,
+            given_names=self.names,
+            program_version=__version__,
+            **found,
+        )
+        return attrs.evolve(read_so_far, rights=await self._rights(read_so_far))
+
+    # One request
+
+    async def _attempt(self, request: str, work: Awaitable[T], absent: K) -> "T | K | Unread":
+        """Return the result; `absent` if there is no such object or kind, Unread if it was refused or has failed."""
+        try:
+            return await work
+        except ApiError as error:
+            if error.status == 401:
+                raise ConfigurationError(
+                    "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
+                ) from error
+            if error.status == 404:
+                return absent
+            if error.status == 403:
+                return Unread(request)
+            return Unread(request, forbidden=False, reason=str(error))
+        except (UnreachableError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return Unread(request, forbidden=False, reason=str(error))
+
+    async def _version(self) -> str | Unread:
+        """Return the server's version; this is the first request, so a failure means that there is no server."""
+        try:
+            answer = await self.client.request("GET", "/version", timeout=WITHIN)
+            return str(msgspec.json.decode(answer.body, type=_Version).git_version)
+        except ApiError as error:
+            if error.status == 401:
+                raise ConfigurationError(
+                    "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
+                ) from error
+            return Unread("get /version", error.status == 403, str(error))
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
+
+    async def _lease(self) -> seen.Lease:
+        record = await LeaseClient(client=self.client, namespace=self.namespace, name=self.lease_name).get(
+            within=WITHIN
+        )
+        age = None if record.renewed is None else self.now() - record.renewed.timestamp()
+        return seen.Lease(record.holder, record.duration, age)
+
+    # Lists
+
+    async def _list(self, resource: Resource[T], wanted: Callable[[T], bool]) -> tuple[T, ...] | Unread:
+        """Return the objects of a kind that are wanted; those that cannot be read are left out."""
+
+        async def every() -> tuple[T, ...]:
+            return tuple(
+                [value async for value in self._values(resource) if not isinstance(value, Malformed) and wanted(value)]
+            )
+
+        name = f"{resource.name}.{resource.group}" if resource.group else resource.name
+        place = f" in namespace {self.namespace}" if "/namespaces/" in resource.path else ""
+        return await self._attempt(f"list {name}{place}", every(), ())
+
+    async def _values(self, resource: Resource[T]) -> AsyncIterator[T | Malformed]:
+        async for page in Pager(self.client, resource).pages():
+            for decoded in page.objects:
+                if decoded.value is not None:
+                    yield decoded.value
+
+    async def _objects(
+        self, kind: str, prefix: str, plural: str, *, everywhere: bool = False
+    ) -> tuple[seen.Object, ...] | Unread:
+        path = f"{prefix}/{plural}" if everywhere else f"{prefix}/namespaces/{self.namespace}/{plural}"
+        return await self._list(kinds.plain(kind, path), lambda found: known.is_or_was_ours(found.name))
+
+    async def _others(self) -> tuple[tuple[seen.Object, ...] | Unread, ...]:
+        rbac, mutating = "/apis/rbac.authorization.k8s.io/v1", "/apis/admissionregistration.k8s.io/v1"
+        return (
+            await self._objects("ConfigMap", "/api/v1", "configmaps"),
+            await self._objects("ClusterRole", rbac, "clusterroles", everywhere=True),
+            await self._objects("Role", rbac, "roles"),
+            await self._objects("RoleBinding", rbac, "rolebindings"),
+            await self._objects("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets"),
+            await self._objects("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies"),
+            await self._objects("MutatingAdmissionPolicy", mutating, "mutatingadmissionpolicies", everywhere=True),
+        )
+
+    async def _accounts(self) -> tuple[seen.Object, ...] | Unread:
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+        return await self._list(kinds.plain("ServiceAccount", path), lambda _: True)
+
+    async def _nodes(self) -> tuple[seen.SeenNode, ...] | Unread:
+        return await self._list(kinds.NODES_WITH_ANNOTATIONS, lambda _: True)
+
+    async def _slices(self) -> frozenset[str] | Unread:
+        """Return the nodes with ResourceSlices of AWS's driver, in the newest version that is served."""
+        for version in kinds.DRA_VERSIONS:
+            found = await self._list(kinds.slices(version), bool)
+            if found:
+                return found if isinstance(found, Unread) else frozenset(found)
+        return frozenset()
+
+    async def _keep_pods(self, found: dict[str, Any]) -> None:
+        """Read the pods into `pods` and `system_pods`; of all others nothing is kept."""
+        neuron: list[seen.NeuronPod] = []
+        system: list[seen.SeenPod] = []
+
+        async def every() -> None:
+            async for value in self._values(kinds.PODS_WITH_ACCOUNTS):
+                if isinstance(value, Malformed):
+                    namespace, _, name = value.key.partition("/")
+                    pod = Pod(uid=value.uid or value.key, namespace=namespace, name=name, node_name=value.node_name)
+                    neuron.append(seen.NeuronPod(pod, readable=False))
+                    continue
+                pod = value.pod
+                if any(pod.requests.get(name) for name in NEURON_NAMES):
+                    neuron.append(seen.NeuronPod(pod))
+                if _is_of_system(pod, value.images):
+                    system.append(seen.SeenPod(pod.namespace, pod.name, value.account, value.images, pod.labels))
+
+        failed = await self._attempt("list pods", every(), None)
+        found["pods"] = failed if isinstance(failed, Unread) else tuple(neuron)
+        found["system_pods"] = failed if isinstance(failed, Unread) else tuple(system)
+
+    async def _daemon_sets(self) -> tuple[seen.SeenWorkload, ...] | Unread:
+        found = await self._list(kinds.workloads("DaemonSet"), lambda listed: _names(listed.workload, known.PLUGIN))
+        return found if isinstance(found, Unread) else tuple(listed.workload for listed in found)
+
+    async def _deployments(self) -> tuple[seen.SeenWorkload, ...] | Unread:
+        """Return the Deployments of schedulers, with the names that their ConfigMaps give them."""
+        found = await self._list(kinds.workloads("Deployment"), lambda listed: _names(listed.workload, "scheduler"))
+        if isinstance(found, Unread):
+            return found
+        return tuple([attrs.evolve(each.workload, serves=await self._served(each)) for each in found])
+
+    async def _served(self, listed: kinds.ListedWorkload) -> tuple[str, ...] | Unread | None:
+        """Return the scheduler names that a Deployment serves, as far as its flags and ConfigMaps say."""
+        workload = listed.workload
+        if workload.mode == "extender":
+            return ()
+        words = [word for container in workload.containers for word in container.words]
+        flagged = [word.partition("=")[2] for word in words if word.startswith("--scheduler-name=")]
+        if flagged:
+            return tuple(flagged)
+        contents = []
+        for name in listed.config_maps:
+            path = f"/api/v1/namespaces/{workload.object.namespace}/configmaps/{name}"
+            request = f"get configmaps in namespace {workload.object.namespace}"
+            data: dict[str, str] | Unread = await self._attempt(request, self._data(path), {})
+            if isinstance(data, Unread):
+                return data
+            contents.append(data)
+        names = kinds.scheduler_names(contents)
+        return ("my-scheduler",) if names is None and workload.mode else names
+
+    async def _data(self, path: str) -> dict[str, str]:
+        answer = await self.client.request("GET", path, timeout=WITHIN)
+        return kinds.CONFIG_MAP.decode(answer.body).data or {}
+
+    # Rights
+
+    def _concerns_us(self, binding: seen.RoleBinding) -> bool:
+        """Return whether a binding is ours, or gives something to an account with our name or AWS's."""
+        ours = (f"{self.namespace}/{name}" for name in (known.OUR_NAME, *known.AWS_ACCOUNTS))
+        return known.is_or_was_ours(binding.object.name) or any(key in binding.accounts for key in ours)
+
+    async def _rights(self, read: Snapshot) -> tuple[seen.Access, ...] | Unread:
+        """Return what our ServiceAccount may do; nothing if it does not exist."""
+        if not isinstance(read.accounts, Unread) and read.account not in {found.name for found in read.accounts}:
+            return ()
+        rights = (*scheduling(WATCHED), *leading(self.namespace, self.lease_name))
+        reviews, limiter = UserReviews(self.client), anyio.CapacityLimiter(AT_ONCE)
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated")
+        allowed: dict[Right, bool] = {}
+
+        async def review(right: Right) -> None:
+            async with limiter:
+                allowed[right] = await reviews.may(read.username, groups, right.attributes)
+
+        async def every() -> None:
+            await review(rights[0])  # if it is refused, so are all
+            async with anyio.create_task_group() as tasks:
+                for right in rights[1:]:
+                    tasks.start_soon(review, right)
+
+        request = "create subjectaccessreviews.authorization.k8s.io"
+        try:
+            failed = await self._attempt(request, every(), Unread(request, forbidden=False, reason="not served"))
+        except* (ApiError, UnreachableError) as group:
+            failed = Unread(request, forbidden=False, reason=str(group.exceptions[0]))
+        return failed if isinstance(failed, Unread) else tuple(seen.Access(str(r), allowed[r]) for r in rights)
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str
+
+
+def _is_policy(policy: seen.Policy) -> bool:
+    return known.is_or_was_ours(policy.object.name)
+
+
+def _names(workload: seen.SeenWorkload, word: str) -> bool:
+    """Return whether a workload, one of its images or commands has a word in its name."""
+    texts: Iterable[str] = (
+        workload.object.name,
+        *(container.image.rpartition("/")[2] for container in workload.containers),
+        *(first.rpartition("/")[2] for container in workload.containers for first in container.words[:1]),
+    )
+    return any(word in text for text in texts) or known.PLUGIN_LABEL[1] == workload.labels.get(known.PLUGIN_LABEL[0])
+
+
+def _is_of_system(pod: Pod, images: Iterable[str]) -> bool:
+    """Return whether a pod is of a device plugin or of AWS's extension."""
+    if pod.labels.get(known.PLUGIN_LABEL[0]) == known.PLUGIN_LABEL[1] or pod.labels.get("component") == known.EXTENDER:
+        return True
+    return any(known.PLUGIN in image for image in images)

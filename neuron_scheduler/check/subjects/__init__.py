@@ -1,0 +1,6 @@
+"""
+What is checked: a snapshot of a cluster -> findings; one module a subject, and `registry` lists them in order.
+
+A subject is a function of the snapshot alone. What could not be read is a finding of its own and never counts as fine;
+what is not installed is not a fault.
+"""

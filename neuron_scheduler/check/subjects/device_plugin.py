@@ -1,0 +1,102 @@
+"""
+AWS's device plugin runs, and the policy on allocations lets its account write.
+
+The plugin is known by the names of AWS's manifests and by its image. Its account differs between distributions: with
+an account that is not in `writers`, it cannot mark an allocation as handed out.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from neuron_scheduler.check.subjects.finding import Finding, Severity, error, ok, warning
+from neuron_scheduler.check.subjects.known import ALLOCATIONS, PLUGIN, PLUGIN_LABEL
+from neuron_scheduler.check.subjects.nodes import has_neuron_type
+from neuron_scheduler.check.subjects.policy_parts import strings_of
+from neuron_scheduler.check.subjects.snapshot import SeenPod, SeenWorkload, Snapshot, Unread
+
+DOCUMENTED_ACCOUNT = f"kube-system/{PLUGIN}"
+
+
+def is_plugin(workload: SeenWorkload) -> bool:
+    """Return whether a DaemonSet is the device plugin."""
+    if PLUGIN in workload.object.name or workload.labels.get(PLUGIN_LABEL[0]) == PLUGIN_LABEL[1]:
+        return True
+    return any(PLUGIN in container.image for container in workload.containers)
+
+
+def is_plugin_pod(pod: SeenPod) -> bool:
+    """Return whether a pod is one of the device plugin."""
+    return pod.labels.get(PLUGIN_LABEL[0]) == PLUGIN_LABEL[1] or any(PLUGIN in image for image in pod.images)
+
+
+def findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield whether the plugin is there, and whether its account may write."""
+    sets, pods = snapshot.daemon_sets, snapshot.system_pods
+    plugins = () if isinstance(sets, Unread) else tuple(filter(is_plugin, sets))
+    of_pods = () if isinstance(pods, Unread) else tuple(filter(is_plugin_pod, pods))
+    for plugin in plugins:
+        yield from _state(plugin)
+    if not (plugins or of_pods):
+        yield from _absent(snapshot)
+    accounts = {f"{plugin.object.namespace}/{plugin.account}" for plugin in plugins}
+    yield from _writes(snapshot, sorted(accounts | {f"{pod.namespace}/{pod.account}" for pod in of_pods}))
+
+
+def _state(plugin: SeenWorkload) -> Iterator[Finding]:
+    key = f"DaemonSet {plugin.object.key}"
+    if plugin.ready < plugin.replicas:
+        yield warning(
+            "device-plugin-not-ready",
+            f"{key}: {plugin.ready} of {plugin.replicas} pods are ready",
+            advice="Nodes whose plugin is not ready start no pods with Neuron",
+            command=f"kubectl describe daemonset --namespace {plugin.object.namespace} {plugin.object.name}",
+        )
+    else:
+        yield ok("device-plugin", f"{key}: {plugin.ready} of {plugin.replicas} pods are ready")
+
+
+def _absent(snapshot: Snapshot) -> Iterator[Finding]:
+    if isinstance(snapshot.daemon_sets, Unread):
+        reason = snapshot.daemon_sets
+        yield Finding(
+            "device-plugin-unknown", Severity.UNCHECKED, f"Whether the device plugin runs is not known: {reason}"
+        )
+    elif not isinstance(snapshot.nodes, Unread) and any(has_neuron_type(seen.node) for seen in snapshot.nodes):
+        yield warning(
+            "device-plugin-missing",
+            "No DaemonSet is AWS's Neuron device plugin, but nodes have a Neuron instance type",
+            advice="Install it, or ignore this if it has other names; nodes that offer Neuron are used in any case",
+        )
+    else:
+        yield ok("device-plugin-not-needed", "No device plugin is installed, and no node needs one yet")
+
+
+def _writes(snapshot: Snapshot, accounts: Sequence[str]) -> Iterator[Finding]:
+    """Yield the accounts of the plugin that the policy on allocations does not let write."""
+    if isinstance(snapshot.policies, Unread):
+        return  # `policies` says so
+    policy = next((policy for policy in snapshot.policies if policy.object.name == ALLOCATIONS), None)
+    if policy is not None:
+        writers = strings_of(policy.spec, "writers")
+        for account in accounts:
+            if username(account) not in writers:
+                yield error(
+                    "device-plugin-may-not-write",
+                    f"The policy {ALLOCATIONS} does not let the device plugin's account {account} write, so it cannot"
+                    " mark devices as handed out",
+                    advice=f"Add {username(account)!r} to `writers` in manifests/base/admission_annotations.yaml",
+                    command=f"kubectl edit validatingadmissionpolicy {ALLOCATIONS}",
+                )
+        return
+    unusual = [username(account) for account in accounts if account != DOCUMENTED_ACCOUNT]
+    if unusual:
+        yield warning(
+            "device-plugin-account",
+            "The device plugin's account is not that of AWS's manifests, which our policy on allocations lets write",
+            advice="Before you install, add its account to `writers` in manifests/base/admission_annotations.yaml",
+            objects=unusual,
+        )
+
+
+def username(account: str) -> str:
+    """Return the user name of a ServiceAccount, from `namespace/name`."""
+    return f"system:serviceaccount:{account.replace('/', ':')}"

@@ -1,0 +1,80 @@
+"""
+One line of the report: how serious, what it is, and what to do.
+
+The codes and severities are part of the JSON form, so scripts may depend on them: an old one keeps its meaning.
+"""
+
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import attrs
+
+
+class Severity(enum.StrEnum):
+    """How serious a finding is; the values are those of the JSON form."""
+
+    OK = "ok"
+    """Was checked, and is as it should be."""
+    NOTE = "note"
+    """Good to know; needs no action."""
+    UNCHECKED = "not-checked"
+    """Could not be read, so it may be right or wrong."""
+    WARNING = "warning"
+    """Works now or for some pods, and needs action."""
+    ERROR = "error"
+    """Pods are not scheduled, or get the wrong devices."""
+
+
+NEEDS_ACTION: Final = frozenset({Severity.UNCHECKED, Severity.WARNING, Severity.ERROR})
+
+
+@attrs.frozen
+class Finding:
+    """
+    One line of the report.
+
+    Attributes:
+        code: in kebab case; says what was found, for scripts.
+        message: for a person; one sentence without a full stop.
+        advice: what to do, or what it means; a sentence without a full stop, or empty.
+        command: a shell command that does it, or shows more; empty if there is none.
+        objects: all that it is about, such as nodes or `namespace/pod`; a report may shorten the list.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    advice: str = ""
+    command: str = ""
+    objects: tuple[str, ...] = ()
+
+
+def ok(code: str, message: str) -> Finding:
+    """Return a finding that all is well."""
+    return Finding(code, Severity.OK, message)
+
+
+def note(code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
+    """Return a finding that needs no action."""
+    return Finding(code, Severity.NOTE, message, objects=tuple(objects), **rest)
+
+
+def warning(code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
+    """Return a finding that needs action."""
+    return Finding(code, Severity.WARNING, message, objects=tuple(objects), **rest)
+
+
+def error(code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
+    """Return a finding that something is broken."""
+    return Finding(code, Severity.ERROR, message, objects=tuple(objects), **rest)
+
+
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """Return `1 node` or `2 nodes`."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return `a`, `a and b`, or `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -1,0 +1,179 @@
+"""Our own objects: the Deployments, the Lease, who manages the objects, and what older versions have left."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok, warning
+from neuron_scheduler.check.subjects.known import AWS_RELEASE, INSTALL, OLDER_NAME, OUR_LABEL, OUR_NAME
+from neuron_scheduler.check.subjects.other_schedulers import switch_off
+from neuron_scheduler.check.subjects.snapshot import Lease, Object, SeenWorkload, Snapshot, Unread
+
+LOGS = "kubectl logs --namespace {} deployment/{} --all-pods"
+
+
+def findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the state of the Deployments and the Lease, then what is wrong with the objects around them."""
+    if isinstance(snapshot.deployments, Unread):
+        yield Finding("installation-unknown", Severity.UNCHECKED, f"Deployments are not known: {snapshot.deployments}")
+    elif not snapshot.ours:
+        yield note("not-installed", "neuron-scheduler is not installed", command=INSTALL)
+    for deployment in snapshot.ours:
+        yield from _state(snapshot, deployment)
+    if snapshot.installed:
+        yield from _lease(snapshot)
+    yield from _owners(snapshot)
+    yield from _of_older_versions(snapshot)
+
+
+def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
+    place, key = deployment.object, f"Deployment {deployment.object.key}"
+    logs = LOGS.format(place.namespace, place.name)
+    if not deployment.replicas:
+        yield warning(
+            "scaled-to-zero",
+            f"{key} has no replicas",
+            command=f"kubectl scale --namespace {place.namespace} deployment/{place.name} --replicas=2",
+        )
+    elif not deployment.ready:
+        yield error("not-ready", f"{key}: none of {counted(deployment.replicas, 'pod')} is ready", command=logs)
+    elif deployment.ready < deployment.replicas:
+        yield warning(
+            "partly-ready", f"{key}: {deployment.ready} of {deployment.replicas} pods are ready", command=logs
+        )
+    else:
+        yield ok("deployment", f"{key}: {deployment.ready} of {deployment.replicas} pods are ready")
+    for image in {container.image for container in deployment.containers if OUR_NAME in container.image}:
+        tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
+        if tag and tag != snapshot.program_version:
+            yield note(
+                "another-version",
+                f"{key} runs {image}; this check is of version {snapshot.program_version}",
+                advice="Its findings about policies and rights are for its own version",
+            )
+    if place.namespace != snapshot.namespace:
+        yield warning(
+            "another-namespace",
+            f"{key} is not in the namespace {snapshot.namespace}",
+            advice="Check that namespace too",
+            command=f"neuron-scheduler check --namespace {place.namespace}",
+        )
+
+
+def _lease(snapshot: Snapshot) -> Iterator[Finding]:
+    lease, key = snapshot.lease, f"Lease {snapshot.namespace}/{snapshot.lease_name}"
+    if isinstance(lease, Unread):
+        yield Finding("lease-unknown", Severity.UNCHECKED, f"Whether a replica holds the {key} is not known: {lease}")
+        return
+    ready = [d for d in snapshot.ours if d.ready and d.object.namespace == snapshot.namespace]
+    electing = [d for d in ready if not d.has_flag("--leader-elect", "false")]
+    if not electing:
+        return
+    place = electing[0].object
+    reason = _not_held(lease)
+    if lease is None or reason:
+        yield error(
+            "lease-not-held",
+            f"{key} {reason}, although the scheduler's pods are ready",
+            advice="Nothing is scheduled; the log says why",
+            command=LOGS.format(place.namespace, place.name),
+        )
+    elif any(lease.pod_name.startswith(f"{d.object.name}-") for d in ready):
+        yield ok("lease", f"{key} is held by {lease.pod_name}")
+    else:
+        yield error(
+            "lease-held-by-another",
+            f"{key} is held by {lease.holder}, which is no pod of ours",
+            advice="The scheduler waits for it; stop the other scheduler, whose pods then need our scheduler name",
+            command=f"kubectl get lease --namespace {snapshot.namespace} {snapshot.lease_name} --output yaml",
+        )
+
+
+def _not_held(lease: Lease | None) -> str:
+    """Return why nobody holds the Lease; empty if somebody does."""
+    if lease is None:
+        return "does not exist"
+    if not lease.holder:
+        return "is held by nobody"
+    if lease.expired:
+        return f"was last renewed {lease.age:.0f} s ago, by {lease.holder}"
+    return ""
+
+
+def _objects(snapshot: Snapshot) -> Iterator[Object]:
+    """Yield every object that was read and has one of our names or our label."""
+    lists = [snapshot.accounts, *snapshot.others]
+    for listing in lists:
+        yield from () if isinstance(listing, Unread) else listing
+    for bearers in (snapshot.role_bindings, snapshot.policies, snapshot.policy_bindings):
+        yield from () if isinstance(bearers, Unread) else (bearer.object for bearer in bearers)
+
+
+def _is_ours(seen: Object) -> bool:
+    return seen.name == OUR_NAME or seen.name.startswith(f"{OUR_NAME}-")
+
+
+def _owners(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield objects of ours that a Helm release owns which is not the one of the rest."""
+    by_release: dict[str, list[str]] = defaultdict(list)
+    ours = [*filter(_is_ours, _objects(snapshot)), *(deployment.object for deployment in snapshot.ours)]
+    for seen in ours:
+        if "lease-watch" not in seen.name:  # stays when a release is removed
+            by_release[seen.release].append(f"{seen.kind} {seen.key}")
+    stolen = by_release.pop(AWS_RELEASE, None)
+    if stolen:
+        yield error(
+            "owned-by-aws-release",
+            f"{counted(len(stolen), 'object')} of ours {'belongs' if len(stolen) == 1 else 'belong'} to AWS's Helm"
+            f" release {AWS_RELEASE}, whose next upgrade may delete or replace them",
+            advice="Switch the scheduler off in that release, then install ours again",
+            command=switch_off(AWS_RELEASE, snapshot.namespace),
+            objects=sorted(stolen),
+        )
+    if len(by_release) > 1:
+        owners = [f"release {release}" if release else "no release" for release in sorted(by_release)]
+        few = min(by_release.values(), key=len)
+        yield warning(
+            "mixed-owners",
+            f"Our objects have several owners: {listed(owners)}",
+            advice="Install with Helm or with kubectl, not with both: each removes or keeps what the other expects",
+            objects=sorted(few),
+        )
+
+
+def _of_older_versions(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield our objects under the names of older versions; old policies refuse the Bindings of the new account."""
+    older = [
+        seen
+        for seen in _objects(snapshot)
+        if seen.labels.get(OUR_LABEL[0]) == OUR_LABEL[1]
+        and (seen.name == OLDER_NAME or seen.name.startswith(f"{OLDER_NAME}-"))
+    ]
+    policies = [seen for seen in older if "Policy" in seen.kind and seen.kind != "NetworkPolicy"]
+    refusing = [seen for seen in policies if not seen.name.endswith("-lease-watch")]
+    names = [f"{seen.kind} {seen.key}" for seen in older]
+    if refusing:
+        yield error(
+            "older-policies",
+            "Policies of an older version are left, which refuse the Bindings of the ServiceAccount"
+            f" {snapshot.namespace}/{OUR_NAME}",
+            advice="Follow docs/upgrading.md",
+            command=_deletion(refusing),
+            objects=[f"{seen.kind} {seen.key}" for seen in refusing],
+        )
+    if len(older) > len(refusing):
+        rest = [seen for seen in older if seen not in refusing]
+        yield warning(
+            "older-objects",
+            f"{counted(len(rest), 'object')} of an older version {'is' if len(rest) == 1 else 'are'} left under"
+            " AWS's names, and AWS's Helm release may delete or use them",
+            advice="Follow docs/upgrading.md, in its order",
+            command=_deletion(rest),
+            objects=[name for name in names if name in {f"{seen.kind} {seen.key}" for seen in rest}],
+        )
+
+
+def _deletion(objects: list[Object]) -> str:
+    """Return the command that deletes these objects."""
+    spaces = {seen.namespace for seen in objects if seen.namespace}
+    within = f" --namespace {min(spaces)}" if spaces else ""
+    return f"kubectl delete{within} " + " ".join(f"{seen.kind.lower()}/{seen.name}" for seen in objects)

@@ -1,0 +1,36 @@
+"""
+The names of objects: ours, ours of older versions, and those of AWS's manifests and chart.
+
+Decision 13 says why ours changed. `deployments` of both roads keep AWS's names, and are told apart by what they run.
+"""
+
+from typing import Final
+
+OUR_LABEL: Final = ("app.kubernetes.io/name", "neuron-scheduler")
+OUR_NAME: Final = "neuron-scheduler"
+OLDER_NAME: Final = "my-scheduler"
+"""Of our objects in older versions; AWS's objects of this name have no `OUR_LABEL`."""
+EXTENDER: Final = "k8s-neuron-scheduler"
+"""Deployment and Service on the road with the default scheduler, AWS's and ours."""
+CONFIG_MAP: Final = "neuron-scheduler-config"
+
+LEADER: Final = "neuron-scheduler-leader"
+ALLOCATIONS: Final = "neuron-scheduler-allocations"
+NODE_NAME: Final = "neuron-scheduler-node-name"
+NAME: Final = "neuron-scheduler-name"
+POLICIES: Final = (LEADER, ALLOCATIONS, NODE_NAME, NAME)
+KEEPER: Final = "neuron-scheduler-lease-watch"
+
+AWS_RELEASE: Final = "neuron-helm-chart"
+AWS_CHART: Final = "oci://public.ecr.aws/neuron/neuron-helm-chart"
+AWS_ACCOUNTS: Final = (OLDER_NAME, EXTENDER)
+PLUGIN: Final = "neuron-device-plugin"
+"""In the names of AWS's DaemonSet, of its image and of its ServiceAccount."""
+PLUGIN_LABEL: Final = ("name", "neuron-device-plugin-ds")
+
+INSTALL: Final = "kubectl apply -k manifests/lease-watch && kubectl apply -k manifests/"
+
+
+def is_or_was_ours(name: str) -> bool:
+    """Return whether an object's name is one of ours, or was one in an older version."""
+    return any(name == own or name.startswith(f"{own}-") for own in (OUR_NAME, OLDER_NAME))

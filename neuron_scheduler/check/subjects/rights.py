@@ -1,0 +1,72 @@
+"""What the person who runs `check` may not read, and what our ServiceAccount may not do."""
+
+from collections.abc import Iterable, Iterator
+
+from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok
+from neuron_scheduler.check.subjects.snapshot import Snapshot, Unread
+
+
+def findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what the reader lacks, then what the ServiceAccount lacks."""
+    yield from _of_the_reader(snapshot)
+    yield from _of_the_account(snapshot)
+
+
+def _of_the_reader(snapshot: Snapshot) -> Iterator[Finding]:
+    unread = snapshot.unread
+    forbidden = [one.request for one in unread if one.forbidden]
+    if forbidden:
+        yield Finding(
+            "reader-lacks-rights",
+            Severity.UNCHECKED,
+            f"You lack {counted(len(forbidden), 'right')} that the check uses: {listed(forbidden)}",
+            "Let an administrator run it; what depends on these rights is marked below",
+        )
+    for one in unread:
+        if not one.forbidden:
+            yield Finding("request-failed", Severity.UNCHECKED, f"Could not {one}", "Run the check again")
+    if not unread:
+        yield ok("reader", "You may read all that is checked")
+
+
+def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
+    account = f"{snapshot.namespace}/{snapshot.account}"
+    rights = snapshot.rights
+    if isinstance(rights, Unread):
+        yield Finding(
+            "account-rights-unknown",
+            Severity.UNCHECKED,
+            f"Whether the ServiceAccount {account} has its rights is not known: {rights}",
+            command=f"kubectl auth can-i --list --as {snapshot.username}",
+        )
+        return
+    missing = [access.right for access in rights if not access.allowed]
+    if missing:
+        yield error(
+            "account-lacks-rights",
+            f"The ServiceAccount {account} lacks {len(missing)} of {counted(len(rights), 'right')}: {_short(missing)}",
+            objects=missing,
+            advice="The scheduler does not start without them",
+            command="kubectl apply -f manifests/base/rbac.yaml",
+        )
+    elif rights:
+        yield ok("account-rights", f"The ServiceAccount {account} has all {len(rights)} rights that it needs")
+    elif snapshot.ours:
+        yield error(
+            "account-missing",
+            f"The ServiceAccount {account} does not exist, so the scheduler's pods cannot be created",
+            command="kubectl apply -f manifests/base/service_account.yaml -f manifests/base/rbac.yaml",
+        )
+    else:
+        yield note(
+            "account-not-installed", f"The ServiceAccount {account} is not installed, so its rights are not asked for"
+        )
+
+
+def _short(rights: Iterable[str]) -> str:
+    """Return the rights with the verbs of one resource together: `list and watch pods, create pods/binding`."""
+    verbs: dict[str, list[str]] = {}
+    for right in rights:
+        verb, _, resource = right.partition(" ")
+        verbs.setdefault(resource, []).append(verb)
+    return "; ".join(f"{listed(list(dict.fromkeys(each)))} {resource}" for resource, each in verbs.items())

@@ -1,0 +1,103 @@
+"""
+The report for a person: sections, one line for each finding, and below it what to do.
+
+Text is wrapped to the terminal, a command never, so that it can be copied. Colour is used on a terminal only, and never
+where NO_COLOR is set (no-color.org) or TERM is `dumb`.
+"""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.check.report import Report
+from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, listed
+
+WIDEST: Final = 120
+NARROWEST: Final = 40
+NAMED: Final = 5
+"""So many objects of a finding are named; `-o json` has them all."""
+
+_LABELS: Final = {severity: severity.value.replace("-", " ") for severity in Severity}
+_COLOURS: Final = {
+    Severity.OK: "32",
+    Severity.NOTE: "36",
+    Severity.UNCHECKED: "35",
+    Severity.WARNING: "33",
+    Severity.ERROR: "1;31",
+}
+_MARGIN: Final = 2
+_LABEL: Final = 13  # `not checked` and two blanks
+_NARROW: Final = 64  # on a narrower terminal, text below a finding begins further left
+
+
+@attrs.frozen
+class TextReport:
+    """Prints reports; `width` in characters."""
+
+    width: int = 100
+    colour: bool = False
+
+    def lines(self, report: Report) -> Iterator[str]:
+        """Yield the lines of a report."""
+        snapshot = report.snapshot
+        yield from self._wrapped(
+            f"Checking {snapshot.server} ({snapshot.source}), namespace {snapshot.namespace}", first="", rest="  "
+        )
+        for subject, findings in report.sections:
+            yield ""
+            yield self._bold(subject.title)
+            for finding in findings:
+                yield from self._finding(finding)
+        yield ""
+        yield from self._wrapped(summary(report), first="", rest="")
+
+    def _finding(self, finding: Finding) -> Iterator[str]:
+        label = _LABELS[finding.severity]
+        narrow = self.width < _NARROW
+        below = " " * (4 if narrow else _MARGIN + _LABEL)
+        first = " " * _MARGIN + label.ljust(len(label) + 2 if narrow else _LABEL)
+        lines = list(self._wrapped(finding.message, first=first, rest=below))
+        yield lines[0].replace(label, self._coloured(label, _COLOURS[finding.severity]), 1)
+        yield from lines[1:]
+        yield from self._objects(finding, below)
+        if finding.advice:
+            yield from self._wrapped(f"{finding.advice}.", first=below, rest=below)
+        if finding.command:
+            yield f"{below}$ {finding.command}"
+
+    def _objects(self, finding: Finding, below: str) -> Iterator[str]:
+        """Yield the objects: short names in one line, longer ones in a line each."""
+        named, more = finding.objects[:NAMED], len(finding.objects) - NAMED
+        rest = f"{more} more (-o json lists all)"
+        if any(" " in name for name in named):
+            for name in (*named, *([rest] if more > 0 else [])):
+                yield from self._wrapped(name, first=f"{below}- ", rest=f"{below}  ")
+        elif named and not all(name in finding.message for name in named):
+            yield from self._wrapped(listed([*named, rest] if more > 0 else named), first=below, rest=below)
+
+    def _wrapped(self, text: str, *, first: str, rest: str) -> Iterator[str]:
+        width = max(NARROWEST, min(self.width, WIDEST))
+        yield from textwrap.wrap(
+            text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+        )
+
+    def _bold(self, text: str) -> str:
+        return self._coloured(text, "1")
+
+    def _coloured(self, text: str, code: str) -> str:
+        return f"\033[{code}m{text}\033[0m" if self.colour else text
+
+
+def summary(report: Report) -> str:
+    """Return the last line: how many findings of which kind there are."""
+    parts: Sequence[str] = [
+        counted(number, name)
+        for severity, name in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"))
+        if (number := report.count(severity))
+    ]
+    unchecked = report.count(Severity.UNCHECKED)
+    if unchecked:
+        parts = [*parts, f"{counted(unchecked, 'thing')} not checked"]
+    return f"{listed(parts)}." if parts else "Nothing needs action."
