@@ -61,7 +61,8 @@ class TextReport:
         lines = list(self._wrapped(finding.message, first=first, rest=below))
         yield lines[0].replace(label, self._coloured(label, _COLOURS[finding.severity]), 1)
         yield from lines[1:]
-        yield from self._objects(finding, below)
+        if finding.severity is not Severity.UNCHECKED:  # its message names all
+            yield from self._objects(finding, below)
         if finding.advice:
             yield from self._wrapped(f"{finding.advice}.", first=below, rest=below)
         if finding.command:

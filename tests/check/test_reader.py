@@ -200,7 +200,8 @@ async def test_nodes_with_dra() -> None:
         for name, driver in (("a", "neuron.aws.com"), ("b", "gpu.example.com"))
     ]
     async with listing(lists={"/apis/resource.k8s.io/v1beta2/resourceslices": slices}) as server:
-        assert (await read(server)).slices == {"a"}
+        snapshot = await read(server)
+    assert snapshot.slices == frozenset({"a"})
 
 
 @pytest.mark.parametrize(

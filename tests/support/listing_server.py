@@ -63,7 +63,7 @@ class ListingServer:
 def _page(items: list[Any], query: Mapping[str, str]) -> web.Response:
     start, limit = int(query.get("continue", 0)), int(query.get("limit", 500))
     end = start + limit
-    metadata = {"resourceVersion": "9", **({"continue": str(end)} if end < len(items) else {})}
+    metadata = {"resourceVersion": "9"} | ({"continue": str(end)} if end < len(items) else {})
     return web.json_response({"metadata": metadata, "items": items[start:end]})
 
 
@@ -106,7 +106,7 @@ def workload(
     name: str, *, namespace: str = "kube-system", labels: Any = None, config_maps: Any = (), **fields: Any
 ) -> Any:
     """Return a Deployment or DaemonSet with one container; `image`, `command`, `args` and `account` are its own."""
-    container = {"name": name, **{key: fields[key] for key in ("image", "command", "args") if key in fields}}
+    container = {"name": name} | {key: value for key, value in fields.items() if key in {"image", "command", "args"}}
     volumes = [{"name": each, "configMap": {"name": each}} for each in config_maps]
     template = {"serviceAccountName": fields.get("account", name), "containers": [container], "volumes": volumes}
     return {

@@ -42,13 +42,13 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
     if unknown:
         yield warning(
             "allocations-unreadable",
-            f"The devices of {counted(len(unknown), 'running pod')} are unknown",
+            f"The devices of {counted(len(unknown), 'bound pod')} are unknown",
             advice=ADVICE,
             objects=sorted(unknown),
         )
     if not (shared or unknown):
         yield (
-            ok("allocations", f"{counted(holders, 'running pod')} with Neuron: ids are readable and do not overlap")
+            ok("allocations", f"{counted(holders, 'bound pod')} with Neuron: ids are readable and do not overlap")
             if holders
             else note("no-allocations", "No pod with Neuron runs")
         )

@@ -7,11 +7,13 @@ an account that is not in `writers`, it cannot mark an allocation as handed out.
 
 from collections.abc import Iterator, Sequence
 
+from neuron_scheduler.check.subjects import commands
 from neuron_scheduler.check.subjects.finding import Finding, Severity, error, ok, warning
 from neuron_scheduler.check.subjects.known import ALLOCATIONS, PLUGIN, PLUGIN_LABEL
 from neuron_scheduler.check.subjects.nodes import has_neuron_type
 from neuron_scheduler.check.subjects.policy_parts import strings_of
 from neuron_scheduler.check.subjects.snapshot import SeenPod, SeenWorkload, Snapshot, Unread
+from neuron_scheduler.neuron.catalog import machine_of
 
 DOCUMENTED_ACCOUNT = f"kube-system/{PLUGIN}"
 
@@ -55,17 +57,22 @@ def _state(plugin: SeenWorkload) -> Iterator[Finding]:
 
 
 def _absent(snapshot: Snapshot) -> Iterator[Finding]:
-    if isinstance(snapshot.daemon_sets, Unread):
-        reason = snapshot.daemon_sets
+    """Yield what it means that no DaemonSet and no pod is known as the plugin."""
+    sets, nodes = snapshot.daemon_sets, () if isinstance(snapshot.nodes, Unread) else snapshot.nodes
+    if isinstance(sets, Unread):
         yield Finding(
-            "device-plugin-unknown", Severity.UNCHECKED, f"Whether the device plugin runs is not known: {reason}"
+            "device-plugin-unknown", Severity.UNCHECKED, f"Whether the device plugin runs is not known: {sets}"
         )
-    elif not isinstance(snapshot.nodes, Unread) and any(has_neuron_type(seen.node) for seen in snapshot.nodes):
-        yield warning(
-            "device-plugin-missing",
-            "No DaemonSet is AWS's Neuron device plugin, but nodes have a Neuron instance type",
-            advice="Install it, or ignore this if it has other names; nodes that offer Neuron are used in any case",
+    elif any(machine_of(seen.node) for seen in nodes):
+        yield Finding(
+            "device-plugin-unfamiliar",
+            Severity.UNCHECKED if snapshot.installed else Severity.NOTE,
+            "Nodes offer Neuron, but no DaemonSet is known to be AWS's device plugin: whether its account may write"
+            " allocations is not known",
+            f"Compare its account with {commands.WRITERS}",
         )
+    elif any(has_neuron_type(seen.node) for seen in nodes):
+        yield warning("device-plugin-missing", "No DaemonSet is AWS's Neuron device plugin", advice="Install it")
     else:
         yield ok("device-plugin-not-needed", "No device plugin is installed, and no node needs one yet")
 
@@ -83,7 +90,7 @@ def _writes(snapshot: Snapshot, accounts: Sequence[str]) -> Iterator[Finding]:
                     "device-plugin-may-not-write",
                     f"The policy {ALLOCATIONS} does not let the device plugin's account {account} write, so it cannot"
                     " mark devices as handed out",
-                    advice=f"Add {username(account)!r} to `writers` in manifests/base/admission_annotations.yaml",
+                    advice=f"Add {username(account)!r} to {commands.WRITERS}",
                     command=f"kubectl edit validatingadmissionpolicy {ALLOCATIONS}",
                 )
         return
@@ -92,7 +99,7 @@ def _writes(snapshot: Snapshot, accounts: Sequence[str]) -> Iterator[Finding]:
         yield warning(
             "device-plugin-account",
             "The device plugin's account is not that of AWS's manifests, which our policy on allocations lets write",
-            advice="Before you install, add its account to `writers` in manifests/base/admission_annotations.yaml",
+            advice=f"Before you install, add its account to {commands.WRITERS}",
             objects=unusual,
         )
 

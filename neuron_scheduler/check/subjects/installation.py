@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from neuron_scheduler.check.subjects import commands
 from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok, warning
-from neuron_scheduler.check.subjects.known import AWS_RELEASE, INSTALL, OLDER_NAME, OUR_LABEL, OUR_NAME
-from neuron_scheduler.check.subjects.other_schedulers import switch_off
+from neuron_scheduler.check.subjects.known import AWS_RELEASE, OLDER_NAME, OUR_LABEL, OUR_NAME
 from neuron_scheduler.check.subjects.snapshot import Lease, Object, SeenWorkload, Snapshot, Unread
 
 LOGS = "kubectl logs --namespace {} deployment/{} --all-pods"
@@ -16,7 +16,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
     if isinstance(snapshot.deployments, Unread):
         yield Finding("installation-unknown", Severity.UNCHECKED, f"Deployments are not known: {snapshot.deployments}")
     elif not snapshot.ours:
-        yield note("not-installed", "neuron-scheduler is not installed", command=INSTALL)
+        yield note("not-installed", "neuron-scheduler is not installed", command=commands.INSTALL)
     for deployment in snapshot.ours:
         yield from _state(snapshot, deployment)
     if snapshot.installed:
@@ -126,7 +126,7 @@ def _owners(snapshot: Snapshot) -> Iterator[Finding]:
             f"{counted(len(stolen), 'object')} of ours {'belongs' if len(stolen) == 1 else 'belong'} to AWS's Helm"
             f" release {AWS_RELEASE}, whose next upgrade may delete or replace them",
             advice="Switch the scheduler off in that release, then install ours again",
-            command=switch_off(AWS_RELEASE, snapshot.namespace),
+            command=commands.switch_off(AWS_RELEASE, snapshot.namespace),
             objects=sorted(stolen),
         )
     if len(by_release) > 1:

@@ -28,8 +28,6 @@ PLUGIN: Final = "neuron-device-plugin"
 """In the names of AWS's DaemonSet, of its image and of its ServiceAccount."""
 PLUGIN_LABEL: Final = ("name", "neuron-device-plugin-ds")
 
-INSTALL: Final = "kubectl apply -k manifests/lease-watch && kubectl apply -k manifests/"
-
 
 def is_or_was_ours(name: str) -> bool:
     """Return whether an object's name is one of ours, or was one in an older version."""

@@ -131,7 +131,7 @@ def _doubtful(nodes: Iterable[SeenNode]) -> Iterator[Finding]:
 
 
 def _unhealthy(nodes: Iterable[SeenNode]) -> Iterator[Finding]:
-    faulty = sorted(f"{seen.node.name} {seen.health}".strip() for seen in nodes if seen.node.neuron_unhealthy)
+    faulty = sorted(f"{seen.node.name}: {seen.health or 'no reason'}" for seen in nodes if seen.node.neuron_unhealthy)
     if faulty:
         yield warning(
             "unhealthy-nodes",

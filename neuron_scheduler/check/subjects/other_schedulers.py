@@ -7,12 +7,11 @@ ours, so the two never schedule at the same time, but the one that started first
 
 from collections.abc import Iterator
 
+from neuron_scheduler.check.subjects import commands
 from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok, warning
 from neuron_scheduler.check.subjects.known import (
     ALLOCATIONS,
     AWS_ACCOUNTS,
-    AWS_CHART,
-    AWS_RELEASE,
     EXTENDER,
     OLDER_NAME,
     OUR_LABEL,
@@ -23,11 +22,6 @@ from neuron_scheduler.check.subjects.snapshot import RoleBinding, SeenPod, SeenW
 
 _ROLES = ("system:auth-delegator",)
 """Roles of others that our manifests bind (components/secure-metrics)."""
-
-
-def switch_off(release: str, namespace: str) -> str:
-    """Return the command that removes the scheduler from AWS's Helm release, and leaves its device plugin."""
-    return f"helm upgrade {release} {AWS_CHART} --namespace {namespace} --reuse-values --set scheduler.enabled=false"
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
@@ -64,7 +58,7 @@ def _schedulers(snapshot: Snapshot) -> Iterator[Finding]:
                 advice="Stop it"
                 + ("" if snapshot.ours else " before you install")
                 + "; its running pods stay as they are",
-                command=_removal(deployment),
+                command=commands.removal(deployment.object),
             )
     for one, *more in _twice(snapshot):
         yield error(
@@ -93,15 +87,15 @@ def _extension(snapshot: Snapshot) -> Iterator[Finding]:
                 "extension-may-not-write",
                 f"AWS's extension runs as Deployment {deployment.object.key}, and the policy {ALLOCATIONS} refuses its"
                 " annotations: its pods are not scheduled",
-                advice=f"Remove it, or add {user!r} to `writers` in manifests/base/admission_annotations.yaml",
-                command=_removal(deployment),
+                advice=f"Remove it, or add {user!r} to {commands.WRITERS}",
+                command=commands.removal(deployment.object),
             )
         elif writers is None:
             yield warning(
                 "extension-runs",
                 f"AWS's scheduler extension runs as Deployment {deployment.object.key}",
                 advice="Remove it before you install, or keep it for other pods (README, Coming from AWS's extension)",
-                command=_removal(deployment),
+                command=commands.removal(deployment.object),
             )
         else:
             yield note(
@@ -127,16 +121,6 @@ def _is_extension(deployment: SeenWorkload) -> bool:
 
 def _is_extension_pod(pod: SeenPod) -> bool:
     return pod.labels.get("component") == EXTENDER and pod.labels.get(OUR_LABEL[0]) != OUR_LABEL[1]
-
-
-def _removal(deployment: SeenWorkload) -> str:
-    """Return the command that removes another scheduler: by its Helm release, if it has one."""
-    place = deployment.object
-    if place.release == AWS_RELEASE:
-        return switch_off(place.release, place.release_namespace or place.namespace)
-    if place.release:
-        return f"helm uninstall {place.release} --namespace {place.release_namespace or place.namespace}"
-    return f"kubectl delete deployment --namespace {place.namespace} {place.name}"
 
 
 def _roles(snapshot: Snapshot) -> Iterator[Finding]:

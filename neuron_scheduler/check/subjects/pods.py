@@ -7,9 +7,8 @@ from typing import Final
 
 from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok, warning
 from neuron_scheduler.check.subjects.known import EXTENDER, OLDER_NAME
-from neuron_scheduler.check.subjects.snapshot import NeuronPod, Snapshot, Unread
+from neuron_scheduler.check.subjects.snapshot import DEFAULT_SCHEDULER, NeuronPod, Snapshot, Unread
 
-DEFAULT: Final = "default-scheduler"
 _ALIKE: Final = 0.85  # of difflib's ratio: one letter of a dozen differs
 
 
@@ -38,15 +37,12 @@ def _of_another(snapshot: Snapshot, name: str, pods: Sequence[NeuronPod]) -> Fin
     waiting = sum(not neuron_pod.pod.node_name for neuron_pod in pods)
     who = counted(len(pods), "pod with Neuron has", "pods with Neuron have")
     advice = f"Write schedulerName: {ours[0]} into their templates"
-    if name == DEFAULT:
-        if _default_road(snapshot):
-            return ok(
-                "default-scheduler",
-                f"{counted(len(pods), 'pod')} with Neuron: the default scheduler, which is extended",
-            )
+    if name == DEFAULT_SCHEDULER:
+        if _extended_by_aws(snapshot):
+            return note("default-scheduler", f"{who} no schedulerName; AWS's extension extends the default scheduler")
         return warning(
             "no-scheduler-name",
-            f"{who} no schedulerName, so the default scheduler binds them without device ids",
+            f"{who} no schedulerName, and the default scheduler gives no device ids",
             advice=f"{advice}; a pod with several devices fails there",
             objects=keys,
         )
@@ -71,11 +67,10 @@ def _of_another(snapshot: Snapshot, name: str, pods: Sequence[NeuronPod]) -> Fin
     )
 
 
-def _default_road(snapshot: Snapshot) -> bool:
-    """Return whether the default scheduler is extended: by us, or by AWS's extension without its second scheduler."""
-    extended = any(d.has_flag("--extender-bind-address") or d.mode == "extender" for d in snapshot.ours)
+def _extended_by_aws(snapshot: Snapshot) -> bool:
+    """Return whether AWS's extension runs without its second scheduler, so that it is the default one's."""
     names = {deployment.object.name for deployment in snapshot.foreign if deployment.replicas}
-    return extended or (EXTENDER in names and OLDER_NAME not in names)
+    return EXTENDER in names and OLDER_NAME not in names
 
 
 def _served_by_others(snapshot: Snapshot) -> Collection[str]:

@@ -7,6 +7,7 @@ exists. A policy of an older version for another account refuses our Bindings.
 
 from collections.abc import Iterator, Mapping
 
+from neuron_scheduler.check.subjects import commands
 from neuron_scheduler.check.subjects.finding import Finding, Severity, error, listed, note, ok, warning
 from neuron_scheduler.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME, POLICIES
 from neuron_scheduler.check.subjects.policy_parts import EXPECTED, accounts, digests, strings_of
@@ -18,8 +19,6 @@ PURPOSES = {
     NODE_NAME: "pods can take devices on a node that they name themselves",
     NAME: "nobody is warned of pods without our scheduler name",
 }
-APPLY = "kubectl apply -k manifests/"
-APPLY_KEEPER = "kubectl apply -k manifests/lease-watch"
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
@@ -35,7 +34,9 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         return
     absent = [name for name in POLICIES if name not in policies]
     for name in absent:
-        yield warning("policy-missing", f"The policy {name} is missing: {PURPOSES[name]}", command=APPLY)
+        yield warning(
+            "policy-missing", f"The policy {name} is missing: {PURPOSES[name]}", command=commands.apply(snapshot)
+        )
     faults = [fault for name in POLICIES if name in policies for fault in _faults(snapshot, policies[name], bindings)]
     yield from faults
     yield from _keeper(policies, bindings)
@@ -56,7 +57,7 @@ def _faults(snapshot: Snapshot, policy: Policy, bindings: Mapping[str, Policy]) 
             "policy-for-another-account",
             f"The policy {name} is for {listed(others)}, but the scheduler is {snapshot.username}",
             advice="It refuses the scheduler, or does not protect from others",
-            command=APPLY,
+            command=commands.apply(snapshot),
         )
     found, expected = digests(policy.spec), EXPECTED.get(name, {})
     differing = [part for part, digest in expected.items() if found[part] != digest]
@@ -65,7 +66,7 @@ def _faults(snapshot: Snapshot, policy: Policy, bindings: Mapping[str, Policy]) 
             "policy-stale",
             f"The policy {name} is not that of version {snapshot.program_version}: its {listed(differing)} differ",
             advice="If you have changed it yourself, compare it with the manifest",
-            command=f"kubectl diff -k manifests/; {APPLY}",
+            command=commands.apply(snapshot),
         )
     if name == NAME:
         yield from _names(snapshot, policy)
@@ -81,8 +82,8 @@ def _names(snapshot: Snapshot, policy: Policy) -> Iterator[Finding]:
         yield warning(
             "policy-without-scheduler-name",
             f"The policy {NAME} does not know {listed(missing)}, and warns of pods that are right, or refuses them",
-            advice="Add each scheduler name to `names` in manifests/base/admission_pods.yaml",
-            command=APPLY,
+            advice=f"Add each scheduler name to {commands.NAMES}",
+            command=commands.apply(snapshot),
         )
 
 
@@ -101,7 +102,9 @@ def _binding_faults(snapshot: Snapshot, name: str, binding: Policy | None) -> It
     """Yield why a policy does not act as it should: it is not bound, only warns, or reads another Lease."""
     if binding is None or binding.spec.get("policyName") != name:
         yield error(
-            "policy-not-bound", f"The policy {name} has no binding of its name, so it does nothing", command=APPLY
+            "policy-not-bound",
+            f"The policy {name} has no binding of its name, so it does nothing",
+            command=commands.apply(snapshot),
         )
         return
     actions = set(binding.spec.get("validationActions") or ())
@@ -109,14 +112,14 @@ def _binding_faults(snapshot: Snapshot, name: str, binding: Policy | None) -> It
         yield error(
             "policy-denies-nothing",
             f"The binding of {name} only has the actions {listed(sorted(actions)) or 'none'}: {PURPOSES[name]}",
-            command=APPLY,
+            command=commands.apply(snapshot),
         )
     if binding.spec.get("matchResources"):
         yield warning(
             "policy-bound-in-part",
             f"The binding of {name} has matchResources, so the policy is not in force everywhere",
             advice="Remove that field",
-            command=APPLY,
+            command=commands.apply(snapshot),
         )
     if name == LEADER:
         param = binding.spec.get("paramRef") or {}
@@ -124,14 +127,16 @@ def _binding_faults(snapshot: Snapshot, name: str, binding: Policy | None) -> It
         expected = f"{snapshot.namespace}/{snapshot.lease_name}"
         if lease != expected:
             yield error(
-                "policy-for-another-lease", f"The policy {name} reads the Lease {lease}, not {expected}", command=APPLY
+                "policy-for-another-lease",
+                f"The policy {name} reads the Lease {lease}, not {expected}",
+                command=commands.apply(snapshot),
             )
         if param.get("parameterNotFoundAction") != "Allow":
             yield error(
                 "policy-denies-without-lease",
                 f"The binding of {name} refuses every Binding of all schedulers while there is no Lease"
                 " (parameterNotFoundAction is not Allow)",
-                command=APPLY,
+                command=commands.apply(snapshot),
             )
 
 
@@ -142,5 +147,5 @@ def _keeper(policies: Mapping[str, Policy], bindings: Mapping[str, Policy]) -> I
             f"The policy {KEEPER} or its binding is missing",
             advice="Without it, every Binding is refused after the scheduler is removed and installed again, until"
             " kube-apiserver restarts",
-            command=APPLY_KEEPER,
+            command=commands.KEEPER,
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from neuron_scheduler.check.subjects import commands
 from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok
 from neuron_scheduler.check.subjects.snapshot import Snapshot, Unread
 
@@ -19,8 +20,9 @@ def _of_the_reader(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "reader-lacks-rights",
             Severity.UNCHECKED,
-            f"You lack {counted(len(forbidden), 'right')} that the check uses: {listed(forbidden)}",
+            f"You lack {counted(len(forbidden), 'right')} that the check uses: {_by_verb(forbidden)}",
             "Let an administrator run it; what depends on these rights is marked below",
+            objects=tuple(forbidden),
         )
     for one in unread:
         if not one.forbidden:
@@ -47,7 +49,7 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
             f"The ServiceAccount {account} lacks {len(missing)} of {counted(len(rights), 'right')}: {_short(missing)}",
             objects=missing,
             advice="The scheduler does not start without them",
-            command="kubectl apply -f manifests/base/rbac.yaml",
+            command=commands.apply(snapshot),
         )
     elif rights:
         yield ok("account-rights", f"The ServiceAccount {account} has all {len(rights)} rights that it needs")
@@ -55,12 +57,23 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
         yield error(
             "account-missing",
             f"The ServiceAccount {account} does not exist, so the scheduler's pods cannot be created",
-            command="kubectl apply -f manifests/base/service_account.yaml -f manifests/base/rbac.yaml",
+            command=commands.apply(snapshot),
         )
     else:
         yield note(
             "account-not-installed", f"The ServiceAccount {account} is not installed, so its rights are not asked for"
         )
+
+
+def _by_verb(requests: Iterable[str]) -> str:
+    """Return requests with the resources of one verb together: `list nodes, pods; in namespace a: list roles`."""
+    resources: dict[str, list[str]] = {}
+    for request in requests:
+        verb, _, rest = request.partition(" ")
+        resource, _, namespace = rest.partition(" in namespace ")
+        start = f"in namespace {namespace}: {verb}" if namespace else verb
+        resources.setdefault(start, []).append(resource)
+    return "; ".join(f"{start} {', '.join(sorted(each))}" for start, each in resources.items())
 
 
 def _short(rights: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NO_LABELS
 
+DEFAULT_SCHEDULER: Final = "default-scheduler"
 _MODES: Final = ("run", "extender")
 
 
@@ -133,6 +134,11 @@ class SeenWorkload:
             if words and words[0] in _MODES and "kube-scheduler" not in container.image:
                 return words[0]
         return ""
+
+    @property
+    def extends_default(self) -> bool:
+        """Whether it is our program, and serves the extender protocol to the default scheduler."""
+        return self.mode == "extender" or (bool(self.mode) and self.has_flag("--extender-bind-address"))
 
     def has_flag(self, name: str, value: str = "") -> bool:
         """Return whether a container has a flag, with this value if one is given."""
@@ -272,6 +278,7 @@ class Snapshot:
     def scheduler_names(self) -> tuple[str, ...]:
         """The scheduler names that pods with Neuron should have."""
         served = [name for d in self.ours if isinstance(d.serves, tuple) for name in d.serves]
+        served += [DEFAULT_SCHEDULER for d in self.ours if d.extends_default]
         return self.given_names or tuple(dict.fromkeys(served)) or ("my-scheduler",)
 
     @property

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -41,7 +41,7 @@ FORBIDDEN: Final = Unread("list something")
 SPOT: Final = node("trn1-z", "trn1.32xlarge", devices=0, cores_per_device=0)
 
 
-def sick(**changes: object) -> Snapshot:
+def sick(**changes: Any) -> Snapshot:
     """Return the healthy cluster with some parts changed."""
     return attrs.evolve(HEALTHY, **changes)
 
@@ -58,7 +58,7 @@ def with_pods(*more: NeuronPod) -> Snapshot:
     return sick(pods=(*HEALTHY.pods, *more))
 
 
-def with_usage_maps(device_map: str, **changes: object) -> Snapshot:
+def with_usage_maps(device_map: str, **changes: Any) -> Snapshot:
     """Return the healthy cluster with an annotation of AWS's extension on trn1-a, where devices 0-3 are used."""
     assert isinstance(HEALTHY.nodes, tuple)
     annotated = tuple(
@@ -108,7 +108,8 @@ CASES: Final[dict[str, Snapshot]] = {
     # device plugin
     "device-plugin-not-ready": sick(daemon_sets=(plugin(ready=2),)),
     "device-plugin-unknown": sick(daemon_sets=FORBIDDEN, system_pods=()),
-    "device-plugin-missing": sick(daemon_sets=(), system_pods=()),
+    "device-plugin-unfamiliar": sick(daemon_sets=(), system_pods=()),
+    "device-plugin-missing": sick(daemon_sets=(), system_pods=(), nodes=nodes(SPOT)),
     "device-plugin-not-needed": sick(daemon_sets=(), system_pods=(), nodes=()),
     "device-plugin-may-not-write": sick(daemon_sets=(plugin(account="openshift-plugin"),)),
     "device-plugin-account": attrs.evolve(BEFORE, daemon_sets=(plugin(account="openshift-plugin"),)),
@@ -181,7 +182,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "no-neuron-pods": BEFORE,
     "default-scheduler": attrs.evolve(
         with_pods(*neuron_pods(pod("c", devices=1))),
-        deployments=(deployment("k8s-neuron-scheduler", "extender", serves=()),),
+        deployments=(extension(),),
     ),
     "no-scheduler-name": with_pods(*neuron_pods(pod("c", devices=1))),
     "another-scheduler-name": attrs.evolve(
