@@ -1,8 +1,8 @@
 """
 The cluster that contenders take turns on: created once for a number of nodes, cleared between two runs.
 
-A real etcd and kube-apiserver with simulated nodes, the rights of `manifests/base/rbac.yaml` and, except to measure their
-cost, the admission policies of `manifests/`. Policies cannot be deleted and created again on one API server
+A real etcd and kube-apiserver with simulated nodes, the rights of `manifests/base/rbac.yaml` and, except to measure
+their cost, the admission policies of `manifests/`. Policies cannot be deleted and created again on one API server
 (kubernetes/kubernetes#130887), so there is one arena with them and one without.
 """
 
