@@ -13,9 +13,11 @@ A marker holds for all blocks up to the next marker or heading. Judges no output
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +29,7 @@ from tests.control_plane.binaries import require
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 NEEDS: Final = {"AWS", "a registry", "kops"}
+LONGEST: Final = 90.0  # seconds that a block may take
 MARKER: Final = re.compile(r"^\s*<!-- (run by|same as|needs): (.*?) -->$")
 FENCE: Final = re.compile(r"^\s*```(\w*)$")
 HEADING: Final = re.compile(r"^#+ +(.*)$")
@@ -126,17 +129,38 @@ class Shell:
 
         Raises:
             AssertionError: the exit code is another one; the text has the output.
+            TimeoutError: the commands have not ended.
         """
         text = block.text
         for placeholder, value in (replaced or {}).items():
             text = re.sub(rf"\b{re.escape(placeholder)}\b", value, text)
         command = ["bash", "-euo", "pipefail", "-c", text]
-        done = await anyio.run_process(
-            command, cwd=self.folder, env=self.environment, stderr=subprocess.STDOUT, check=False
-        )
-        output = done.stdout.decode()
-        assert done.returncode == code, f"{block}: exit code {done.returncode}\n{text}\n{output}"
+        ended, output = await self._run(command)
+        assert ended == code, f"{block}: exit code {ended}\n{text}\n{output}"
         return output
+
+    async def _run(self, command: list[str]) -> tuple[int, str]:
+        """Return exit code and output; nothing that was started survives a timeout or the end of the test."""
+        output = b""
+        async with await anyio.open_process(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,  # bash reads ~/.bashrc if it is a socket
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:
+            assert process.stdout is not None
+            try:
+                with anyio.fail_after(LONGEST):
+                    async for part in process.stdout:
+                        output += part
+                    return await process.wait(), output.decode()
+            except TimeoutError:
+                raise TimeoutError(f"{command[-1]}\nhas not ended:\n{output.decode()}") from None
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def reader_shell(folder: Path, kubeconfig: Path) -> Shell:
