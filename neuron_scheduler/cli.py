@@ -195,7 +195,8 @@ def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentPars
         allow_abbrev=False,
         exit_on_error=False,
     )
-    return parser, {"run": run, "check": check, "demo": demo, "usage-maps": _usage_maps_parser(commands)}
+    ours = {"run": run, "extender": extender, "check": check, "demo": demo}
+    return parser, ours | {"usage-maps": _usage_maps_parser(commands)}
 
 
 def _usage_maps_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:

@@ -45,11 +45,14 @@ OTHERS = {
     "--clusterrole",
     "--feature-gates",
     "--key",
+    "--name",  # of kops
     "--namespace",
     "--runtime-config",
+    "--selector",
     "--server",
     "--serviceaccount",
     "--tag",
+    "--yes",  # of kops
     "--upgrade",  # of uv, by `make lock`
     "--leader-elect-",  # a prefix
 }

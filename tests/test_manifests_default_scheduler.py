@@ -1,0 +1,414 @@
+"""`kubectl apply -k manifests/default-scheduler`: the objects, the components, and the files for kube-scheduler."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from neuron_scheduler import cli
+from neuron_scheduler.model.resources import NEURON_NAMES
+from neuron_scheduler.settings.config import EXTENDER_ADDRESS
+from tests.control_plane.binaries import require
+from tests.control_plane.component import Component
+from tests.control_plane.objects import bind, create_node, node_manifest, pod_manifest
+from tests.control_plane.rest import Object
+from tests.control_plane.server import ControlPlane, free_port, run_control_plane
+from tests.support.certificates import Authority
+from tests.support.documented_commands import reader_shell, run_by
+from tests.support.kustomize import ROOT, customized, kubectl, rendered
+
+FOLDER = ROOT / "manifests" / "default-scheduler"
+DEPLOYMENT, SERVICE = "Deployment/k8s-neuron-scheduler", "Service/k8s-neuron-scheduler"
+BOTH_ROADS = "Deployment/my-scheduler"
+PORT, NODE_PORT = 12345, 32700
+SERVICE_NAME = "k8s-neuron-scheduler.kube-system.svc"
+PODS = "/api/v1/namespaces/default/pods"
+NAMESPACE = "/api/v1/namespaces/kube-system"
+THIS = "tests/test_manifests_default_scheduler.py"
+PLUGIN_SCORE, STEP = 100, 10  # MaxNodeScore; MaxNodeScore / MaxExtenderPriority: what a weight is multiplied by
+
+
+@pytest.fixture(scope="module")
+def road() -> dict[str, Object]:
+    """Return the objects of manifests/default-scheduler."""
+    return rendered(FOLDER)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Object]:
+    """Return the objects of manifests/ with the component `extender`."""
+    return rendered(customized(".", tmp_path_factory.mktemp("both"), "extender"))
+
+
+def configuration(name: str) -> Object:
+    """Return one of the configurations of kube-scheduler."""
+    file: Object = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    return file
+
+
+def entry(name: str = "scheduler-config") -> Object:
+    """Return the extender's entry in one of the configurations."""
+    (extender,) = configuration(name)["extenders"]
+    found: Object = extender
+    return found
+
+
+# -- the objects -------------------------------------------------------------------------------------------------------
+
+
+def test_everything_else_is_shared(road: dict[str, Object]) -> None:
+    """Apart from Service and Deployment the objects are those of manifests/, and only what has to differs."""
+    custom = rendered("manifests/")
+    assert road.keys() - custom.keys() == {DEPLOYMENT, SERVICE}
+    assert custom.keys() - road.keys() == {BOTH_ROADS}
+    assert {name for name in road.keys() & custom.keys() if road[name] != custom[name]} == {
+        "ConfigMap/neuron-scheduler-config",
+        "NetworkPolicy/neuron-scheduler",
+        "ValidatingAdmissionPolicy/neuron-scheduler-name",
+    }
+    for item in road.values():
+        assert item["metadata"]["labels"]["app.kubernetes.io/name"] == "neuron-scheduler"
+        assert item["metadata"].get("namespace", "kube-system") == "kube-system"
+
+
+def test_the_deployment_is_an_extender(road: dict[str, Object], both: dict[str, Object]) -> None:
+    """It runs the command `extender`; the port, the address and everything else are as in the other Deployment."""
+    spec, other = (deepcopied(items) for items in (road[DEPLOYMENT]["spec"], both[BOTH_ROADS]["spec"]))
+    assert container(spec)["args"][0] == "extender"
+    assert container(other)["args"][0] == "run"
+    for each in (spec, other):
+        assert f"--extender-bind-address=:{PORT}" in container(each)["args"]
+        variables = {item["name"]: item["valueFrom"]["fieldRef"]["fieldPath"] for item in container(each)["env"]}
+        assert variables == {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
+        assert {"name": "extender", "containerPort": PORT} in container(each)["ports"]
+    assert spec["template"]["spec"]["schedulerName"] == "default-scheduler"
+    container(spec)["args"][0] = "run"
+    for labels in (spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]):
+        assert labels["app.kubernetes.io/component"] == "extender"
+        labels["app.kubernetes.io/component"] = "scheduler"
+    assert spec == other
+
+
+@pytest.mark.parametrize(
+    ("where", "queue", "components"),
+    [("default-scheduler", False, ()), (".", True, ("extender",)), (".", True, ("extender", "extender-tls"))],
+)
+def test_the_process_accepts_its_arguments(
+    tmp_path: Path, *, where: str, queue: bool, components: tuple[str, ...]
+) -> None:
+    """The settings are the defaults, and the extender's port is open on every address."""
+    items = rendered(customized(where, tmp_path / "manifests", *components))
+    (name,) = (name for name in items if name.startswith("Deployment/"))
+    arguments = [re.sub(r"/etc/[\w-]+", str(tmp_path), argument) for argument in container(items[name]["spec"])["args"]]
+    for file in ("tls.crt", "tls.key", "ca.crt"):
+        (tmp_path / file).touch()
+    (tmp_path / "config.yaml").write_text(items["ConfigMap/neuron-scheduler-config"]["data"]["config.yaml"])
+    config = cli._with_file(cli._parse(arguments))[0]
+    assert (config.queue, config.extender_bind_address) == (queue, EXTENDER_ADDRESS)
+    certificates = [config.extender_tls_cert_file, config.extender_tls_private_key_file, config.extender_client_ca_file]
+    assert [Path(path).name for path in certificates] == (
+        ["tls.crt", "tls.key", "ca.crt"] if "extender-tls" in components else ["", "", ""]
+    )
+    assert (config.leader_elect, config.leader_elect_resource_name, config.v) == (True, "my-scheduler", 2)
+
+
+def deepcopied(item: Object) -> Object:
+    """Return a copy that can be changed."""
+    copy: Object = json.loads(json.dumps(item))
+    return copy
+
+
+def container(spec: Object) -> Object:
+    """Return the only container of a Deployment's spec."""
+    (found,) = spec["template"]["spec"]["containers"]
+    only: Object = found
+    return only
+
+
+def test_the_pods_ask_for_no_neuron(road: dict[str, Object]) -> None:
+    """So kube-scheduler never needs the extender to place the extender's own pods."""
+    resources = container(road[DEPLOYMENT]["spec"])["resources"]
+    asked = {name for part in resources.values() for name in part}
+    assert asked == {"cpu", "memory"}
+
+
+def test_the_service_selects_the_pods(road: dict[str, Object], both: dict[str, Object]) -> None:
+    """On both roads: its labels are on the pods and its port is named in the container; so is the policies' port."""
+    for items, name in ((road, DEPLOYMENT), (both, BOTH_ROADS)):
+        template = items[name]["spec"]["template"]
+        service = items[SERVICE]["spec"]
+        assert service["selector"] == template["metadata"]["labels"]
+        assert service["ports"] == [{"name": "http", "port": PORT, "targetPort": "extender"}]
+        assert items["NetworkPolicy/neuron-scheduler"]["spec"]["ingress"][-1] == {"ports": [{"port": PORT}]}
+
+
+def test_the_names_of_schedulers(road: dict[str, Object], both: dict[str, Object]) -> None:
+    """A pod may name the schedulers that give it device ids, and no other."""
+    lists = [items["ValidatingAdmissionPolicy/neuron-scheduler-name"]["spec"]["variables"] for items in (road, both)]
+    assert [[variable["name"] for variable in variables] for variables in lists] == [["names"], ["names"]]
+    assert lists[0][0]["expression"] == "['default-scheduler']"
+    assert lists[1][0]["expression"] == "['my-scheduler', 'default-scheduler']"
+
+
+@pytest.mark.parametrize(("where", "name"), [("default-scheduler", DEPLOYMENT), (".", BOTH_ROADS)])
+def test_the_variant_for_kops(tmp_path: Path, where: str, name: str) -> None:
+    """The node port is the one in the configuration, and the pods may run on nodes of the control plane only."""
+    components = ["kops"] if where == "default-scheduler" else ["extender", "kops"]
+    items = rendered(customized(where, tmp_path, *components))
+    assert items[SERVICE]["spec"]["type"] == "NodePort"
+    (port,) = items[SERVICE]["spec"]["ports"]
+    assert port["nodePort"] == NODE_PORT
+    assert entry()["urlPrefix"] == f"http://127.0.0.1:{NODE_PORT}"
+    spec = items[name]["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "node-role.kubernetes.io/control-plane": ""}
+    assert {toleration["key"] for toleration in spec["tolerations"]} == {
+        "CriticalAddonsOnly",
+        "node-role.kubernetes.io/control-plane",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    }
+    assert "hostNetwork" not in spec
+
+
+@pytest.mark.parametrize(("where", "name"), [("default-scheduler", DEPLOYMENT), (".", BOTH_ROADS)])
+def test_the_variant_with_tls(tmp_path: Path, where: str, name: str) -> None:
+    """Its files are in the Secret that is mounted, which the process may read; also beside secure metrics."""
+    components = ["extender"] * (where == ".") + ["extender-tls", "secure-metrics"]
+    spec = rendered(customized(where, tmp_path, *components))[name]["spec"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(spec)["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in spec["template"]["spec"]["volumes"]}
+    assert mounts.keys() == volumes.keys() == {"config", "tls", "extender-tls"}
+    assert volumes["extender-tls"]["secret"]["secretName"] == "neuron-scheduler-extender-tls"
+    assert [argument for argument in container(spec)["args"] if argument.startswith("--extender-")] == [
+        f"--extender-bind-address=:{PORT}",
+        f"--extender-tls-cert-file={mounts['extender-tls']}/tls.crt",
+        f"--extender-tls-private-key-file={mounts['extender-tls']}/tls.key",
+        f"--extender-client-ca-file={mounts['extender-tls']}/ca.crt",
+    ]
+    context = spec["template"]["spec"]["securityContext"]
+    assert context["fsGroup"] == context["runAsGroup"]
+
+
+# -- the files for kube-scheduler --------------------------------------------------------------------------------------
+
+
+def test_the_configuration_is_asked_about_every_pod_with_neuron() -> None:
+    """It has all verbs and names, and no pod with Neuron is placed without us."""
+    extender = entry()
+    assert {item["name"] for item in extender["managedResources"]} == set(NEURON_NAMES)
+    assert not any(item["ignoredByScheduler"] for item in extender["managedResources"])
+    verbs = ("filter", "prioritize", "bind", "preempt")
+    assert [extender[f"{verb}Verb"] for verb in verbs] == list(verbs)
+    assert extender["ignorable"] is False
+    assert configuration("scheduler-config")["percentageOfNodesToScore"] == 100
+
+
+def test_tls_is_the_only_difference() -> None:
+    """The configuration with TLS checks the Service's name, and is the other one otherwise."""
+    plain, tls = configuration("scheduler-config"), configuration("scheduler-config-tls")
+    (extender,) = tls["extenders"]
+    assert extender.pop("tlsConfig")["serverName"] == SERVICE_NAME
+    assert extender["enableHTTPS"] is True
+    (expected,) = plain["extenders"]
+    expected |= {"enableHTTPS": True, "urlPrefix": expected["urlPrefix"].replace("http:", "https:")}
+    assert tls == plain
+
+
+def test_the_policy_of_old_clusters_says_the_same() -> None:
+    """The same entry, with the names and units that the Policy API had; the file says that it has ended."""
+    text = (FOLDER / "kubernetes-1.22/scheduler-policy.yaml").read_text()
+    config_map = yaml.safe_load(text)
+    policy = json.loads(config_map["data"]["policy.cfg"])
+    assert (policy["kind"], policy["apiVersion"]) == ("Policy", "v1")
+    expected = entry()
+    expected["enableHttps"] = expected.pop("enableHTTPS")
+    expected["httpTimeout"] = int(expected["httpTimeout"].removesuffix("s")) * 10**9
+    assert policy["extenders"] == [expected]
+    assert config_map["metadata"] == {"name": "scheduler-policy", "namespace": "kube-system"}
+    cluster = (FOLDER / "kubernetes-1.22/cluster.yml").read_text()
+    assert yaml.safe_load(cluster) == {"spec": {"kubeScheduler": {"usePolicyConfigMap": True}}}
+    for each in (text, cluster):
+        assert each.startswith("# ENDED WITH KUBERNETES 1.23")
+
+
+# -- on a real control plane -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+async def plane() -> AsyncIterator[ControlPlane]:
+    """Run an API server with controllers, on which manifests/default-scheduler is applied as a user does it."""
+    async with run_control_plane(with_controller_manager=True) as plane:
+        kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
+        for folder in ("manifests/lease-watch", "manifests/default-scheduler"):
+            await anyio.to_thread.run_sync(kubectl, "apply", "-k", folder, "--kubeconfig", kubeconfig)
+        yield plane
+
+
+async def applied(plane: ControlPlane, folder: Path, *flags: str) -> str:
+    """Apply a kustomization with kubectl; return what it prints."""
+    apply = partial(kubectl, "apply", "-k", folder, *flags, "--kubeconfig", plane.folder / "kubeconfig")
+    return await anyio.to_thread.run_sync(apply)
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize(
+    ("where", "components"),
+    [
+        ("default-scheduler", ()),
+        ("default-scheduler", ("kops", "extender-tls", "secure-metrics")),
+        (".", ("extender",)),
+        (".", ("extender", "kops", "extender-tls", "secure-metrics")),
+    ],
+)
+@pytest.mark.parametrize("flags", [(), ("--server-side",)])
+async def test_the_server_accepts_everything(
+    plane: ControlPlane, tmp_path: Path, *, where: str, components: tuple[str, ...], flags: tuple[str, ...]
+) -> None:
+    """A server-side dry run, by either kind of apply, finds no unknown field and no bad value."""
+    folder = customized(where, tmp_path, *components)
+    force = ("--force-conflicts",) if flags else ()
+    output = await applied(plane, folder, *flags, *force, "--dry-run=server", "--validate=strict")
+    assert "service/k8s-neuron-scheduler" in output
+
+
+@pytest.mark.control_plane
+async def test_the_service_finds_our_pods_only(plane: ControlPlane) -> None:
+    """Ready replicas are its endpoints; the pods of AWS's extension, which have the same name label, are not."""
+    path = f"{NAMESPACE}/pods"
+    label = "app.kubernetes.io/component=extender"
+    pods = await plane.admin.wait_until(path, lambda pods: len(pods) == 2, labelSelector=label)
+    assert all(name.startswith("kube-system/k8s-neuron-scheduler-") for name in pods)
+    theirs = pod_manifest("theirs", namespace="kube-system", labels=AWS_LABELS)
+    theirs["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": PORT}]
+    await plane.admin.post(path, theirs)
+    names = [*(name.partition("/")[2] for name in pods), "theirs"]
+    await create_node(plane.admin, node_manifest("n1", "m5.large"))
+    for number, name in enumerate(names, start=1):
+        await bind(plane.admin, await plane.admin.get(f"{path}/{name}"), "n1")  # others are no endpoints
+        address = f"10.1.0.{number}"
+        conditions = [{"type": "Ready", "status": "True"}]
+        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions}
+        await plane.admin.patch(f"{path}/{name}/status", {"status": status})
+
+    def found(slices: dict[str, Object]) -> bool:
+        endpoints = [endpoint for item in slices.values() for endpoint in item["endpoints"] or ()]
+        ready = sorted(address for each in endpoints for address in each["addresses"])
+        ports = {port["port"] for item in slices.values() for port in item["ports"] or ()}
+        return (ready, ports) == (["10.1.0.1", "10.1.0.2"], {PORT})
+
+    await plane.admin.wait_until(
+        "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices",
+        found,
+        labelSelector="kubernetes.io/service-name=k8s-neuron-scheduler",
+    )
+
+
+# Of the pods of the extension in AWS's Helm chart.
+AWS_LABELS = {"app.kubernetes.io/name": "neuron-scheduler", "app.kubernetes.io/component": "k8s-neuron-scheduler"}
+
+
+@pytest.mark.control_plane
+async def test_a_component_requires_a_scheduler_that_gives_device_ids(plane: ControlPlane, tmp_path: Path) -> None:
+    """With it a pod with Neuron that names another scheduler is refused; the default scheduler needs no naming."""
+    await applied(plane, customized("default-scheduler", tmp_path, "require-scheduler"))
+    with anyio.fail_after(20):
+        while await created(plane, "another") != 403:  # noqa: ASYNC110 - the condition is another process's
+            await anyio.sleep(0.02)
+    assert await created(plane, "my-scheduler") == 403
+    assert await created(plane, "") == 201
+    await applied(plane, FOLDER)
+
+
+async def created(plane: ControlPlane, scheduler_name: str) -> int:
+    """Create a pod with Neuron in a dry run; return the status."""
+    pod = pod_manifest("asking", neuron=1, scheduler_name=scheduler_name)
+    if not scheduler_name:
+        del pod["spec"]["schedulerName"]
+    return (await plane.admin.request("POST", PODS, pod, dryRun="All"))[0]
+
+
+@pytest.mark.control_plane
+async def test_the_commands_of_the_page(plane: ControlPlane, tmp_path: Path) -> None:
+    """Those of docs/default-scheduler.md that need no image: install, look, remove; then everything is back."""
+    install, address, look, remove = run_by(f"{THIS}::test_the_commands_of_the_page")
+    shell = reader_shell(tmp_path, plane.folder / "kubeconfig")
+    await shell.run(install)
+    assert ip_address(await shell.run(address)).version == 4
+    assert "k8s-neuron-scheduler-" in await shell.run(look)
+    await shell.run(remove)
+    assert (await plane.admin.request("GET", f"{NAMESPACE}/services/k8s-neuron-scheduler"))[0] == 404
+    assert "created" in await shell.run(install)
+
+
+# -- with the real kube-scheduler --------------------------------------------------------------------------------------
+
+
+def kube_scheduler(plane: ControlPlane, folder: Path, fields: Object, *flags: str) -> Component:
+    """Return a kube-scheduler with a configuration, which gets the kubeconfig as it does from kubeadm or kOps."""
+    kubeconfig = str(plane.kubeconfig(folder / "admin.kubeconfig"))
+    path = folder / "scheduler-config.yaml"
+    path.write_text(yaml.safe_dump(fields | {"clientConnection": {"kubeconfig": kubeconfig}}))
+    port = free_port()
+    argv = [str(require("kube-scheduler")), f"--config={path}", f"--secure-port={port}", "--bind-address=127.0.0.1"]
+    health = f"https://127.0.0.1:{port}/healthz"
+    return Component("kube-scheduler", [*argv, "-v=2", *flags], health, folder / "kube-scheduler.log")
+
+
+def with_certificates(folder: Path, fields: Object) -> Object:
+    """Write the files that `tlsConfig` names to a folder, and return the configuration with these paths."""
+    authority = Authority()
+    (folder / "ca.crt").write_bytes(authority.pem)
+    authority.issue("kube-scheduler").write(folder / "client.crt", folder / "client.key")
+    (extender,) = fields["extenders"]
+    for name in ("caFile", "certFile", "keyFile"):
+        extender["tlsConfig"][name] = str(folder / Path(extender["tlsConfig"][name]).name)
+    return fields
+
+
+@pytest.mark.control_plane
+@pytest.mark.parametrize("name", ["scheduler-config", "scheduler-config-tls"])
+async def test_kube_scheduler_accepts_the_configuration(plane: ControlPlane, tmp_path: Path, name: str) -> None:
+    """It starts without a warning about the file, and says that it has made the extender."""
+    fields = configuration(name)
+    if "tlsConfig" in fields["extenders"][0]:
+        with_certificates(tmp_path, fields)
+    scheduler = kube_scheduler(plane, tmp_path, fields)
+    try:
+        await scheduler.start()
+        log = scheduler.log.read_text()
+    finally:
+        await scheduler.stop()
+    assert '"Creating extender"' in log
+    assert fields["extenders"][0]["urlPrefix"] in log
+    assert not [line for line in log.splitlines() if "deprecated" in line.lower() or "unknown field" in line]
+
+
+@pytest.mark.control_plane
+async def test_kube_scheduler_refuses_a_mistake(plane: ControlPlane, tmp_path: Path) -> None:
+    """A field that it does not know would be refused, so the files have none."""
+    fields: Any = configuration("scheduler-config")
+    fields["extenders"][0]["bindVerbs"] = "bind"
+    done = await anyio.run_process(kube_scheduler(plane, tmp_path, fields).argv, check=False)
+    assert done.returncode != 0
+    assert 'unknown field \\"extenders[0].bindVerbs' in (done.stdout + done.stderr).decode()
+
+
+@pytest.mark.control_plane
+async def test_a_step_of_ours_outweighs_all_plugins(plane: ControlPlane, tmp_path: Path) -> None:
+    """By the weights that kube-scheduler itself completes the file with; a plugin without a weight counts as 1."""
+    complete = tmp_path / "complete.yaml"
+    scheduler = kube_scheduler(plane, tmp_path, configuration("scheduler-config"), f"--write-config-to={complete}")
+    await anyio.run_process(scheduler.argv)
+    written = yaml.safe_load(complete.read_text())
+    (profile,) = written["profiles"]
+    plugins = {plugin["name"]: plugin.get("weight") or 1 for plugin in profile["plugins"]["multiPoint"]["enabled"]}
+    assert plugins["TaintToleration"] == 3
+    assert sum(plugins.values()) < 30
+    assert PLUGIN_SCORE * sum(plugins.values()) < STEP * written["extenders"][0]["weight"]
+    assert written["percentageOfNodesToScore"] == 100
