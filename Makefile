@@ -14,6 +14,7 @@ IMAGE_PYTHON   = $(shell for python in python$(IMAGE_VERSION) $(HOME)/.pyenv/ver
 stamp   = $(VENV)/.$(1)-$(shell cksum < requirements/$(1).txt | cut -d ' ' -f 1)
 DEMO   := $(call stamp,demo)
 DEV    := $(call stamp,dev)
+COMMAND := $(BIN)/neuron-scheduler
 LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url \
           --no-emit-find-links --no-header --exclude-newer '7 days'
 
@@ -23,7 +24,7 @@ LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(DEMO)  ## watch pods get their Neuron devices on simulated nodes (SERVE=1: keep running for your kubectl)
+demo: $(DEMO) $(COMMAND)  ## watch pods get their Neuron devices on simulated nodes (SERVE=1: keep running for your kubectl)
 	@$(BIN)/python -m neuron_scheduler demo $(if $(filter-out 0,$(SERVE)),--serve) $(ARGS)
 
 picture: $(DEMO)  ## draw docs/demo.svg from a real run
@@ -45,7 +46,7 @@ test-here: $(DEV)
 
 check: test  ## the same as `make test`
 
-lint: $(DEV)  ## run format check, lint and types only
+lint: $(DEV) $(COMMAND)  ## run format check, lint and types only
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -67,6 +68,11 @@ lock:  ## write the locks in requirements/ (needs uv; ARGS=--upgrade: newer vers
 
 clean:  ## remove the virtual environment and the tools' caches, but not the built control plane
 	rm -rf $(VENV) .venv-image .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# The command for people, from any folder; `pip install .` and the image have the one of pyproject.toml.
+$(COMMAND): | $(DEMO)
+	@printf '%s\n' '#!/bin/sh' 'PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" exec "$(abspath $(BIN))/python" -m neuron_scheduler "$$@"' > $@
+	@chmod +x $@
 
 $(DEV):
 	$(call install,dev)

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import attrs
@@ -83,6 +84,25 @@ def test_flags_are_read_as_go_reads_them(app: App) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "file", "address"),
+    [
+        pytest.param([], "", ":12345", id="the port of AWS's extension"),
+        pytest.param(["--extender-bind-address=[::1]:1"], "", "[::1]:1", id="a flag"),
+        pytest.param([], "extender: {bindAddress: ':7'}", ":7", id="a file"),
+        pytest.param(["--extender-bind-address=:8"], "extender: {bindAddress: ':7'}", ":8", id="a flag over a file"),
+    ],
+)
+def test_the_extender_alone(app: App, tmp_path: Path, arguments: list[str], file: str, address: str) -> None:
+    """`extender` has the settings of `run`, no queue, and a port unless it is told another one."""
+    path = tmp_path / "config.yaml"
+    path.write_text(f"apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\nport: 0\n{file}\n")
+    assert cli.main(["extender", f"--config={path}", "--v=4", *arguments]) == 0
+    assert app.config == Config(queue=False, extender_bind_address=address, port=0, v=4)
+    assert cli.main(["run"]) == 0
+    assert app.config == Config(queue=True, extender_bind_address="")
+
+
+@pytest.mark.parametrize(
     ("argument", "want"),
     [
         ("--leader-elect=false", Config(leader_elect=False)),
@@ -126,6 +146,11 @@ def test_spellings(app: App, argument: str, want: Config) -> None:
         pytest.param(["run", "--leader-elect=maybe"], "--leader-elect: 'maybe' is neither true nor false", id="maybe"),
         pytest.param(["run", "--port=-1"], "--port is -1; it must be 0 to 65535", id="out of range"),
         pytest.param(["run", "--config=/no/such"], "--config: /no/such cannot be read", id="no settings"),
+        pytest.param(
+            ["extender", "--extender-bind-address="],
+            "the command extender needs --extender-bind-address",
+            id="an extender without a port",
+        ),
         pytest.param(["run", "--kubeconfig=/no/such"], "--kubeconfig: there is no file /no/such", id="no file"),
     ],
 )
@@ -184,7 +209,7 @@ def test_it_runs_on_uvloop(app: App) -> None:
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     """Both print and leave with 0; help names every flag and the risk of the risky one."""
-    for arguments in (["--version"], ["run", "--help"]):
+    for arguments in (["--version"], ["run", "--help"], ["extender", "--help"]):
         with pytest.raises(SystemExit) as left:
             cli.main(arguments)
         assert left.value.code == 0

@@ -44,6 +44,7 @@ OTHERS = {
     "--ignore-not-found",
     "--clusterrole",
     "--feature-gates",
+    "--for",
     "--key",
     "--name",  # of kops
     "--namespace",

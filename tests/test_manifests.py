@@ -89,10 +89,9 @@ def by_name(text: str) -> dict[str, Object]:
 
 @pytest.fixture(scope="module")
 def examples() -> dict[str, Object]:
-    """Return the example pods by file name."""
-    return {
-        path.stem: yaml.safe_load(path.read_text()) for path in sorted((ROOT / "manifests/examples").glob("*.yaml"))
-    }
+    """Return the example pods by file name. The other examples, of workloads, run in `tests/sandbox/test_demo.py`."""
+    loaded = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "manifests/examples").glob("*.yaml")}
+    return {name: example for name, example in sorted(loaded.items()) if example["kind"] == "Pod"}
 
 
 @pytest.fixture(scope="module")

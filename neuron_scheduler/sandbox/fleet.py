@@ -74,6 +74,8 @@ INSTANCE_TYPES: Final[Mapping[str, InstanceType]] = {
         InstanceType("trn2.3xlarge", 12, 128, 1, 4, Shape.SINGLE),
         InstanceType("trn2.48xlarge", 192, 2048, 16, 4, Shape.TORUS),
         InstanceType("trn2u.48xlarge", 192, 2048, 16, 4, Shape.TORUS),
+        # A name from the source code of AWS's driver, which EC2 does not list; vCPU and memory are those of trn2.
+        InstanceType("trn3.48xlarge", 192, 2048, 16, 4, Shape.TORUS),
         InstanceType("m5.xlarge", 4, 16),
         InstanceType("m7g.4xlarge", 16, 64, architecture="arm64"),
     )

@@ -128,10 +128,8 @@ class Kubelet:
                 self.registry.store.put(PODS.storage, pod_status.ended(current, exit_code, now))
                 return
             count = pod_status.restarts(current) + 1
-            text = f"back-off {_RESTART_DELAY:.0f}s restarting failed container"
-            self.registry.store.put(
-                PODS.storage, pod_status.waiting(current, "CrashLoopBackOff", text, now, restarts=count)
-            )
+            waiting = pod_status.backing_off(current, exit_code, _RESTART_DELAY, now, restarts=count)
+            self.registry.store.put(PODS.storage, waiting)
             if (current := await self._after(_RESTART_DELAY, pod)) is not None:
                 address, now = current["status"]["podIP"], self.registry.clock()
                 self.registry.store.put(PODS.storage, pod_status.running(current, address, now, restarts=count))

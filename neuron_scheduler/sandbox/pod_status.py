@@ -27,11 +27,13 @@ def running(pod: Object, address: str, now: datetime, *, is_ready: bool = True, 
     return pod
 
 
-def waiting(pod: Object, reason: str, message: str, now: datetime, *, restarts: int) -> Object:
-    """Return a copy of a pod whose containers wait to be restarted."""
+def backing_off(pod: Object, exit_code: int, seconds: float, now: datetime, *, restarts: int) -> Object:
+    """Return a copy of a pod whose containers have ended and will be started again after a time."""
     pod, moment = copy.deepcopy(pod), metadata.timestamp(now)
     _set_conditions(pod["status"], {"Ready": False, "ContainersReady": False}, moment)
-    state = {"waiting": {"reason": reason, "message": message}}
+    _set_containers(pod, _terminated(pod, exit_code, now), is_ready=False)
+    message = f"back-off {seconds:.0f}s restarting failed container"
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
     _set_containers(pod, state, is_ready=False, restarts=restarts)
     return pod
 
@@ -42,22 +44,21 @@ def ended(pod: Object, exit_code: int, now: datetime) -> Object:
     pod["status"]["phase"] = "Failed" if exit_code else "Succeeded"
     kinds = {"Ready": False, "ContainersReady": False}
     _set_conditions(pod["status"], kinds, moment, reason="PodFailed" if exit_code else "PodCompleted")
-    _set_containers(pod, terminated(pod, exit_code, now), is_ready=False)
+    _set_containers(pod, _terminated(pod, exit_code, now), is_ready=False)
     return pod
-
-
-def terminated(pod: Object, exit_code: int, now: datetime) -> dict[str, Any]:
-    """Return the state of a container that has just ended."""
-    moment = metadata.timestamp(now)
-    reason = "Error" if exit_code else "Completed"
-    started = pod["status"].get("startTime") or moment
-    return {"terminated": {"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": moment}}
 
 
 def restarts(pod: Object) -> int:
     """Return how often the pod's containers were restarted."""
     statuses = pod["status"].get("containerStatuses") or []
     return max((status["restartCount"] for status in statuses), default=0)
+
+
+def _terminated(pod: Object, exit_code: int, now: datetime) -> dict[str, Any]:
+    moment = metadata.timestamp(now)
+    reason = "Error" if exit_code else "Completed"
+    started = pod["status"].get("startTime") or moment
+    return {"terminated": {"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": moment}}
 
 
 def _set_conditions(status: dict[str, Any], kinds: dict[str, bool], moment: str, *, reason: str = "") -> None:

@@ -159,12 +159,12 @@ def address_and_port(text: str) -> tuple[str, int]:
     Raises:
         ValueError: the text is something else.
     """
-    address, _, port = text.rpartition(":")
+    address, colon, port = text.rpartition(":")
     if address[:1] == "[" and address[-1:] == "]":
         address = str(ipaddress.IPv6Address(address[1:-1]))
     elif address:
         address = str(ipaddress.IPv4Address(address))
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if not (colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"{port!r} is not a port")
     return address or "0.0.0.0", int(port)  # noqa: S104 - it was asked for
 

@@ -3,26 +3,23 @@
 import argparse
 import io
 import json
-import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import anyio
-import anyio.abc
 import pytest
 from rich.console import Console
 
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.apiserver.store import FIRST_VERSION
-from neuron_scheduler.sandbox.demo import play, workload
+from neuron_scheduler.sandbox.demo import play, scheduler_pods, workload
 from neuron_scheduler.sandbox.demo.stage import Stage
 from neuron_scheduler.sandbox.demo.workload import DemoError
 from neuron_scheduler.sandbox.server import ApiServer
+from tests.support.demo import ROOT, command, read_until
 
-ROOT = Path(__file__).parents[2]
 AWS_SENTENCE = (
     "Instance type trn1.32xlarge does not support requests for device: 7. Please request a different number of devices."
 )
@@ -33,30 +30,6 @@ def flags(*argv: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     play.add_arguments(parser)
     return parser.parse_args(argv)
-
-
-@asynccontextmanager
-async def command(*argv: str) -> AsyncIterator[anyio.abc.Process]:
-    """Run `python -m neuron_scheduler demo ...` as a user does."""
-    whole = [sys.executable, "-m", "neuron_scheduler", "demo", *argv]
-    async with await anyio.open_process(whole, cwd=ROOT, env={"COLUMNS": "100"}) as process:
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.kill()
-
-
-async def read_until(process: anyio.abc.Process, words: str = "") -> str:
-    """Return what the process prints, until the words or its end."""
-    assert process.stdout is not None
-    text = ""
-    with anyio.fail_after(60):
-        async for chunk in process.stdout:
-            text += chunk.decode()
-            if words and words in text:
-                break
-    return text
 
 
 async def test_it_plays_to_the_end_and_is_exported(tmp_path: Path) -> None:
@@ -73,22 +46,13 @@ async def test_it_plays_to_the_end_and_is_exported(tmp_path: Path) -> None:
         assert words in svg, words
 
 
-async def test_it_stays_up_for_kubectl_until_it_is_interrupted(tmp_path: Path) -> None:
-    """With --serve it prints the address, answers kubectl, draws changes, and ends on Ctrl-C with 0."""
-    async with command("--serve") as process:
-        text = await read_until(process, "Ctrl-C ends everything")
-        url = text.split("kubectl --server=")[1].split()[0]
-        kubectl = [str(Path(sys.executable).with_name("kubectl")), f"--server={url}"]
-        home = {"HOME": str(tmp_path)}
-        listed = await anyio.run_process([*kubectl, "get", "pods", "-o", "wide"], env=home)
-        assert b"ring-2" in listed.stdout
-        described = await anyio.run_process([*kubectl, "describe", "pod", "seven"], env=home)
-        assert AWS_SENTENCE in described.stdout.decode()
-        await anyio.run_process([*kubectl, "delete", "pod", "ring-2"], env=home)
-        assert "inf2-a" in await read_until(process, "4 of 12 devices free")
-        process.send_signal(signal.SIGINT)
-        with anyio.fail_after(30):
-            assert await process.wait() == 0
+async def test_it_ends_quietly_when_nobody_reads_on() -> None:
+    """As in `neuron-scheduler demo | head -n 3`: no traceback, and the exit code of a shell for SIGPIPE."""
+    line = f"{sys.executable} -m neuron_scheduler demo | head -n 3; exit ${{PIPESTATUS[0]}}"
+    done = await anyio.run_process(["bash", "-c", line], cwd=ROOT, check=False)
+    assert done.stderr.decode() == ""
+    assert b"An API server at" in done.stdout
+    assert done.returncode == 141
 
 
 async def test_without_rich_it_says_what_to_install(tmp_path: Path) -> None:
@@ -110,10 +74,23 @@ def test_a_folder_that_is_not_there_is_refused_before_anything_starts(tmp_path: 
 def test_a_scheduler_that_ends_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, with the end of the scheduler's log."""
     program = "import sys; print('no rights', file=sys.stderr); sys.exit(2)"
-    assert play.run(flags(), command=lambda _: [sys.executable, "-c", program]) == 1
+    assert play.run(flags(), program=lambda _: [sys.executable, "-c", program]) == 1
     error = capsys.readouterr().err
     assert "ended by itself with exit code 2" in error
     assert "no rights" in error
+
+
+def test_a_scheduler_that_ends_badly_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also when all outcomes were right: it does its work, and its last exit code is not 0."""
+    program = (
+        "import subprocess, sys, signal\n"
+        "child = subprocess.Popen(sys.argv[1:], stderr=sys.stderr)\n"
+        "signal.signal(signal.SIGTERM, lambda *_: child.terminate())\n"
+        "child.wait(); sys.exit(3)"
+    )
+    real = lambda arguments: [sys.executable, "-c", program, *scheduler_pods.scheduler(arguments)]  # noqa: E731
+    assert play.run(flags(), program=real) == 1
+    assert "the scheduler ended with exit code 3, not 0" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_refused(free_tcp_port: int) -> None:

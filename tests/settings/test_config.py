@@ -8,7 +8,7 @@ import pytest
 
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.setting import boolean, duration
+from neuron_scheduler.settings.setting import address_and_port, boolean, duration
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,62 @@ def test_a_short_lease_shortens_the_bind_timeout() -> None:
         pytest.param({"bind_address": ""}, "--bind-address is ''; it must be an IP address", id="no address"),
         pytest.param({"bind_address": "localhost"}, "--bind-address is 'localhost'; it must be an IP", id="a name"),
         pytest.param({"bind_address": "[::]"}, "must be an IP address without brackets", id="brackets"),
+        pytest.param({"queue": False}, "the command extender needs --extender-bind-address", id="nothing to do"),
+        pytest.param(
+            {"extender_bind_address": ":12345", "extender_tls_cert_file": "c"},
+            "--extender-tls-cert-file needs --extender-tls-private-key-file too",
+            id="no key of the extender",
+        ),
+        pytest.param(
+            {"extender_bind_address": ":12345", "extender_tls_private_key_file": "k"},
+            "--extender-tls-private-key-file needs --extender-tls-cert-file too",
+            id="no certificate of the extender",
+        ),
+        pytest.param(
+            {"extender_bind_address": ":12345", "extender_client_ca_file": "a"},
+            "--extender-client-ca-file needs --extender-tls-cert-file",
+            id="clients without TLS",
+        ),
+        pytest.param(
+            {"extender_tls_cert_file": "c", "extender_tls_private_key_file": "k"},
+            "--extender-tls-cert-file needs --extender-bind-address",
+            id="TLS of nothing",
+        ),
+        pytest.param(
+            {"extender_bind_address": ":10251"}, "--port and --extender-bind-address are both 10251", id="health's port"
+        ),
     ],
 )
 def test_contradictions(settings: dict[str, Any], complaint: str) -> None:
     """Each impossible setting is one sentence that names the flag."""
     with pytest.raises(ConfigurationError, match=complaint):
         Config(**settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (":12345", ("0.0.0.0", 12345)),
+        ("10.0.0.7:1", ("10.0.0.7", 1)),
+        ("[::1]:65535", ("::1", 65535)),
+        ("[::]:12345", ("::", 12345)),
+    ],
+)
+def test_addresses_with_ports(text: str, read: tuple[str, int]) -> None:
+    """An address is an IP address, IPv6 in brackets; without one it is all addresses."""
+    assert address_and_port(text) == read
+    assert Config(extender_bind_address=text).extender_bind_address == text
+
+
+@pytest.mark.parametrize(
+    "text", ["12345", "a:1", "10.0.0.7", "10.0.0.7:", ":0", ":65536", "::1:5", "[1.2.3.4]:5", ":\u0661"]
+)
+def test_no_addresses_with_ports(text: str) -> None:
+    """The error says how to write it."""
+    with pytest.raises(
+        ConfigurationError, match=r"--extender-bind-address is .*; it must be ADDRESS:PORT, such as :12345"
+    ):
+        Config(extender_bind_address=text)
 
 
 def test_files_are_looked_at(tmp_path: Path) -> None:

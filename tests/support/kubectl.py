@@ -23,6 +23,7 @@ class Kubectl:
     url: str
     home: Path
     _server: ApiServer | None = None
+    program: Path = KUBECTL
 
     @property
     def server(self) -> ApiServer:
@@ -33,7 +34,7 @@ class Kubectl:
     async def __call__(self, *arguments: str, stdin: Any = None, code: int = 0) -> str:
         """Run it; what it printed, after its exit code was as expected."""
         done = await anyio.run_process(
-            [str(KUBECTL), f"--server={self.url}", *arguments],
+            [str(self.program), f"--server={self.url}", *arguments],
             input=json.dumps(stdin).encode() if stdin is not None else b"",
             stderr=subprocess.STDOUT,
             check=False,

@@ -5,7 +5,9 @@ One character for a core, a letter and a colour for a pod. A torus is drawn as i
 close, any other machine as a line. The only module that imports rich: without rich, only the demo does not work.
 """
 
+import os
 import re
+import sys
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -44,6 +46,20 @@ class Outcome:
     node: str = ""
     got: str = ""
     refusal: str = ""
+
+
+class ReaderGoneError(Exception):
+    """Nobody reads the output any more, as after `neuron-scheduler demo | head`."""
+
+
+class Screen(Console):
+    """A console that says so when its reader has gone, where rich's own would raise `SystemExit` inside a task."""
+
+    def on_broken_pipe(self) -> None:
+        """Write nothing more, also not at the end of the interpreter, and raise `ReaderGoneError`."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise ReaderGoneError
 
 
 @attrs.define(eq=False)

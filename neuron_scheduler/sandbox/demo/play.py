@@ -1,29 +1,26 @@
 """
 `neuron-scheduler demo`: the real scheduler process at work on a simulated fleet, with a picture.
 
-Runs the embedded API server, the scheduler as a child process and the stage. Needs no cluster, and ends by itself
-without `--serve`.
+Runs the embedded API server, the scheduler in a pod of its Deployment, which is a process here, and the stage. Needs no
+cluster, and ends by itself without `--serve`.
 """
 
 import argparse
 import errno
 import signal
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from tempfile import TemporaryDirectory
 
 import anyio
 
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.sandbox.demo import scheduler_process, workload
+from neuron_scheduler.sandbox.demo import installation, scheduler_pods
 from neuron_scheduler.sandbox.demo.workload import DemoError
 from neuron_scheduler.sandbox.server import ApiServer
 from neuron_scheduler.telemetry.line_formats import leaves
 
-Command: TypeAlias = Callable[[str], Sequence[str]]
-
-_INTERRUPTED = 130  # as a shell reports it
+_INTERRUPTED, _READER_GONE = 130, 141  # as a shell reports SIGINT and SIGPIPE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,21 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export", default="", metavar="FILE.svg", help="write the last screen as SVG")
 
 
-def _real_scheduler(url: str) -> Sequence[str]:
-    return scheduler_process.command(url, workload.SCHEDULER_NAME)
-
-
-def run(arguments: argparse.Namespace, *, command: Command = _real_scheduler) -> int:
+def run(arguments: argparse.Namespace, *, program: scheduler_pods.Program = scheduler_pods.scheduler) -> int:
     """
-    Play the demo: 0 if all checks passed, 1 if not, 130 if it was interrupted before its end.
+    Play the demo: 0 if all checks passed, 1 if not, 130 if it was interrupted before its end, 141 if its reader went.
 
-    `command` makes the command line of the scheduler from the URL of the API server.
+    `program` makes the command line of the scheduler from the arguments of its container.
 
     Raises:
         ConfigurationError: rich is not installed, the port cannot be used, or the folder to export to is not there.
     """
     try:
-        from neuron_scheduler.sandbox.demo import stage  # noqa: F401 - fails before anything is started
+        from neuron_scheduler.sandbox.demo.picture import ReaderGoneError  # fails before anything is started
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "the demo draws with rich, which is not installed: run `make demo`, or pip install rich"
@@ -57,7 +50,9 @@ def run(arguments: argparse.Namespace, *, command: Command = _real_scheduler) ->
         raise ConfigurationError(f"--export {arguments.export}: there is no such folder")
     code = 0
     try:
-        code = anyio.run(_play, arguments, command, backend_options={"use_uvloop": True})
+        code = anyio.run(_play, arguments, program, backend_options={"use_uvloop": True})
+    except* ReaderGoneError:
+        code = _READER_GONE
     except* DemoError as group:
         code = 1
         for reason in leaves(group):
@@ -65,38 +60,46 @@ def run(arguments: argparse.Namespace, *, command: Command = _real_scheduler) ->
     return code
 
 
-async def _play(arguments: argparse.Namespace, command: Command) -> int:
-    server = ApiServer(port=arguments.port, termination_limit=0.0)
+async def _play(arguments: argparse.Namespace, program: scheduler_pods.Program) -> int:
+    server = ApiServer(port=arguments.port, termination_limit=0.0, controllers=True)
+    server.runtime = pods = scheduler_pods.SchedulerPods(server, program)
     try:
         async with server.serving():
-            return await _on_stage(server, arguments, command(server.url))
+            code = await _on_stage(server, pods, arguments)
     except OSError as error:
         if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
             raise
         raise ConfigurationError(f"--port {arguments.port}: {error.strerror}; choose another") from error
+    if pods.bad_ends:
+        raise DemoError("; ".join(pods.bad_ends))
+    return code
 
 
-async def _on_stage(server: ApiServer, arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+async def _on_stage(server: ApiServer, pods: scheduler_pods.SchedulerPods, arguments: argparse.Namespace) -> int:
     from neuron_scheduler.sandbox.demo.stage import Stage
 
     stage = Stage(server)
-    async with scheduler_process.running(argv) as scheduler, anyio.create_task_group() as tasks:
-        tasks.start_soon(_watch_over, scheduler)
+    server.create(installation.deployment())
+    async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on_signal, tasks.cancel_scope)
         await stage.play()
         if arguments.export:
             stage.export(arguments.export)
         if arguments.serve:
-            await stage.serve()
+            pods.restarts = True
+            with TemporaryDirectory(prefix="neuron-scheduler-demo-") as folder:
+                kubeconfig = Path(folder) / "kubeconfig"
+                kubeconfig.write_text(installation.kubeconfig(server.url))
+                await _until_available(server)
+                await stage.serve(kubeconfig)
         tasks.cancel_scope.cancel()
-    if scheduler.returncode != 0:
-        raise DemoError(f"the scheduler ended with exit code {scheduler.returncode}, not 0:\n{scheduler.last_words()}")
     return 0 if stage.finished else _INTERRUPTED
 
 
-async def _watch_over(scheduler: scheduler_process.SchedulerProcess) -> None:
-    code = await scheduler.wait()
-    raise DemoError(f"the scheduler ended by itself with exit code {code}. Its last lines:\n{scheduler.last_words()}")
+async def _until_available(server: ApiServer) -> None:
+    """Wait until the Deployment says so, which is a moment after its pod is ready."""
+    while not (installation.deployed(server.store).get("status") or {}).get("availableReplicas"):
+        await server.store.changed("deployments")
 
 
 async def _end_on_signal(scope: anyio.CancelScope) -> None:

@@ -1,11 +1,9 @@
 """
-The real scheduler as a child process: starts it, keeps the end of its log, and stops it.
+The real scheduler as a child process: starts it, passes its log on line by line, and stops it.
 """
 
 import subprocess
-import sys
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -16,7 +14,7 @@ from anyio.streams.text import TextReceiveStream
 
 _GRACE: Final = 10.0  # seconds between SIGTERM and SIGKILL
 
-# Ctrl-C in a terminal is for the demo alone, which then ends its scheduler in good order.
+# Ctrl-C in a terminal is for the demo alone, which then ends its schedulers in good order.
 _OWN_SESSION: Final[dict[str, Any]] = {
     "stdin": subprocess.DEVNULL,
     "stdout": subprocess.DEVNULL,
@@ -24,37 +22,17 @@ _OWN_SESSION: Final[dict[str, Any]] = {
 }
 
 
-def command(url: str, scheduler_name: str) -> list[str]:
-    """Return `neuron-scheduler run` against an API server at `url`, with leader election and without any port."""
-    return [
-        sys.executable,
-        "-m",
-        "neuron_scheduler",
-        "run",
-        f"--master={url}",
-        f"--scheduler-name={scheduler_name}",
-        "--leader-elect=true",
-        "--port=0",
-        "--secure-port=0",
-        "--v=2",
-    ]
-
-
 @attrs.define(eq=False)
 class SchedulerProcess:
-    """A scheduler that runs until its block is left."""
+    """A scheduler that runs until its block is left; `write` gets each line of its log."""
 
     _process: anyio.abc.Process
-    _lines: deque[str] = attrs.field(factory=lambda: deque(maxlen=50))
+    _write: Callable[[str], None]
 
     @property
     def returncode(self) -> int | None:
         """Its exit code; None while it runs."""
         return self._process.returncode
-
-    def last_words(self) -> str:
-        """Return the end of its log."""
-        return "\n".join(self._lines)
 
     async def wait(self) -> int:
         """Wait until it ends by itself, and return its exit code."""
@@ -67,7 +45,10 @@ class SchedulerProcess:
         rest = ""
         async for chunk in TextReceiveStream(self._process.stderr, errors="replace"):
             *lines, rest = (rest + chunk).split("\n")
-            self._lines.extend(lines)
+            for line in lines:
+                self._write(line)
+        if rest:
+            self._write(rest)
 
     async def stop(self) -> None:
         """Send SIGTERM, and SIGKILL if it has not ended after `_GRACE`."""
@@ -82,10 +63,14 @@ class SchedulerProcess:
 
 
 @asynccontextmanager
-async def running(argv: Sequence[str]) -> AsyncIterator[SchedulerProcess]:
-    """Start it; at the end of the block it has ended."""
-    async with await anyio.open_process(argv, **_OWN_SESSION) as process:
-        scheduler = SchedulerProcess(process)
+async def running(
+    argv: Sequence[str], environment: Mapping[str, str], write: Callable[[str], None]
+) -> AsyncIterator[SchedulerProcess]:
+    """Start it; at the end of the block it has ended, and its whole log was written."""
+    with anyio.CancelScope(shield=True):  # a start that is cut off would leave a process behind
+        started = await anyio.open_process(argv, env=environment, **_OWN_SESSION)
+    async with started as process:
+        scheduler = SchedulerProcess(process, write)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(scheduler.listen)
             try:

@@ -6,7 +6,8 @@ nodeName and annotations.
 """
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -21,6 +22,14 @@ from neuron_scheduler.sandbox.demo.picture import Legend, Outcome
 from neuron_scheduler.sandbox.demo.workload import ACTS, Act, DemoError, Placed, PodPlan, Waits, Want
 from neuron_scheduler.sandbox.server import ApiServer
 
+_EXAMPLES: Final = (
+    "get pods --all-namespaces -o wide",
+    "logs --namespace kube-system deployment/my-scheduler",
+    f"describe pod {workload.KEPT}",
+    "apply -f manifests/examples/inf1.yaml",
+    "apply -k manifests/",
+)
+
 
 @attrs.define(eq=False)
 class Stage:
@@ -33,7 +42,7 @@ class Stage:
     """
 
     _server: ApiServer
-    _console: Console = attrs.field(factory=lambda: Console(highlight=False))
+    _console: Console = attrs.field(factory=lambda: picture.Screen(highlight=False))
     _legend: Legend = attrs.field(factory=Legend)
     _plans: dict[str, PodPlan] = attrs.field(factory=dict)
     _had: dict[str, Holding] = attrs.field(factory=dict)
@@ -50,7 +59,7 @@ class Stage:
         """
         for node in workload.nodes():
             self._server.create(node)
-        self._console.print(f"\nAn API server at {self._server.url}, five simulated nodes, and the real scheduler.")
+        self._console.print(f"\nAn API server at {self._server.url}, six simulated nodes, and the real scheduler.")
         for number, act in enumerate(ACTS, start=1):
             await self._play(number, act)
         self._console.print("", self._summary(), sep="\n")
@@ -63,20 +72,37 @@ class Stage:
         picture.export(path, Group(drawn, Text(), rows, Text(), self._summary()))
         self._console.print(f"Written: {path}")
 
-    async def serve(self) -> None:
-        """Print how to continue with kubectl, then draw the fleet whenever it changes, without end."""
-        kubectl = f"kubectl --server={self._server.url}"
-        self._console.print("\nThe server and the scheduler keep running. In another terminal, for example:\n")
-        for example in ("get pods -o wide", "describe pod seven", "delete pod ring-2", "apply -f my-pod.yaml"):
-            self._console.print(f"  {kubectl} {example}", style="bold", soft_wrap=True)
-        self._console.print(f"\nPods need schedulerName: {workload.SCHEDULER_NAME}. Ctrl-C ends everything.\n")
+    async def serve(self, kubeconfig: Path) -> None:
+        """Make room, print how to continue with kubectl, then draw the fleet whenever it changes, without end."""
+        await self._make_room()
+        self._console.print(
+            f"\nThe story's pods are deleted, but for {workload.KEPT}, which waits. A Trn3 node has joined."
+            "\nThe server and the scheduler keep running. In another terminal, in this folder:\n",
+            soft_wrap=True,
+        )
+        for command in (f"export KUBECONFIG={kubeconfig}", *(f"kubectl {example}" for example in _EXAMPLES)):
+            self._console.print(f"  {command}", style="bold", soft_wrap=True)
+        self._console.print(
+            f"\nWithout the variable, each kubectl needs --server={self._server.url}. Pods need schedulerName:"
+            f" {workload.SCHEDULER_NAME}.\nContainers are simulated, but for those of the scheduler's own image."
+            " Ctrl-C ends everything.\n",
+            soft_wrap=True,
+        )
         drawn = occupancy.read(self._server.store)
+        self._draw(drawn)
         while True:
             await self._server.store.changed(PODS.storage)
             now = occupancy.read(self._server.store)
             if (now.holdings, now.problems) != (drawn.holdings, drawn.problems):
                 self._draw(now)
                 drawn = now
+
+    async def _make_room(self) -> None:
+        for name in [name for name in self._outcomes if name != workload.KEPT]:
+            self._server.registry.delete(PODS, "default", name, {})
+        await self._until(lambda: not occupancy.read(self._server.store).holdings)
+        for node in workload.late_nodes():
+            self._server.create(node)
 
     async def _play(self, number: int, act: Act) -> None:
         self._console.print(picture.act(number, act.title, act.text))

@@ -16,14 +16,19 @@ from neuron_scheduler.sandbox.fleet import CORE, DEVICE, INSTANCE_TYPE_LABEL, In
 
 SCHEDULER_NAME: Final = "my-scheduler"
 
+KEPT: Final = "seven"  # the pod that waits when the story is over, and holds nothing
+
 # (name, instance type)
 NODES: Final = (
+    ("cpu-a", "m5.xlarge"),
     ("trn1-a", "trn1.32xlarge"),
     ("trn2-a", "trn2.48xlarge"),
     ("inf2-a", "inf2.48xlarge"),
     ("inf2-b", "inf2.24xlarge"),
     ("inf1-a", "inf1.6xlarge"),
 )
+
+LATE_NODES: Final = (("trn3-a", "trn3.48xlarge"),)
 
 
 class DemoError(Exception):
@@ -114,9 +119,9 @@ ACTS: Final[Sequence[Act]] = (
     Act(
         title="Seven devices",
         text="A count that the type does not support is refused with AWS's sentence, in event and condition.",
-        creates=(PodPlan(name="seven", devices=7, on="trn1.32xlarge"),),
+        creates=(PodPlan(name=KEPT, devices=7, on="trn1.32xlarge"),),
         wants={
-            "seven": Waits(
+            KEPT: Waits(
                 "Instance type trn1.32xlarge does not support requests for device: 7. "
                 "Please request a different number of devices."
             )
@@ -148,7 +153,7 @@ ACTS: Final[Sequence[Act]] = (
         title="Sixteen devices wait",
         text="The pod asks for a whole trn2 while two pods are on it.",
         creates=(PodPlan(name="all-16", devices=16, on="trn2.48xlarge"),),
-        wants={"all-16": Waits("0/5 nodes are available")},
+        wants={"all-16": Waits("0/6 nodes are available")},
     ),
     Act(
         title="Waiting pods are retried",
@@ -168,6 +173,11 @@ ACTS: Final[Sequence[Act]] = (
 def nodes() -> list[Object]:
     """Return the fleet."""
     return [fleet.node(name, instance_type) for name, instance_type in NODES]
+
+
+def late_nodes() -> list[Object]:
+    """Return the nodes that join when the story is over, so that every example finds its instance type."""
+    return [fleet.node(name, instance_type) for name, instance_type in LATE_NODES]
 
 
 def illegal(machine: InstanceType, ids: Sequence[int], *, cores: bool) -> str:

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, lowest_slot, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, lowest_slot, membership, slots_of
 
 slots = st.sets(st.integers(0, 200).map(Slot))
 
@@ -15,6 +15,8 @@ def test_a_set_holds_its_slots(members: set[Slot]) -> None:
     assert nodes == NodeSet(sum(1 << int(slot) for slot in members))
     assert list(slots_of(nodes)) == sorted(members)
     assert from_slots(members, size + 9) == nodes
+    is_in = membership(nodes, 201)
+    assert {slot for slot in map(Slot, range(201)) if is_in(slot)} == members
 
 
 @given(slots.filter(bool))

@@ -1,0 +1,281 @@
+"""
+The extender as a process: the real parts against an embedded API server, asked over HTTP as kube-scheduler asks.
+
+kube-scheduler is a few lines here: one pod after the other is filtered and prioritized, and bound in the background.
+"""
+
+import io
+import random
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import anyio
+import anyio.lowlevel
+import attrs
+
+from neuron_scheduler.app import App
+from neuron_scheduler.extender.verbs import Role
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.writes.lease import LeaseClient
+from neuron_scheduler.sandbox import fleet
+from neuron_scheduler.sandbox.apiserver.resources import PODS
+from neuron_scheduler.sandbox.server import ApiServer
+from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.stopping import StopRequests
+from neuron_scheduler.telemetry import logs
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.wiring import wire
+from tests.control_plane.objects import pod_manifest
+from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
+
+PATIENCE = 30.0
+LEASE = {"leader_elect_lease_duration": 3.0, "leader_elect_renew_deadline": 2.0, "leader_elect_retry_period": 0.1}
+CORE, DEVICE = "aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice"
+NINE, NONE = "0,1,2,3,4,5,6,7,8", " ".join(["false"] * 16)
+HALF, THREE = " ".join(["true"] * 9 + ["false"] * 7), "[true true true false]"
+
+
+@attrs.define(eq=False)
+class Replica:
+    """One process, in this event loop."""
+
+    app: App
+    port: int
+    ended: anyio.Event = attrs.field(factory=anyio.Event)
+
+    async def run(self) -> None:
+        """Run to its end."""
+        await self.app.run()
+        self.ended.set()
+
+    async def ready(self) -> None:
+        """Wait until it answers filter."""
+        assert self.app.parts.verbs is not None
+        with anyio.fail_after(PATIENCE):
+            while self.app.parts.verbs.unsynced() is not None:
+                await anyio.lowlevel.checkpoint()
+
+    async def leads(self) -> None:
+        """Wait until it binds."""
+        assert self.app.parts.verbs is not None
+        with anyio.fail_after(PATIENCE):
+            while self.app.parts.verbs.role() is not Role.LEADS:
+                await anyio.lowlevel.checkpoint()
+
+    async def stop(self) -> None:
+        """Stop it, as SIGTERM does."""
+        self.app.requests.receive(signal.SIGTERM)
+        with anyio.fail_after(PATIENCE):
+            await self.ended.wait()
+
+
+@asynccontextmanager
+async def replica(server: ApiServer, port: int, **settings: Any) -> AsyncIterator[Replica]:
+    """Return a replica that is not started."""
+    config = Config(
+        **{
+            "master": server.url,
+            "port": 0,
+            "secure_port": 0,
+            "bind_address": "127.0.0.1",
+            "extender_bind_address": f"127.0.0.1:{port}",
+            "queue": False,
+            **LEASE,
+            **settings,
+        }
+    )
+    async with Client(connection=Connection(server.url, "a test")) as client:
+        metrics = Metrics()
+        parts = wire(config, client, metrics)
+        app = App(config=config, client=client, metrics=metrics, parts=parts, requests=StopRequests())
+        yield Replica(app, port)
+
+
+@attrs.define(eq=False)
+class KubeScheduler:
+    """Schedules pods with the help of an extender."""
+
+    server: ApiServer
+    port: int
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of all nodes."""
+        return [node["metadata"]["name"] for node in self.server.store.objects("nodes")]
+
+    async def ask(self, verb: str, request: Any) -> Any:
+        """Return the answer to a request; kube-scheduler takes any other status for an error."""
+        async with (
+            aiohttp.ClientSession(trust_env=False) as session,
+            session.post(f"http://127.0.0.1:{self.port}/{verb}", json=request) as response,
+        ):
+            return await response.json() if response.status == 200 else {"Error": await response.text()}
+
+    async def chosen(self, pod: Any) -> str:
+        """Return the best node for a pod; empty if no node takes it."""
+        filtered = await self.ask("filter", {"Pod": pod, "Nodes": None, "NodeNames": self.nodes})
+        assert not filtered["Error"]
+        names = filtered["NodeNames"]
+        if not names:
+            return ""
+        scores = await self.ask("prioritize", {"Pod": pod, "Nodes": None, "NodeNames": names})
+        return str(max(scores, key=lambda host: host["Score"])["Host"])
+
+    async def bind(self, pod: Any, node_name: str) -> str:
+        """Return the error of a Binding; empty if there is none."""
+        metadata = pod["metadata"]
+        request = {
+            "PodName": metadata["name"],
+            "PodNamespace": metadata["namespace"],
+            "PodUID": metadata["uid"],
+            "Node": node_name,
+        }
+        return str((await self.ask("bind", request))["Error"])
+
+    async def schedule(self, pod: Any) -> str:
+        """Schedule a pod, and again after an error; return its node."""
+        while node_name := await self.chosen(pod):
+            if not await self.bind(pod, node_name):
+                return node_name
+        return ""
+
+    def create(self, name: str, **keywords: Any) -> Any:
+        """Create a pod of kube-scheduler's."""
+        return self.server.create(pod_manifest(name, scheduler_name="default-scheduler", **keywords))
+
+    def ids(self, name: str) -> str:
+        """Return the ids that a pod got."""
+        pod = self.server.store.get(PODS.plural, "default", name)
+        assert pod is not None
+        return str(pod["metadata"]["annotations"]["AWS_NEURON_IDS"])
+
+
+@asynccontextmanager
+async def serving(*nodes: str, **settings: Any) -> AsyncIterator[ApiServer]:
+    """Run an API server with nodes of these instance types, named after them."""
+    async with ApiServer(**settings).serving() as server:
+        for number, instance_type in enumerate(nodes):
+            server.create(fleet.node(f"{instance_type.partition('.')[0]}-{number}", instance_type))
+        yield server
+
+
+async def test_the_documents_own_case(free_tcp_port: int) -> None:
+    """9 cores on inf1.6xlarge: filter and bind, with the extension's lines in its order at the default verbosity."""
+    stream = io.StringIO()
+    async with (
+        serving("inf1.6xlarge", kubelet=False) as server,
+        replica(server, free_tcp_port) as running,
+        anyio.create_task_group() as tasks,
+    ):
+        logs.configure(stream=stream)
+        scheduler = KubeScheduler(server, free_tcp_port)
+        tasks.start_soon(running.run)
+        await running.leads()
+        assert await scheduler.schedule(scheduler.create("nrt-test-5038", neuroncore=9)) == "inf1-0"
+        assert scheduler.ids("nrt-test-5038") == NINE
+        await running.stop()
+    lines = [line.partition('] "')[2] for line in stream.getvalue().splitlines() if "extension_log.py" in line]
+    of_devices = [f"Allocated devices list [{core // 4}] for other resource {DEVICE}" for core in range(9)]
+    shown = [line.removesuffix('"') for line in lines]
+    [sent] = [line for line in shown if line.startswith("Try to bind pod nrt-test-5038 in default namespace to node ")]
+    assert shown == [
+        "POD nrt-test-5038 fits in Node:inf1-0",
+        "Filtered nodes: [inf1-0]",
+        "Failed nodes: map[]",
+        "Finished Processing Filter Request...",
+        "Executing Bind Request!",
+        "Determine if the pod %v is NeuronDevice podnrt-test-5038",
+        "Updating POD Annotation with alloc devices!",
+        f"Return {CORE}",
+        f"neuronDevUsageMap for resource:{CORE} in node: inf1-0 is [{NONE}]",
+        f"Allocated ids for POD nrt-test-5038 are: {NINE}",
+        sent,
+        "Updating the DevUsageMap since the bind is successful!",
+        f"Return {CORE}",
+        f"neuronDevUsageMap for resource:{CORE} in node: inf1-0 is [{NONE}]",
+        f"neuronDevUsageMap for resource:{DEVICE} in node: inf1-0 is [false false false false]",
+        f"Allocated devices list {NINE} for resource {CORE}",
+        *of_devices,
+        f"Return {CORE}",
+        f"Succesfully updated the DevUsageMap [{HALF}]  and otherDevUsageMap {THREE} after alloc for node inf1-0",
+        "Finished executing Bind Request...",
+    ]
+
+
+async def test_its_own_scheduler_name_is_not_served(free_tcp_port: int) -> None:
+    """Without a queue, pods of `my-scheduler` are left alone, and kube-scheduler may have them."""
+    async with (
+        serving("trn1.32xlarge", kubelet=False) as server,
+        replica(server, free_tcp_port) as running,
+        anyio.create_task_group() as tasks,
+    ):
+        scheduler = KubeScheduler(server, free_tcp_port)
+        pod = server.create(pod_manifest("p", neuron=1))
+        tasks.start_soon(running.run)
+        await running.leads()
+        assert not any(running.app.parts.queue.count(place) for place in Place)
+        assert await scheduler.schedule(pod) == "trn1-0"
+        await running.stop()
+
+
+async def test_both_roads_in_one_process(free_tcp_port: int) -> None:
+    """Pods of our queue and of kube-scheduler's land beside each other, without an overlap, until the fleet is full."""
+    async with (
+        serving("trn1.32xlarge", "trn1.32xlarge", "inf2.48xlarge", "inf1.6xlarge") as server,
+        replica(server, free_tcp_port, queue=True) as running,
+        anyio.create_task_group() as tasks,
+    ):
+        scheduler, dice = KubeScheduler(server, free_tcp_port), random.Random(1)
+        tasks.start_soon(running.run)
+        await running.leads()
+        async with anyio.create_task_group() as pods:
+            for number in range(60):
+                asked: Any = dice.choice([{"neuron": 1}, {"neuron": 4}, {"neuroncore": 2}, {"neuroncore": 1}])
+                if number % 2:
+                    server.create(pod_manifest(f"p{number}", **asked))
+                else:
+                    pods.start_soon(scheduler.schedule, scheduler.create(f"p{number}", **asked))
+        await running.stop()
+        held: dict[tuple[str, int], str] = {}
+        bound = [pod for pod in server.store.objects(PODS.plural) if pod["spec"].get("nodeName")]
+        widths = {"trn1": 2, "inf2": 2, "inf1": 4}
+        for pod in bound:
+            node_name, annotations = pod["spec"]["nodeName"], pod["metadata"]["annotations"]
+            ids = [int(i) for i in annotations["AWS_NEURON_IDS"].split(",")]
+            width = widths[node_name[:4]] if "NEURON_DEVS" in annotations else 1
+            for core in (i * width + part for i in ids for part in range(width)):
+                assert held.setdefault((node_name, core), pod["metadata"]["name"]) == pod["metadata"]["name"]
+        roads = {pod["spec"]["schedulerName"] for pod in bound}
+        assert roads == {"default-scheduler", "my-scheduler"}
+        assert len(bound) > 20
+
+
+async def test_any_replica_answers(free_tcp_port_factory: Any) -> None:
+    """A follower filters from its own cache and passes `bind` on; after the leader's end it binds itself."""
+    one, two = free_tcp_port_factory(), free_tcp_port_factory()
+    async with (
+        serving("trn1.32xlarge") as server,
+        replica(server, one) as first,
+        replica(server, two) as second,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(first.run)
+        await first.leads()
+        tasks.start_soon(second.run)
+        await second.ready()
+        follower = KubeScheduler(server, two)
+        with anyio.fail_after(PATIENCE):  # it is tried again until the Lease's address has arrived
+            assert await follower.schedule(follower.create("a", neuron=4)) == "trn1-0"
+        assert follower.ids("a") == "0,1,2,3"
+        await first.stop()
+        await second.leads()
+        assert await follower.schedule(follower.create("b", neuron=4)) == "trn1-0"
+        assert follower.ids("b") == "4,5,6,7"
+        await second.stop()
+        lease = await LeaseClient(client=second.app.client).get(within=PATIENCE)
+        assert lease.holder == ""

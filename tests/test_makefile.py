@@ -1,0 +1,24 @@
+"""The command that `make` writes into the virtual environment works from any folder."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from neuron_scheduler import __version__
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_command_of_a_clone(tmp_path: Path) -> None:
+    """`.venv/bin/neuron-scheduler` runs the package of the clone with the environment's Python."""
+    programs = tmp_path / "venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (programs / "python").chmod(0o755)
+    with (ROOT / "requirements/demo.txt").open() as lock:
+        checksum = subprocess.run(["cksum"], stdin=lock, capture_output=True, text=True, check=True).stdout.split()[0]
+    (programs.parent / f".demo-{checksum}").touch()  # the environment is complete: nothing is installed
+    command = programs / "neuron-scheduler"
+    subprocess.run(["make", f"VENV={programs.parent}", str(command)], cwd=ROOT, check=True)
+    shown = subprocess.run([str(command), "--version"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shown.stdout == f"neuron-scheduler {__version__}\n"
