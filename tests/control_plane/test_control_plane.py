@@ -211,7 +211,7 @@ def is_alive(pid: int) -> bool:
     ],
 )
 def test_an_installed_binary_is_used_where_its_version_fits(
-    name: str, arguments: str, version: str, wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    *, name: str, arguments: str, version: str, wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KUBEBUILDER_ASSETS comes first, and a wrong version in it is ignored."""
     program = tmp_path / name
