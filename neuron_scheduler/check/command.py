@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXIT_CODES
     add = parser.add_argument
     add("--kubeconfig", metavar="FILE", default="", help="default: $KUBECONFIG or ~/.kube/config; in a pod its account")
+    add("--master", metavar="URL", default="", help="address of the API server, in place of the kubeconfig's")
     add("--context", metavar="NAME", default="", help="the context of the kubeconfig (default: its current one)")
     add(
         "--namespace", "-n", metavar="NAME", default="kube-system",
@@ -94,7 +95,7 @@ async def _stop_on_signal(scope: anyio.CancelScope) -> None:
 
 
 async def _report(arguments: argparse.Namespace) -> Report:
-    connection = await auth.load(arguments.kubeconfig or None, context=arguments.context)
+    connection = await auth.load(arguments.kubeconfig or None, arguments.master or None, context=arguments.context)
     async with Client(connection=connection) as client:
         reader = Reader(
             client=client,

@@ -15,31 +15,20 @@ import msgspec
 
 from neuron_scheduler import __version__
 from neuron_scheduler.check import kinds
+from neuron_scheduler.check.account_rights import review_rights
+from neuron_scheduler.check.attempt import UNKNOWN_USER, attempt
 from neuron_scheduler.check.subjects import known, snapshot as seen
 from neuron_scheduler.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
-from neuron_scheduler.kube.access_review import Right, leading, scheduling
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Malformed, Resource
-from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
-from neuron_scheduler.kube.objects.namespaces import NAMESPACES
-from neuron_scheduler.kube.objects.nodes import NODES
-from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.objects.storage import STORAGE
-from neuron_scheduler.kube.objects.workloads import WORKLOADS
-from neuron_scheduler.kube.user_review import UserReviews
 from neuron_scheduler.kube.watch.pager import Pager
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 
 WITHIN: Final = 10.0  # seconds for a small request
-AT_ONCE: Final = 8  # reviews
-WATCHED: Final[tuple[Resource[Any], ...]] = (NODES, BUDGETS, NAMESPACES, *WORKLOADS, *STORAGE, PODS)
-"""What the scheduler watches, and so needs rights for."""
-
 T = TypeVar("T")
-K = TypeVar("K")
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +65,7 @@ class Reader:
             "slices": self._slices,
             "deployments": self._deployments,
             "daemon_sets": self._daemon_sets,
-            "lease": lambda: self._attempt("get leases.coordination.k8s.io", self._lease(), None),
+            "lease": lambda: attempt("get leases.coordination.k8s.io", self._lease(), None),
             "accounts": self._accounts,
             "role_bindings": lambda: self._list(kinds.ROLE_BINDINGS, self._concerns_us),
             "policies": lambda: self._list(kinds.policies("ValidatingAdmissionPolicy"), _is_policy),
@@ -102,26 +91,9 @@ class Reader:
             program_version=__version__,
             **found,
         )
-        return attrs.evolve(read_so_far, rights=await self._rights(read_so_far))
+        return attrs.evolve(read_so_far, rights=await review_rights(self.client, read_so_far))
 
     # One request
-
-    async def _attempt(self, request: str, work: Awaitable[T], absent: K) -> "T | K | Unread":
-        """Return the result; `absent` if there is no such object or kind, Unread if it was refused or has failed."""
-        try:
-            return await work
-        except ApiError as error:
-            if error.status == 401:
-                raise ConfigurationError(
-                    "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
-                ) from error
-            if error.status == 404:
-                return absent
-            if error.status == 403:
-                return Unread(request)
-            return Unread(request, forbidden=False, reason=str(error))
-        except (UnreachableError, msgspec.MsgspecError, ValueError, RecursionError) as error:
-            return Unread(request, forbidden=False, reason=str(error))
 
     async def _version(self) -> str | Unread:
         """Return the server's version; this is the first request, so a failure means that there is no server."""
@@ -130,9 +102,7 @@ class Reader:
             return str(msgspec.json.decode(answer.body, type=_Version).git_version)
         except ApiError as error:
             if error.status == 401:
-                raise ConfigurationError(
-                    "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
-                ) from error
+                raise ConfigurationError(UNKNOWN_USER) from error
             return Unread("get /version", error.status == 403, str(error))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
@@ -156,7 +126,7 @@ class Reader:
 
         name = f"{resource.name}.{resource.group}" if resource.group else resource.name
         place = f" in namespace {self.namespace}" if "/namespaces/" in resource.path else ""
-        return await self._attempt(f"list {name}{place}", every(), ())
+        return await attempt(f"list {name}{place}", every(), ())
 
     async def _values(self, resource: Resource[T]) -> AsyncIterator[T | Malformed]:
         async for page in Pager(self.client, resource).pages():
@@ -215,7 +185,7 @@ class Reader:
                 if _is_of_system(pod, value.images):
                     system.append(seen.SeenPod(pod.namespace, pod.name, value.account, value.images, pod.labels))
 
-        failed = await self._attempt("list pods", every(), None)
+        failed = await attempt("list pods", every(), None)
         found["pods"] = failed if isinstance(failed, Unread) else tuple(neuron)
         found["system_pods"] = failed if isinstance(failed, Unread) else tuple(system)
 
@@ -243,7 +213,7 @@ class Reader:
         for name in listed.config_maps:
             path = f"/api/v1/namespaces/{workload.object.namespace}/configmaps/{name}"
             request = f"get configmaps in namespace {workload.object.namespace}"
-            data: dict[str, str] | Unread = await self._attempt(request, self._data(path), {})
+            data: dict[str, str] | Unread = await attempt(request, self._data(path), {})
             if isinstance(data, Unread):
                 return data
             contents.append(data)
@@ -254,38 +224,10 @@ class Reader:
         answer = await self.client.request("GET", path, timeout=WITHIN)
         return kinds.CONFIG_MAP.decode(answer.body).data or {}
 
-    # Rights
-
     def _concerns_us(self, binding: seen.RoleBinding) -> bool:
         """Return whether a binding is ours, or gives something to an account with our name or AWS's."""
         ours = (f"{self.namespace}/{name}" for name in (known.OUR_NAME, *known.AWS_ACCOUNTS))
         return known.is_or_was_ours(binding.object.name) or any(key in binding.accounts for key in ours)
-
-    async def _rights(self, read: Snapshot) -> tuple[seen.Access, ...] | Unread:
-        """Return what our ServiceAccount may do; nothing if it does not exist."""
-        if not isinstance(read.accounts, Unread) and read.account not in {found.name for found in read.accounts}:
-            return ()
-        rights = (*scheduling(WATCHED), *leading(self.namespace, self.lease_name))
-        reviews, limiter = UserReviews(self.client), anyio.CapacityLimiter(AT_ONCE)
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated")
-        allowed: dict[Right, bool] = {}
-
-        async def review(right: Right) -> None:
-            async with limiter:
-                allowed[right] = await reviews.may(read.username, groups, right.attributes)
-
-        async def every() -> None:
-            await review(rights[0])  # if it is refused, so are all
-            async with anyio.create_task_group() as tasks:
-                for right in rights[1:]:
-                    tasks.start_soon(review, right)
-
-        request = "create subjectaccessreviews.authorization.k8s.io"
-        try:
-            failed = await self._attempt(request, every(), Unread(request, forbidden=False, reason="not served"))
-        except* (ApiError, UnreachableError) as group:
-            failed = Unread(request, forbidden=False, reason=str(group.exceptions[0]))
-        return failed if isinstance(failed, Unread) else tuple(seen.Access(str(r), allowed[r]) for r in rights)
 
 
 class _Version(msgspec.Struct, rename="camel"):

@@ -7,7 +7,8 @@ import attrs
 import pytest
 from aiohttp import web
 
-from neuron_scheduler.check.reader import WATCHED, Reader
+from neuron_scheduler.check.account_rights import WATCHED
+from neuron_scheduler.check.reader import Reader
 from neuron_scheduler.check.subjects.snapshot import Lease, Snapshot, Unread
 from neuron_scheduler.errors import ConfigurationError, UnreachableError
 from neuron_scheduler.kube.http.auth import Connection

@@ -117,9 +117,9 @@ async def test_without_rights(checked_plane: ControlPlane) -> None:
     """A user without rights learns which are missing: exit code 2."""
     report = await check(checked_plane, NOBODY.token)
     assert report.exit_code == 2
-    message = findings(report)["reader-lacks-rights"].message
+    missing = findings(report)["reader-lacks-rights"].objects
     for request in ("list nodes", "list pods", "list daemonsets.apps", "get leases.coordination.k8s.io"):
-        assert request in message
+        assert request in missing
     assert not {f.severity for f in findings(report).values()} & {Severity.ERROR, Severity.WARNING}
 
 

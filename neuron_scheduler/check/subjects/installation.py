@@ -148,9 +148,18 @@ def _of_older_versions(snapshot: Snapshot) -> Iterator[Finding]:
         if seen.labels.get(OUR_LABEL[0]) == OUR_LABEL[1]
         and (seen.name == OLDER_NAME or seen.name.startswith(f"{OLDER_NAME}-"))
     ]
-    policies = [seen for seen in older if "Policy" in seen.kind and seen.kind != "NetworkPolicy"]
-    refusing = [seen for seen in policies if not seen.name.endswith("-lease-watch")]
-    names = [f"{seen.kind} {seen.key}" for seen in older]
+    if snapshot.is_older:
+        yield warning(
+            "older-version",
+            f"An older version is installed, whose ServiceAccount is {snapshot.namespace}/{OLDER_NAME}",
+            advice="Follow docs/upgrading.md",
+        )
+        return
+    refusing = [
+        seen
+        for seen in older
+        if seen.kind.startswith("ValidatingAdmissionPolicy") and not seen.name.endswith("-lease-watch")
+    ]
     if refusing:
         yield error(
             "older-policies",
@@ -168,7 +177,7 @@ def _of_older_versions(snapshot: Snapshot) -> Iterator[Finding]:
             " AWS's names, and AWS's Helm release may delete or use them",
             advice="Follow docs/upgrading.md, in its order",
             command=_deletion(rest),
-            objects=[name for name in names if name in {f"{seen.kind} {seen.key}" for seen in rest}],
+            objects=[f"{seen.kind} {seen.key}" for seen in rest],
         )
 
 

@@ -18,7 +18,7 @@ from neuron_scheduler.check.subjects.known import (
     OUR_NAME,
 )
 from neuron_scheduler.check.subjects.policy_parts import strings_of
-from neuron_scheduler.check.subjects.snapshot import RoleBinding, SeenPod, SeenWorkload, Snapshot, Unread
+from neuron_scheduler.check.subjects.snapshot import Lease, RoleBinding, SeenPod, SeenWorkload, Snapshot, Unread
 
 _ROLES = ("system:auth-delegator",)
 """Roles of others that our manifests bind (components/secure-metrics)."""
@@ -26,7 +26,7 @@ _ROLES = ("system:auth-delegator",)
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the other schedulers, then leftovers of theirs."""
-    found = [*_schedulers(snapshot), *_extension(snapshot), *_roles(snapshot)]
+    found = [*_schedulers(snapshot), *_holder(snapshot), *_extension(snapshot), *_roles(snapshot)]
     yield from found
     if isinstance(snapshot.deployments, Unread):
         yield Finding(
@@ -66,6 +66,17 @@ def _schedulers(snapshot: Snapshot) -> Iterator[Finding]:
             f"{counted(1 + len(more), 'Deployment')} of ours have the Lease {snapshot.namespace}/{snapshot.lease_name},"
             f" so only one of them works: {listed([one, *more])}",
             advice="Keep one: `run --extender-bind-address` serves both roads",
+        )
+
+
+def _holder(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield who holds our Lease while we are not installed; afterwards `installation` says it."""
+    lease = snapshot.lease
+    if isinstance(lease, Lease) and lease.holder and not lease.expired and not snapshot.installed:
+        yield warning(
+            "lease-held-before",
+            f"Lease {snapshot.namespace}/{snapshot.lease_name} is held by {lease.holder}, another scheduler",
+            advice="Stop it before you install; ours waits until the Lease is free",
         )
 
 

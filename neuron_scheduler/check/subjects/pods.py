@@ -18,6 +18,13 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding("pods-unknown", Severity.UNCHECKED, f"Pods are not known: {snapshot.pods}")
         return
     ours = snapshot.scheduler_names
+    unreadable = sorted(pod.pod.key for pod in snapshot.pods if not (pod.readable or pod.pod.node_name))
+    if unreadable:
+        yield warning(
+            "unreadable-pods",
+            f"{counted(len(unreadable), 'waiting pod')} cannot be read, so no node is looked for",
+            objects=unreadable,
+        )
     by_name: dict[str, list[NeuronPod]] = defaultdict(list)
     for neuron_pod in snapshot.pods:
         if neuron_pod.readable:

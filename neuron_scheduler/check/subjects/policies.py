@@ -32,6 +32,9 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         kept = f"; {KEEPER} is there, and is to stay" if KEEPER in policies else ""
         yield note("policies-not-installed", f"The admission policies are not installed{kept}")
         return
+    if snapshot.is_older:
+        yield note("policies-of-older-version", "The admission policies are those of an older version")
+        return
     absent = [name for name in POLICIES if name not in policies]
     for name in absent:
         yield warning(

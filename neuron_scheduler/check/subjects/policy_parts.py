@@ -12,8 +12,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from neuron_scheduler.check.subjects.snapshot import ACCOUNT_PATTERN, accounts_in
-
 FREE: Final = ("writers", "names")
 """Variables whose lists the person who installs the policy may change."""
 EXPECTED: Final[Mapping[str, Mapping[str, str]]] = {
@@ -51,6 +49,7 @@ EXPECTED: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
+_ACCOUNT: Final = re.compile(r"system:serviceaccount:[a-z0-9-]+:[a-z0-9.-]+")
 _STRING: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
@@ -79,7 +78,7 @@ def _texts(spec: Mapping[str, Any]) -> dict[str, str]:
 
 def _plain(part: Mapping[str, Any]) -> str:
     """Return the expression of a part with single blanks, and with one word for each account."""
-    return re.sub(ACCOUNT_PATTERN, "ACCOUNT", " ".join(str(part.get("expression", "")).split()))
+    return _ACCOUNT.sub("ACCOUNT", " ".join(str(part.get("expression", "")).split()))
 
 
 def strings_of(spec: Mapping[str, Any], variable: str) -> tuple[str, ...]:
@@ -98,4 +97,4 @@ def accounts(spec: Mapping[str, Any]) -> frozenset[str]:
         for each in spec.get(part) or []
         if part != "variables" or each.get("name") not in FREE
     ]
-    return accounts_in(" ".join(expressions))
+    return frozenset(_ACCOUNT.findall(" ".join(expressions)))

@@ -42,6 +42,9 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
             command=f"kubectl auth can-i --list --as {snapshot.username}",
         )
         return
+    if rights is None:
+        yield note("rights-not-reviewed", "The API server reviews no rights (authorization.k8s.io is not served)")
+        return
     missing = [access.right for access in rights if not access.allowed]
     if missing:
         yield error(

@@ -5,13 +5,13 @@ Only what some subject looks at is kept, so that a large cluster takes little me
 Neuron and those of schedulers and device plugins. Refuses to judge anything.
 """
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
 import attrs
 
+from neuron_scheduler.check.subjects.known import OLDER_NAME
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -211,7 +211,7 @@ class Snapshot:
         accounts: all ServiceAccounts of the namespace.
         role_bindings: ClusterRoleBindings of our accounts, AWS's and our older one.
         others: further objects with names that are or were ours.
-        rights: what our ServiceAccount may do; empty if it does not exist.
+        rights: what our ServiceAccount may do; empty if it does not exist, None if the API server reviews no rights.
     """
 
     server: str
@@ -233,7 +233,7 @@ class Snapshot:
     others: tuple[tuple[Object, ...] | Unread, ...] = ()
     policies: tuple[Policy, ...] | Unread = ()
     policy_bindings: tuple[Policy, ...] | Unread = ()
-    rights: tuple[Access, ...] | Unread = ()
+    rights: tuple[Access, ...] | Unread | None = ()
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -270,6 +270,11 @@ class Snapshot:
         return next((d.account for d in self.ours if d.object.namespace == self.namespace), "neuron-scheduler")
 
     @property
+    def is_older(self) -> bool:
+        """Whether our program runs, and was installed under the older names."""
+        return bool(self.ours) and self.account == OLDER_NAME
+
+    @property
     def username(self) -> str:
         """The user name of that ServiceAccount."""
         return f"system:serviceaccount:{self.namespace}:{self.account}"
@@ -287,11 +292,3 @@ class Snapshot:
         parts = (*(getattr(self, field.name) for field in attrs.fields(Snapshot)), *self.others)
         of_workloads = (d.serves for d in (*self.ours, *self.foreign))
         return tuple(dict.fromkeys(part for part in (*parts, *of_workloads) if isinstance(part, Unread)))
-
-
-def accounts_in(text: str) -> frozenset[str]:
-    """Return the user names of ServiceAccounts that a text contains."""
-    return frozenset(re.findall(ACCOUNT_PATTERN, text))
-
-
-ACCOUNT_PATTERN: Final = r"system:serviceaccount:[a-z0-9-]+:[a-z0-9.-]+"

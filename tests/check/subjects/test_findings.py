@@ -92,6 +92,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "reader-lacks-rights": sick(daemon_sets=FORBIDDEN),
     "request-failed": sick(daemon_sets=Unread("list daemonsets.apps", forbidden=False, reason="500")),
     "account-rights-unknown": sick(rights=FORBIDDEN),
+    "rights-not-reviewed": sick(rights=None),
     "account-lacks-rights": sick(rights=(Access("list pods", allowed=False), Access("watch pods", allowed=True))),
     "account-missing": sick(rights=(), accounts=()),
     "account-not-installed": BEFORE,
@@ -128,9 +129,11 @@ CASES: Final[dict[str, Snapshot]] = {
     "mixed-owners": sick(others=((named("ClusterRole", "neuron-scheduler", release="mine"),),)),
     "older-policies": sick(policies=(*POLICIES, attrs.evolve(POLICIES[0], object=OLDER))),
     "older-objects": sick(others=((named("ClusterRole", "my-scheduler"),),)),
+    "older-version": sick(deployments=(deployment(account="my-scheduler"),)),
     # policies
     "policies-unknown": sick(policies=FORBIDDEN),
     "policies-not-installed": BEFORE,
+    "policies-of-older-version": sick(deployments=(deployment(account="my-scheduler"),)),
     "policy-missing": sick(policies=without(POLICIES, NODE_NAME)),
     "policy-for-another-account": sick(policies=rewritten(POLICIES, LEADER, ":neuron-scheduler'", ":another'")),
     "policy-stale": sick(policies=rewritten(POLICIES, LEADER, "== ''", "== 'x'")),
@@ -156,6 +159,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "schedulers-unknown": sick(deployments=FORBIDDEN),
     "scheduler-unknown": sick(deployments=(deployment(), foreign("other-scheduler", serves=FORBIDDEN))),
     "same-scheduler-name": sick(deployments=(deployment(), foreign("other-scheduler", serves=("my-scheduler",)))),
+    "lease-held-before": attrs.evolve(BEFORE, lease=Lease("my-scheduler-7c9-x_1", 15, 1.0)),
     "served-twice": sick(deployments=(deployment(), deployment("k8s-neuron-scheduler", "extender", serves=()))),
     "extension-may-not-write": sick(deployments=(deployment(), extension())),
     "extension-runs": attrs.evolve(BEFORE, deployments=(extension(),)),
@@ -180,6 +184,7 @@ CASES: Final[dict[str, Snapshot]] = {
     # scheduler names
     "pods-unknown": sick(pods=FORBIDDEN),
     "no-neuron-pods": BEFORE,
+    "unreadable-pods": with_pods(NeuronPod(pod("odd"), readable=False)),
     "default-scheduler": attrs.evolve(
         with_pods(*neuron_pods(pod("c", devices=1))),
         deployments=(extension(),),

@@ -1,0 +1,37 @@
+"""
+One request of `check`: a refusal or a failure is a value, so that the rest can still be read.
+"""
+
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+import msgspec
+
+from neuron_scheduler.check.subjects.snapshot import Unread
+from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
+
+UNKNOWN_USER: Final = "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+async def attempt(request: str, work: Awaitable[T], absent: K) -> "T | K | Unread":
+    """
+    Return the result; `absent` if there is no such object or kind, Unread if it was refused or has failed.
+
+    Raises:
+        ConfigurationError: the API server does not know who we are.
+    """
+    try:
+        return await work
+    except ApiError as error:
+        if error.status == 401:
+            raise ConfigurationError(UNKNOWN_USER) from error
+        if error.status == 404:
+            return absent
+        if error.status == 403:
+            return Unread(request)
+        return Unread(request, forbidden=False, reason=str(error))
+    except (UnreachableError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return Unread(request, forbidden=False, reason=str(error))
