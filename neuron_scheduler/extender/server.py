@@ -32,6 +32,8 @@ MOST_HELD: Final = 256 << 20
 BODY_SECONDS: Final = 20.0
 ANSWER_SECONDS: Final = 20.0
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
+CLIENT_GONE: Final = 499
+"""The code in the metric for a client that has hung up, such as kube-scheduler after its `httpTimeout`."""
 LINES_AT_ONCE: Final = 10
 LINES_PER_SECOND: Final = 0.1
 
@@ -76,13 +78,22 @@ class ExtenderServer:
             return await self._answer_health(request)
         started, path = self.clock(), request.path.removeprefix("/")
         verb = path if path in VERBS else _NO_VERB
+        code = CLIENT_GONE
         try:
             answer = _misdirected(request, verb)
             if answer is not None:
-                return await self._send(request, verb, answer)
-            async with self._body(request) as body:
-                return await self._send(request, verb, await self._answered(request, verb, body))
+                response = await self._send(request, verb, answer)
+            else:
+                async with self._body(request) as body:
+                    response = await self._send(request, verb, await self._answered(request, verb, body))
+            code = response.status
+        except Exception:
+            code = 500
+            raise
+        else:
+            return response
         finally:
+            self.metrics.extender_requested(verb, str(code))
             self.metrics.extender_seconds(verb).observe(self.clock() - started)
 
     async def _answered(self, request: web.BaseRequest, verb: str, body: bytes | Answer) -> Answer:
@@ -121,8 +132,7 @@ class ExtenderServer:
             self._held -= size
 
     async def _send(self, request: web.BaseRequest, verb: str, answer: Answer) -> web.StreamResponse:
-        """Send an answer in chunks, so that large ones do not block the event loop; count and log it."""
-        self.metrics.extender_requested(verb, str(answer.status))
+        """Send an answer in chunks, so that large ones do not block the event loop; log it if it is a refusal."""
         if answer.status != 200:
             self._log(verb, answer, request)
         content_type = _JSON if answer.status == 200 else PLAIN_TEXT
@@ -160,7 +170,8 @@ class ExtenderServer:
         """Answer what is not HTTP/1.1; an exception of our own is a defect."""
         ours = isinstance(error, Exception) and not message
         status, text = (500, "internal error; see the log") if ours else (400, "not a request of HTTP/1.1")
-        self.metrics.extender_requested(_NO_VERB, str(status))
+        if not ours:
+            self.metrics.extender_requested(_NO_VERB, str(status))
         if isinstance(error, ConnectionError):
             pass  # the client has gone
         elif ours and self._lines.take_now():

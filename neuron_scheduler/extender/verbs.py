@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
+import anyio
 import anyio.lowlevel
 import attrs
 
@@ -126,6 +127,7 @@ class Verbs:
     forward: Forward | None = None
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
+    _one_at_a_time: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)  # so that heartbeats come in between
 
     async def answer(self, verb: str, body: bytes, *, forwarded: bool = False) -> Answer:
         """
@@ -141,7 +143,8 @@ class Verbs:
                 return await self._answer_as_leader(verb, body, forwarded=forwarded)
             if (unsynced := self.unsynced()) is not None:
                 return sentence(503, f"the cluster is not known yet: {unsynced}")
-            return await self._answer_from_cache(verb, decode(body, ExtenderArgs))
+            async with self._one_at_a_time:
+                return await self._answer_from_cache(verb, decode(body, ExtenderArgs))
         except MalformedRequestError as error:
             return sentence(400, f"the request of {verb} cannot be read: {error}")
         except Exception as error:  # noqa: BLE001 - it is one request's error; kube-scheduler tries the pod again

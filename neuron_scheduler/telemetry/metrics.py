@@ -171,7 +171,7 @@ class Metrics:
     """Count a pod that its node may have rejected; whether it did is unknown."""
     extender_requested: Callable[[str, str], None] = counter(
         "neuron_scheduler_extender_requests",
-        "Requests of kube-scheduler to the extender, by verb and HTTP status code.",
+        "Requests of kube-scheduler to the extender, by verb and HTTP status code; 499: the client hung up.",
         "verb",
         "code",
     )

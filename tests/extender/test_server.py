@@ -267,6 +267,9 @@ async def test_a_client_that_hangs_up_cancels_its_call(port: Port) -> None:
         await begun.wait()
         writer.transport.abort()
         await cancelled.wait()
+        while not port.counted(REQUESTS):
+            await anyio.lowlevel.checkpoint()
+    assert port.counted(REQUESTS) == {'{code="499",verb="bind"}': 1.0}
 
 
 async def test_curl_waits_until_its_body_is_wanted(port: Port) -> None:
@@ -321,6 +324,7 @@ async def test_a_defect_is_answered_and_logged(port: Port) -> None:
         async with port.client() as client:
             assert await post(client, "filter", b"{}") == (500, "internal error; see the log\n")
     assert "Cannot answer a request to the extender" in port.log.getvalue()
+    assert port.counted(REQUESTS) == {'{code="500",verb="filter"}': 1.0}
     async with port.client() as client:
         assert (await post(client, FILTER, by_names(pod_manifest("p"))))[0] == 200
 

@@ -4,6 +4,8 @@ import io
 import json
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import attrs
 import pytest
 
@@ -294,3 +296,22 @@ async def test_filter_holds_nothing(replica: Replica) -> None:
         for name in ("one", "two"):
             _, answer = await replica.ask("filter", by_names(pod_manifest(name, neuron=16), ["trn1", "inf2"]))
             assert answer["NodeNames"] == ["trn1"]
+
+
+async def test_many_requests_at_once(replica: Replica) -> None:
+    """Each is answered in a turn of its own, so that the heartbeat of a leader comes in between."""
+    turns, ended = 0, [0]
+
+    async def ask() -> None:
+        status, _ = await replica.ask("filter", by_names(pod_manifest("p", neuron=1)))
+        assert status == 200
+        ended.append(turns)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(50):
+            tasks.start_soon(ask)
+        while len(ended) <= 50:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    assert max(ended.count(turn) for turn in ended) <= 2
