@@ -1,0 +1,459 @@
+"""`helm template manifests/chart`: the same objects as with kustomize, and mistakes are refused in sentences."""
+
+import itertools
+import json
+import tarfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import yaml
+
+from neuron_scheduler import __version__, cli
+from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
+from neuron_scheduler.settings.config import OF_A_PROFILE, Config, ProfileConfig, settings
+from neuron_scheduler.settings.file_format import PATHS
+from neuron_scheduler.settings.setting import camel, duration
+from tests.control_plane.rest import Object
+from tests.support.helm import CHART, Helm, values
+from tests.support.kustomize import ROOT, by_name, customized, rendered
+
+pytestmark = pytest.mark.control_plane  # the built helm and kubectl, without a server
+
+ON = ["--set", "scheduler.enabled=true"]
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+HELMS_LABELS = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
+SECRET_FILES = ("tls.crt", "tls.key", "ca.crt")
+# Settings that the chart decides itself: the API server's address and the Lease, which the policies and the Role name
+# too, and ports and certificates, which the Deployment's ports, probes and volumes belong to.
+WITHHELD = {
+    "kubeconfig",
+    "master",
+    "leader_elect",
+    "leader_elect_resource_name",
+    "leader_elect_resource_namespace",
+    "bind_address",
+    "port",
+    "secure_port",
+    "tls_cert_file",
+    "tls_private_key_file",
+    "authorize_metrics",
+    "extender_bind_address",
+    "extender_tls_cert_file",
+    "extender_tls_private_key_file",
+    "extender_client_ca_file",
+}
+
+
+@pytest.fixture(scope="module")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Return a Helm without a cluster."""
+    return Helm(tmp_path_factory.mktemp("helm"))
+
+
+def without_helms_own(chart: Mapping[str, Object]) -> dict[str, Object]:
+    """
+    Return the objects of the chart without what only Helm needs.
+
+    The labels of every chart; the annotation that keeps the lease-watch, a kustomization of its own, in the cluster;
+    and the checksum in the pods' annotations, with which an upgrade restarts them where a user of kustomize runs
+    `kubectl rollout restart`.
+    """
+    items = deepcopy(dict(chart))
+    for name, item in items.items():
+        for label in HELMS_LABELS:
+            assert item["metadata"]["labels"].pop(label)
+        if name.endswith("/neuron-scheduler-lease-watch"):
+            assert item["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+        if item["kind"] == "Deployment":
+            assert item["spec"]["template"]["metadata"]["annotations"].pop("checksum/config")
+    return items
+
+
+def settings_of(items: Mapping[str, Object], folder: Path) -> Config:
+    """Return the settings of the process in the pod: its arguments, with every file where it is mounted."""
+    (deployment,) = (item for item in items.values() if item["kind"] == "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    arguments: list[str] = container["args"]
+    for mount in container["volumeMounts"]:
+        mounted = folder / mount["name"]
+        mounted.mkdir(exist_ok=True)
+        for name in SECRET_FILES:
+            (mounted / name).touch()
+        arguments = [argument.replace(f"={mount['mountPath']}/", f"={mounted}/") for argument in arguments]
+    (folder / "config" / "config.yaml").write_text(config_map(items)["data"]["config.yaml"])
+    config = cli._with_file(cli._parse(arguments))[0]
+    in_full = [
+        attrs.evolve(profile, preferences=PREFERENCES) if profile.preferences is None else profile
+        for profile in config.profiles
+    ]
+    return attrs.evolve(config, profiles=tuple(in_full))
+
+
+def config_map(items: Mapping[str, Object]) -> Object:
+    """Return the object with the configuration file."""
+    return items["ConfigMap/neuron-scheduler-config"]
+
+
+ROADS = {
+    "custom": (".", [], {}),
+    "default": ("default-scheduler", [], {"customScheduler__enabled": False, "defaultScheduler__enabled": True}),
+    "both": (".", ["extender"], {"defaultScheduler__enabled": True}),
+}
+FOR_KUBE_SCHEDULER = {"kops": "kops", "extenderTls": "extender-tls"}
+COMPONENTS = {
+    "requireScheduler": "require-scheduler",
+    "setScheduler": "set-scheduler",
+    "secureMetrics": "secure-metrics",
+}
+
+
+def choices() -> Iterator[tuple[str, dict[str, bool]]]:
+    """Yield every road with every set of components that has a meaning there."""
+    for road in ROADS:
+        able = [*COMPONENTS] if road == "custom" else [*FOR_KUBE_SCHEDULER, *COMPONENTS]
+        if road == "default":
+            able.remove("setScheduler")
+        for values_of in itertools.product([False, True], repeat=len(able)):
+            yield road, dict(zip(able, values_of, strict=True))
+
+
+def name_of(choice: object) -> str:
+    """Return a road, or the components that are chosen."""
+    return choice if isinstance(choice, str) else "+".join(k for k, v in choice.items() if v) or "plain"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("road", "chosen"), [*choices()], ids=name_of)
+def test_the_chart_and_the_kustomization_are_the_same_objects(
+    helm: Helm, tmp_path: Path, road: str, chosen: Mapping[str, bool]
+) -> None:
+    """
+    For every choice, except for what only Helm needs.
+
+    The configuration file is compared as the process reads it: one has comments, and the other writes out defaults.
+    """
+    folder, needed, switches = ROADS[road]
+    components = [*needed, *(name for key, name in (FOR_KUBE_SCHEDULER | COMPONENTS).items() if chosen.get(key))]
+    expected = rendered(customized(folder, tmp_path, *components)) | rendered("manifests/lease-watch")
+    flags = values(**{f"scheduler__{name}": value for name, value in switches.items()}, components=chosen)
+    actual = without_helms_own(helm.rendered(*ON, *flags))
+    assert settings_of(actual, tmp_path) == settings_of(expected, tmp_path)
+    assert config_map(actual).pop("data").keys() == config_map(expected).pop("data").keys()
+    assert actual == expected
+
+
+def test_the_image_is_set_in_both(helm: Helm, tmp_path: Path) -> None:
+    """`image.repository` is kustomize's `newName`."""
+    actual = helm.rendered(*ON, "--set", "image.repository=registry.example/neuron-scheduler")
+    folder = customized(".", tmp_path)
+    kustomization = json.loads((folder / "kustomization.yaml").read_text())
+    kustomization["images"][0]["newName"] = "registry.example/neuron-scheduler"
+    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
+    assert without_helms_own(actual)["Deployment/my-scheduler"] == rendered(folder)["Deployment/my-scheduler"]
+
+
+SWITCHES = [
+    "scheduler.enabled",
+    "scheduler.customScheduler.enabled",
+    "scheduler.defaultScheduler.enabled",
+    "npd.enabled",
+    "components.setScheduler",
+]
+
+
+@pytest.mark.parametrize("setting", list(itertools.product([False, True], repeat=len(SWITCHES))))
+def test_every_combination_of_the_switches(helm: Helm, setting: Sequence[bool]) -> None:
+    """Each one renders objects, or nothing where the scheduler is off, or is refused in a sentence."""
+    chosen = dict(zip(SWITCHES, setting, strict=True))
+    enabled, custom, default, npd, sets = setting
+    flags = [f"--set={name}={str(value).lower()}" for name, value in chosen.items()]
+    expected = ""
+    if npd:
+        expected = "this chart has no node problem detector"
+    elif enabled and not (custom or default):
+        expected = "are both false: set one of them to true"
+    elif enabled and sets and not custom:
+        expected = "components.setScheduler needs scheduler.customScheduler.enabled=true"
+    if expected:
+        assert expected in helm.refusal("template", "neuron-scheduler", CHART, *flags)
+    elif enabled:
+        items = helm.rendered(*flags)
+        assert f"Deployment/{'my-scheduler' if custom else 'k8s-neuron-scheduler'}" in items
+        assert ("Service/k8s-neuron-scheduler" in items) is default
+        assert sum(name.startswith("Deployment/") for name in items) == 1
+    else:
+        assert helm.rendered(*flags) == {}
+    assert "1 chart(s) linted, 0 chart(s) failed" in helm.run("lint", "--strict", CHART, *flags) or expected
+
+
+def test_the_defaults_are_those_of_aws_with_nothing_to_detect_problems() -> None:
+    """The switches of AWS's chart, where only `npd.enabled` has another default: we have no such detector."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert defaults["scheduler"] == {
+        "enabled": False,
+        "customScheduler": {"enabled": True, "fullnameOverride": "my-scheduler"},
+        "defaultScheduler": {"enabled": False},
+    }
+    assert defaults["npd"] == {"enabled": False}
+
+
+@pytest.mark.parametrize(
+    ("flag", "complaint"),
+    [
+        ("scheduler.enable=true", "at '/scheduler': additional properties 'enable' not allowed"),
+        ("devicePlugin.enabled=false", "at '': additional properties 'devicePlugin' not allowed"),
+        ("scheduler.enabled=yes", "at '/scheduler/enabled': got string, want boolean"),
+        ("config.verbose=4", "at '/config': additional properties 'verbose' not allowed"),
+        ("config.verbosity=four", "at '/config/verbosity': got string, want integer"),
+        ("config.loggingFormat=xml", "at '/config/loggingFormat': value must be one of 'text', 'json'"),
+        ("config.leaderElection.resourceName=other", "additional properties 'resourceName' not allowed"),
+        ("config.leaderElection.leaseDuration=15", "at '/config/leaderElection/leaseDuration': got number"),
+        ("config.profiles[0].schedulerName=My", "at '/config/profiles/0/schedulerName': 'My' does not match pattern"),
+        ("config.profiles[0].preferences[0]=Smallest", "at '/config/profiles/0': missing property 'schedulerName'"),
+        ("replicas=-1", "at '/replicas': minimum: got -1, want 0"),
+        ("allocationWriters[0]='", "at '/allocationWriters/0': '\\'' does not match pattern"),
+    ],
+)
+def test_a_mistake_is_refused(helm: Helm, flag: str, complaint: str) -> None:
+    """A misspelt value, or one of the wrong form, is an error with its path."""
+    assert complaint in helm.refusal("template", "neuron-scheduler", CHART, "--set", flag)
+
+
+def test_a_release_with_the_name_of_awss_is_refused(helm: Helm) -> None:
+    """Upgrading AWS's release to this chart would remove its device plugin."""
+    refusal = helm.refusal("template", "neuron-helm-chart", CHART, *ON)
+    assert "would delete its Neuron device plugin: name this release neuron-scheduler" in refusal
+
+
+def test_an_old_cluster_is_refused(helm: Helm) -> None:
+    """The README's versions, and the newer one that setting the scheduler's name needs; EKS has suffixes."""
+    flags: tuple[str | Path, ...] = ("template", "neuron-scheduler", CHART, *ON, "--kube-version")
+    assert helm.run(*flags, "v1.33.5-eks-3025e55")
+    assert "chart requires kubeVersion: >=1.33.0-0" in helm.refusal(*flags, "v1.32.9")
+    sets = ("--set", "components.setScheduler=true")
+    assert helm.run(*flags, "v1.36.0-eks-1", *sets)
+    assert "needs Kubernetes 1.36 or newer; this is v1.35.0" in helm.refusal(*flags, "v1.35.0", *sets)
+
+
+def test_the_defaults_are_those_of_the_process(helm: Helm, tmp_path: Path) -> None:
+    """The configuration file of the default values says the defaults."""
+    default = ProfileConfig(scheduler_name=Config().scheduler_name, preferences=PREFERENCES)
+    assert settings_of(helm.rendered(*ON), tmp_path) == Config(profiles=(default,))
+
+
+def test_the_name_of_aws_users_is_that_of_the_deployment_and_of_the_scheduler(helm: Helm, tmp_path: Path) -> None:
+    """As in AWS's chart, except for the Lease and for what has our own name."""
+    flags = (*ON, "--set", "scheduler.customScheduler.fullnameOverride=neuron-sched")
+    items, usual = helm.rendered(*flags), helm.rendered(*ON)
+    assert items.keys() - usual.keys() == {"Deployment/neuron-sched"}
+    config = settings_of(items, tmp_path)
+    assert [profile.scheduler_name for profile in config.profiles] == ["neuron-sched"]
+    assert config.leader_elect_resource_name == "my-scheduler"
+    assert names_in(items) == "['neuron-sched']"
+    with_profiles = helm.rendered(*flags, *values(config__profiles=[{"schedulerName": "a"}, {"schedulerName": "b"}]))
+    assert [profile.scheduler_name for profile in settings_of(with_profiles, tmp_path).profiles] == ["a", "b"]
+    assert names_in(with_profiles) == "['a', 'b']"
+    assert "Deployment/neuron-sched" in with_profiles
+
+
+def names_in(items: Mapping[str, Object]) -> str:
+    """Return the scheduler names that a pod with Neuron may have."""
+    (names,) = items["ValidatingAdmissionPolicy/neuron-scheduler-name"]["spec"]["variables"]
+    return str(names["expression"])
+
+
+def test_a_set_scheduler_is_the_first_one(helm: Helm) -> None:
+    """The component sets a name that is served."""
+    profiles = values(config__profiles=[{"schedulerName": "a"}, {"schedulerName": "b"}], components__setScheduler=True)
+    policy = helm.rendered(*ON, *profiles)["MutatingAdmissionPolicy/neuron-scheduler-name"]
+    (mutation,) = policy["spec"]["mutations"]
+    assert mutation["applyConfiguration"]["expression"] == "Object{spec: Object.spec{schedulerName: 'a'}}"
+
+
+def test_values_reach_their_objects(helm: Helm, tmp_path: Path) -> None:
+    """One value of each kind, `false` and 0 too, which merging may lose."""
+    items = helm.rendered(
+        *ON,
+        *values(
+            image={"tag": "v9", "pullPolicy": "Always", "pullSecrets": [{"name": "registry"}]},
+            replicas=1,
+            resources={"limits": {"memory": "4Gi"}},
+            nodeSelector={"a": "b"},
+            podAnnotations={"c": "d"},
+            affinity={"podAntiAffinity": {}},
+            config__verbosity=0,
+            config__loggingFormat="json",
+            config__allocateFence=False,
+            config__clientConnection={"ownHttp": False, "qps": 0.5},
+            config__leaderElection__leaseDuration="20s",
+            allocationWriters=["one", "two"],
+            otherSchedulerNames=["other"],
+            networkPolicy__namespaces=["scrapers"],
+        ),
+    )
+    template = items["Deployment/my-scheduler"]["spec"]["template"]
+    spec, (container,) = template["spec"], template["spec"]["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == ("neuron-scheduler:v9", "Always")
+    assert container["resources"]["limits"] == {"memory": "4Gi"}
+    assert container["resources"]["requests"] == {"cpu": "250m", "memory": "256Mi"}
+    assert (spec["imagePullSecrets"], spec["affinity"]) == ([{"name": "registry"}], {"podAntiAffinity": {}})
+    assert spec["nodeSelector"] == {"a": "b", "kubernetes.io/os": "linux"}
+    assert template["metadata"]["annotations"]["c"] == "d"
+    assert items["Deployment/my-scheduler"]["spec"]["replicas"] == 1
+    config = settings_of(items, tmp_path)
+    assert (config.v, config.logging_format, config.allocate_fence) == (0, "json", False)
+    assert (config.own_http, config.kube_api_qps) == (False, 0.5)
+    assert (config.leader_elect_lease_duration, config.leader_elect_renew_deadline) == (20, 10)
+    variables = items["ValidatingAdmissionPolicy/neuron-scheduler-allocations"]["spec"]["variables"]
+    assert variables[0] == {"name": "writers", "expression": "['one', 'two']"}
+    assert names_in(items) == "['my-scheduler', 'other']"
+    peers = items["NetworkPolicy/neuron-scheduler"]["spec"]["ingress"][0]["from"]
+    assert peers[1]["namespaceSelector"]["matchExpressions"][0]["values"] == ["scrapers"]
+
+
+def test_the_network_policy_can_be_left_out(helm: Helm) -> None:
+    """For clusters with policies of their own."""
+    usual = helm.rendered(*ON)
+    assert usual.keys() - helm.rendered(*ON, "--set", "networkPolicy.enabled=false").keys() == {
+        name for name in usual if name.startswith("NetworkPolicy/")
+    }
+
+
+@pytest.mark.parametrize(("secure", "port", "scheme"), [("false", "http", None), ("true", "https", "https")])
+def test_the_pod_monitor_selects_the_pods_and_their_port(
+    helm: Helm, secure: str, port: str, scheme: str | None
+) -> None:
+    """Prometheus's operator finds the port that has the metrics."""
+    flags = ("--set", "podMonitor.enabled=true", "--set", f"components.secureMetrics={secure}")
+    more = values(podMonitor__labels={"release": "prometheus"}, podMonitor__endpoint={"honorLabels": True})
+    items = helm.rendered(*ON, *flags, *more)
+    monitor = items["PodMonitor/neuron-scheduler"]
+    template = items["Deployment/my-scheduler"]["spec"]["template"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint.get("scheme"), endpoint["honorLabels"]) == (port, scheme, True)
+    assert port in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+
+
+def test_a_change_of_the_settings_restarts_the_pods(helm: Helm) -> None:
+    """And nothing else does."""
+
+    def checksum(*flags: str) -> str:
+        template = helm.rendered(*ON, *flags)["Deployment/my-scheduler"]["spec"]["template"]
+        return str(template["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum() == checksum("--set", "replicas=3")
+    assert checksum() != checksum("--set", "config.verbosity=4")
+
+
+# -- the schema --------------------------------------------------------------------------------------------------------
+
+
+def test_the_schema_has_every_value_and_every_setting() -> None:
+    """A new setting is in the schema's `config`, or in WITHHELD here because the chart decides it."""
+    properties = SCHEMA["properties"]["config"]["properties"]
+    profile = properties["profiles"]["items"]["properties"]
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string"}
+    for field in settings():
+        if field.name in WITHHELD:
+            continue
+        found, path = (profile, camel(field.name)) if field.name in OF_A_PROFILE else (properties, PATHS[field.name])
+        *groups, last = path.split(".")
+        for group in groups:
+            found = found[group]["properties"]
+        rule = found.pop(last)
+        if field.metadata["parse"] is duration:
+            assert rule == {"$ref": "#/definitions/duration"}, path
+        elif "enum" in rule:
+            assert not any(field.metadata["check"](value) for value in rule["enum"]), path
+        elif "$ref" not in rule:
+            assert rule == {"type": kinds[type(field.default)]}, path
+    assert profile.pop("preferences")["items"]["enum"] == list(PREFERENCES)
+    del properties["profiles"]
+    left = [*profile, *(name for name, rule in properties.items() if rule.get("properties", "none"))]
+    assert left == [], "no setting has this place in the file"
+
+
+def strict(rule: Mapping[str, Any]) -> bool:
+    """Return whether a schema refuses unknown values where it lists the known ones."""
+    within = [*rule.get("properties", {}).values(), *([rule["items"]] if "items" in rule else [])]
+    return (not rule.get("properties") or rule.get("additionalProperties") is False) and all(map(strict, within))
+
+
+def test_the_schema_is_strict_everywhere() -> None:
+    """So a typo is an error at every depth."""
+    assert strict(json.loads((CHART / "values.schema.json").read_text()))
+
+
+# -- the package -------------------------------------------------------------------------------------------------------
+
+
+def test_the_chart_has_the_projects_version(helm: Helm, tmp_path: Path) -> None:
+    """In Chart.yaml, in the image's tag, and in the name of the package, which can be installed too."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert chart["version"] == chart["appVersion"] == project["version"] == __version__
+    helm.run("package", CHART, "--destination", tmp_path)
+    package = tmp_path / f"neuron-scheduler-{__version__}.tgz"
+    with tarfile.open(package) as archive:
+        packed = {name.removeprefix("neuron-scheduler/") for name in archive.getnames()}
+    assert packed == {str(path.relative_to(CHART)) for path in CHART.rglob("*") if path.is_file()} - {".helmignore"} | (
+        {".helmignore"} & packed
+    )
+    assert by_name(helm.run("template", "neuron-scheduler", package, *ON)) == helm.rendered(*ON)
+
+
+def notes(helm: Helm, *flags: str) -> str:
+    """Return what Helm prints after an installation."""
+    dry: tuple[str | Path, ...] = (
+        "install",
+        "neuron-scheduler",
+        CHART,
+        "--namespace",
+        "here",
+        "--dry-run=client",
+        *flags,
+    )
+    return helm.run(*dry).partition("NOTES:\n")[2]
+
+
+def test_the_notes_say_what_to_do_next(helm: Helm) -> None:
+    """How to verify, which name the pods need, and what stays; if nothing is installed, that."""
+    assert "scheduler.enabled=false: nothing is installed" in notes(helm)
+    custom = notes(helm, *ON)
+    assert "kubectl rollout status --namespace kube-system deployment/my-scheduler" in custom
+    assert 'binds: "Successfully bound pod to node".\n' in custom
+    assert "spec.schedulerName: my-scheduler\n" in custom
+    assert "helm uninstall neuron-scheduler --namespace here" in custom
+    assert "image.repository is not set" in custom
+    assert "image.repository is not set" not in notes(helm, *ON, "--set", "image.repository=registry.example/x")
+    renamed = notes(helm, *ON, "--set", "scheduler.customScheduler.fullnameOverride=other")
+    assert "deployment/other" in renamed
+    assert "spec.schedulerName: other\n" in renamed
+
+
+@pytest.mark.parametrize("road", ["default", "both"])
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("kops", [False, True])
+def test_the_notes_have_the_configuration_of_kube_scheduler(helm: Helm, road: str, *, tls: bool, kops: bool) -> None:
+    """It is that of manifests/default-scheduler, with the address that the components give the extender."""
+    components = {"extenderTls": tls, "kops": kops}
+    flags = values(**{f"scheduler__{name}": value for name, value in ROADS[road][2].items()}, components=components)
+    printed = notes(helm, *ON, *flags)
+    assert '"Finished executing Bind Request..."' in printed
+    assert ("A pod chooses the scheduler" in printed) is (road == "both")
+    lines = printed.partition("can be added:\n")[2].splitlines()
+    configuration = yaml.safe_load("\n".join(line for line in lines if line.startswith("  ") or not line))
+    file = ROOT / "manifests" / "default-scheduler" / f"scheduler-config{'-tls' * tls}.yaml"
+    expected = yaml.safe_load(file.read_text())
+    if not kops:
+        (extender,) = expected["extenders"]
+        extender["urlPrefix"] = extender["urlPrefix"].replace("127.0.0.1:32700", "CLUSTER_IP:12345")
+        assert "CLUSTER_IP: kubectl get service" in printed
+    assert configuration == expected
