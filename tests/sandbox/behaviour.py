@@ -11,8 +11,10 @@ from types import ModuleType
 from typing import TypeAlias
 
 from tests.sandbox import (
+    behaviour_apply,
     behaviour_lists,
     behaviour_scheduling,
+    behaviour_services,
     behaviour_watches,
     behaviour_workloads,
     behaviour_writes,
@@ -35,7 +37,9 @@ def _of(*modules: ModuleType) -> dict[str, Behaviour]:
     }
 
 
-BEHAVIOURS: Mapping[str, Behaviour] = _of(behaviour_lists, behaviour_watches, behaviour_writes, behaviour_scheduling)
+BEHAVIOURS: Mapping[str, Behaviour] = _of(
+    behaviour_lists, behaviour_watches, behaviour_writes, behaviour_apply, behaviour_scheduling, behaviour_services
+)
 
 OF_CONTROLLERS: Mapping[str, Behaviour] = _of(behaviour_workloads)
 """Those that need controllers."""

@@ -140,6 +140,8 @@ async def test_bodies_that_are_sent_as_protobuf(kubectl: Kubectl) -> None:
     assert await kubectl("create", "namespace", "n") == "namespace/n created\n"
     assert "created" in await kubectl("create", "configmap", "c", "-n", "n", "--from-literal=a=b", "--from-literal=c=d")
     assert await kubectl("get", "configmap", "c", "-n", "n", "-o", "jsonpath={.data}") == '{"a":"b","c":"d"}'
+    assert "created" in await kubectl("create", "secret", "generic", "s", "-n", "n", "--from-literal=a=b")
+    assert await kubectl("get", "secret", "s", "-n", "n", "-o", "jsonpath={.data.a} {.type}") == "Yg== Opaque"
     refused = await kubectl("create", "priorityclass", "p", "--value=7", code=1)
     assert "accepted media types include: application/json" in refused
     assert "deleted" in await kubectl("delete", "namespace", "n")

@@ -1,10 +1,11 @@
 """
-The few bodies that kubectl sends only as protobuf: those of create namespace, drain and the like.
+The few bodies that kubectl and Helm send only as protobuf: those of create namespace, drain, releases and the like.
 
 A reader for these kinds only, by the field numbers of Kubernetes' `generated.proto` files. Any other kind is refused,
 so no body is read in part.
 """
 
+import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -79,6 +80,11 @@ def _entry(raw: bytes) -> dict[str, str]:
     return {texts.get(1, ""): texts.get(2, "")}
 
 
+def _bytes_entry(raw: bytes) -> dict[str, str]:
+    contents = dict(_fields(raw))
+    return {_text(contents.get(1, b"")): base64.b64encode(contents.get(2, b"")).decode()}
+
+
 def _message(schema: _Schema) -> _Reader:
     """Return a reader of messages: maps are united, empty texts are left out."""
 
@@ -89,7 +95,7 @@ def _message(schema: _Schema) -> _Reader:
             if not name:
                 continue
             value = reader(content)
-            if reader is _entry:
+            if reader in {_entry, _bytes_entry}:
                 message.setdefault(name, {}).update(value)
             elif value != "":
                 message[name] = value
@@ -103,6 +109,8 @@ _METADATA: Final = _message(
         1: ("name", _text),
         2: ("generateName", _text),
         3: ("namespace", _text),
+        5: ("uid", _text),
+        6: ("resourceVersion", _text),
         11: ("labels", _entry),
         12: ("annotations", _entry),
     }
@@ -118,5 +126,6 @@ _KINDS: Final[Mapping[str, _Schema]] = {
     "DeleteOptions": _DELETE_OPTIONS,
     "Eviction": {1: ("metadata", _METADATA), 2: ("deleteOptions", _message(_DELETE_OPTIONS))},
     "Namespace": {1: ("metadata", _METADATA)},
+    "Secret": {1: ("metadata", _METADATA), 2: ("data", _bytes_entry), 3: ("type", _text)},
     "ServiceAccount": {1: ("metadata", _METADATA)},
 }

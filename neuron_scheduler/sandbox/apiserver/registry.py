@@ -14,8 +14,18 @@ import attrs
 
 from neuron_scheduler.sandbox.apiserver import binding, deletion, events, metadata, patch, pods, workloads
 from neuron_scheduler.sandbox.apiserver.resource import Resource
-from neuron_scheduler.sandbox.apiserver.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, RESOURCES
+from neuron_scheduler.sandbox.apiserver.resources import (
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCES,
+    SECRETS,
+    SERVICES,
+)
 from neuron_scheduler.sandbox.apiserver.server_side_apply import Applied
+from neuron_scheduler.sandbox.apiserver.services import Addresses
 from neuron_scheduler.sandbox.apiserver.status import (
     FieldError,
     already_exists,
@@ -39,6 +49,7 @@ class Registry:
 
     store: Store
     clock: Callable[[], datetime] = _now
+    _addresses: Addresses = attrs.field(factory=Addresses)
     _applied: Applied = attrs.field(factory=Applied)
 
     def __attrs_post_init__(self) -> None:
@@ -177,6 +188,10 @@ class Registry:
         elif resource is NODES:
             obj.setdefault("spec", {})
             obj.setdefault("status", {})
+        elif resource is SERVICES:
+            self._addresses.default(obj)
+        elif resource is SECRETS:
+            obj.setdefault("type", "Opaque")
         elif workloads.has_rules(resource):
             workloads.prepare_create(resource, obj)
         if resource.generation:

@@ -7,7 +7,9 @@ Name, selector and container are those of `manifests/`, so that `kubectl apply -
 import json
 from typing import Any, Final
 
+from neuron_scheduler import __version__
 from neuron_scheduler.sandbox.apiserver.store import Object, Store
+from neuron_scheduler.sandbox.demo.scheduler_container import IMAGE
 from neuron_scheduler.sandbox.demo.workload import SCHEDULER_NAME
 
 NAMESPACE: Final = "kube-system"
@@ -20,7 +22,7 @@ def deployment() -> Object:
     labels = {"app.kubernetes.io/component": "scheduler", "app.kubernetes.io/name": "neuron-scheduler"}
     container: dict[str, Any] = {
         "name": "neuron-scheduler",
-        "image": "neuron-scheduler:demo",
+        "image": f"{IMAGE}:{__version__}",
         "args": ["run", f"--scheduler-name={SCHEDULER_NAME}", "--leader-elect=true", "-v=2"],
         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "ports": [{"name": "http", "containerPort": 10251}],
