@@ -28,6 +28,7 @@ from tests.control_plane.build import go_environment
 from tests.control_plane.component import Component
 from tests.control_plane.objects import NEURON
 from tests.control_plane.server import free_port
+from tests.end_to_end import kube_scheduler
 
 EXTENDER: Final = Path(__file__).parent / "extender"
 DROPPED: Final = re.compile(r"^neuron_scheduler_events_dropped_total (\S+)$", re.MULTILINE)
@@ -134,6 +135,20 @@ def _with_extender(arena: Arena, workload: Workload) -> Contender:
     return Contender(components=(extender, _kube_scheduler_process(arena, workload, {"extenders": [configuration]})))
 
 
+def _with_our_extender(arena: Arena, workload: Workload) -> Contender:
+    """Run our extender and the entry of `manifests/default-scheduler`."""
+    port, extender_port = free_port(), free_port()
+    argv = [sys.executable, "-m", "neuron_scheduler", "extender", f"--kubeconfig={arena.account}"]
+    argv += ["--bind-address=127.0.0.1", f"--port={port}", "--allocate-fence=false"]
+    argv += [f"--extender-bind-address=127.0.0.1:{extender_port}"]
+    extender = Component("extender", argv, f"http://127.0.0.1:{port}/readyz", arena.plane.folder / "our-extender.log")
+    manifest = kube_scheduler.configuration(f"http://127.0.0.1:{extender_port}", arena.admin)
+    fields: dict[str, Any] = {
+        name: manifest[name] for name in ("extenders", "percentageOfNodesToScore") if name in manifest
+    }
+    return Contender(components=(extender, _kube_scheduler_process(arena, workload, fields)))
+
+
 def _kube_scheduler_process(arena: Arena, workload: Workload, fields: Mapping[str, Any]) -> Component:
     port = free_port()
     profile: dict[str, Any] = {"schedulerName": "my-scheduler"}
@@ -172,4 +187,5 @@ CONTENDERS: Final[Mapping[str, Kind]] = {
     "binding-loop without policies": Kind(make=_binding_loop, policies=False, workloads=EVERYWHERE),
     "kube-scheduler": Kind(make=_kube_scheduler),
     "kube-scheduler with extender": Kind(make=_with_extender, workloads=WITH_EXTENDER),
+    "kube-scheduler with our extender": Kind(make=_with_our_extender, workloads=WITH_EXTENDER),
 }

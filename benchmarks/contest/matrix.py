@@ -23,6 +23,7 @@ USUAL_RATES: Final = {
     "binding-loop without policies": 1_300.0,
     "kube-scheduler": 180.0,
     "kube-scheduler with extender": 80.0,
+    "kube-scheduler with our extender": 80.0,
 }
 
 
