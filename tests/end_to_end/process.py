@@ -161,14 +161,14 @@ async def until(met: Callable[[], Awaitable[bool]], *, within: float = PATIENCE)
 
 @asynccontextmanager
 async def run_scheduler(
-    kubeconfig: Path, *flags: str, module: str = "neuron_scheduler"
+    kubeconfig: Path, *flags: str, module: str = "neuron_scheduler", command: str = "run"
 ) -> AsyncIterator[SchedulerProcess]:
     """Run the scheduler with these flags until the block is left; if it still runs then, kill it."""
     port = free_port()
     launcher = [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid())]
-    command = [sys.executable, "-m", module, "run", f"--kubeconfig={kubeconfig}"]
+    argv = [sys.executable, "-m", module, command, f"--kubeconfig={kubeconfig}"]
     process = await anyio.open_process(
-        [*launcher, *command, "--bind-address=127.0.0.1", f"--port={port}", *flags],
+        [*launcher, *argv, "--bind-address=127.0.0.1", f"--port={port}", *flags],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         cwd=ROOT,
