@@ -74,7 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(reasons[0])
     if report is None:
         return INTERRUPTED
-    sys.stdout.write(_printed(report, arguments.output))
+    try:
+        sys.stdout.write(_printed(report, arguments.output))
+        sys.stdout.flush()
+    except BrokenPipeError:  # such as `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return report.exit_code
 
 

@@ -50,6 +50,7 @@ class Reader:
     names: tuple[str, ...] = ()
     lease_name: str = "my-scheduler"
     now: Callable[[], float] = time.time
+    _malformed: list[str] = attrs.field(factory=list, init=False)
 
     async def read(self) -> Snapshot:
         """
@@ -89,6 +90,7 @@ class Reader:
             lease_name=self.lease_name,
             given_names=self.names,
             program_version=__version__,
+            malformed=tuple(sorted(self._malformed)),
             **found,
         )
         return attrs.evolve(read_so_far, rights=await review_rights(self.client, read_so_far))
@@ -117,12 +119,16 @@ class Reader:
     # Lists
 
     async def _list(self, resource: Resource[T], wanted: Callable[[T], bool]) -> tuple[T, ...] | Unread:
-        """Return the objects of a kind that are wanted; those that cannot be read are left out."""
+        """Return the objects of a kind that are wanted; those that cannot be read are kept apart."""
 
         async def every() -> tuple[T, ...]:
-            return tuple(
-                [value async for value in self._values(resource) if not isinstance(value, Malformed) and wanted(value)]
-            )
+            found: list[T] = []
+            async for value in self._values(resource):
+                if isinstance(value, Malformed):
+                    self._malformed.append(f"{value.kind} {value.key}: {value.reason}")
+                elif wanted(value):
+                    found.append(value)
+            return tuple(found)
 
         name = f"{resource.name}.{resource.group}" if resource.group else resource.name
         place = f" in namespace {self.namespace}" if "/namespaces/" in resource.path else ""

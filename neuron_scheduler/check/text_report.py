@@ -66,7 +66,7 @@ class TextReport:
         if finding.advice:
             yield from self._wrapped(f"{finding.advice}.", first=below, rest=below)
         if finding.command:
-            yield f"{below}$ {finding.command}"
+            yield f"{below}$ {_printable(finding.command)}"
 
     def _objects(self, finding: Finding, below: str) -> Iterator[str]:
         """Yield the objects: short names in one line, longer ones in a line each."""
@@ -81,7 +81,12 @@ class TextReport:
     def _wrapped(self, text: str, *, first: str, rest: str) -> Iterator[str]:
         width = max(NARROWEST, min(self.width, WIDEST))
         yield from textwrap.wrap(
-            text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+            _printable(text),
+            width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
 
     def _bold(self, text: str) -> str:
@@ -89,6 +94,11 @@ class TextReport:
 
     def _coloured(self, text: str, code: str) -> str:
         return f"\033[{code}m{text}\033[0m" if self.colour else text
+
+
+def _printable(text: str) -> str:
+    """Return a text that may come from the cluster without what could control the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def summary(report: Report) -> str:

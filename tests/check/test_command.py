@@ -85,6 +85,15 @@ async def test_other_names_and_another_context(tmp_path: Path) -> None:
     assert "/apis/coordination.k8s.io/v1/namespaces/mine/leases/my-scheduler" in server.requests
 
 
+async def test_a_reader_that_stops_early(tmp_path: Path) -> None:
+    """`check | true` ends without a traceback, with the exit code of the check."""
+    async with listing(lists={NODES: [trn1(f"n{number}") for number in range(3)]}) as server:
+        program = f"{sys.executable} -m neuron_scheduler check --kubeconfig {config(tmp_path, server)} -o json"
+        script = f"set -o pipefail; exec 3>&1; {{ {program}; echo $? >&3; }} | true"
+        done = await anyio.run_process(["bash", "-c", script], check=False, cwd=ROOT)
+    assert (done.stdout.decode(), done.stderr.decode()) == ("0\n", "")
+
+
 async def test_no_rights_at_all(tmp_path: Path) -> None:
     """The report names what is missing; exit code 2."""
     async with listing(default=403) as server:

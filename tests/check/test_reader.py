@@ -184,6 +184,17 @@ async def test_refusals_and_failures() -> None:
     assert {one.request for one in snapshot.unread} == {"list daemonsets.apps", "list deployments.apps"}
 
 
+async def test_an_object_that_cannot_be_read() -> None:
+    """It is named, and the others are read."""
+    odd = workload("odd-scheduler") | {"spec": 7}
+    async with listing(lists={DEPLOYMENTS: [odd, workload("a-scheduler")]}) as server:
+        snapshot = await read(server)
+    assert isinstance(snapshot.deployments, tuple)
+    assert [deployment.object.name for deployment in snapshot.deployments] == ["a-scheduler"]
+    (text,) = snapshot.malformed
+    assert text.startswith("Deployment kube-system/odd-scheduler: ")
+
+
 async def test_a_reader_without_any_right() -> None:
     """All that is read is `Unread`, and names its request."""
     async with listing(default=403) as server:

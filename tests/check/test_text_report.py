@@ -70,6 +70,12 @@ def test_colour_adds_nothing_else() -> None:
     assert [re.sub(r"\033\[[0-9;]*m", "", line) for line in coloured] == lines(FOUND)
 
 
+def test_names_from_the_cluster_cannot_control_the_terminal() -> None:
+    """A schedulerName may have any characters."""
+    found = lines(warning("x", "The schedulerName is \033[2Jevil", command="echo \a"))
+    assert found == ["  warning      The schedulerName is ?[2Jevil", "               $ echo ?"]
+
+
 @pytest.mark.parametrize(
     ("severities", "text"),
     [

@@ -2,6 +2,7 @@
 The commands that a finding recommends, as the scheduler was installed: by Helm or kubectl, for one road or the other.
 """
 
+import shlex
 from typing import Final
 
 from neuron_scheduler.check.subjects.known import AWS_CHART, AWS_RELEASE
@@ -18,14 +19,16 @@ def apply(snapshot: Snapshot) -> str:
     """Return the command that restores our objects."""
     release = next((d.object for d in snapshot.ours if d.object.release not in ("", AWS_RELEASE)), None)
     if release is not None:
-        return f"helm upgrade {release.release} {CHART} --namespace {release.release_namespace} --reuse-values"
+        words = ("helm", "upgrade", release.release, CHART, "--namespace", release.release_namespace, "--reuse-values")
+        return shlex.join(words)
     only_extender = bool(snapshot.ours) and all(d.mode == "extender" for d in snapshot.ours)
     return f"kubectl apply -k manifests/{'default-scheduler' if only_extender else ''}"
 
 
 def switch_off(release: str, namespace: str) -> str:
     """Return the command that removes the scheduler from AWS's Helm release, and leaves its device plugin."""
-    return f"helm upgrade {release} {AWS_CHART} --namespace {namespace} --reuse-values --set scheduler.enabled=false"
+    words = ("helm", "upgrade", release, AWS_CHART, "--namespace", namespace)
+    return shlex.join((*words, "--reuse-values", "--set", "scheduler.enabled=false"))
 
 
 def removal(place: Object) -> str:
@@ -34,5 +37,5 @@ def removal(place: Object) -> str:
     if place.release == AWS_RELEASE:
         return switch_off(place.release, namespace)
     if place.release:
-        return f"helm uninstall {place.release} --namespace {namespace}"
+        return shlex.join(("helm", "uninstall", place.release, "--namespace", namespace))
     return f"kubectl delete deployment --namespace {place.namespace} {place.name}"

@@ -27,7 +27,14 @@ def _of_the_reader(snapshot: Snapshot) -> Iterator[Finding]:
     for one in unread:
         if not one.forbidden:
             yield Finding("request-failed", Severity.UNCHECKED, f"Could not {one}", "Run the check again")
-    if not unread:
+    if snapshot.malformed:
+        yield Finding(
+            "unreadable-objects",
+            Severity.UNCHECKED,
+            f"{counted(len(snapshot.malformed), 'object')} cannot be read: {'; '.join(snapshot.malformed[:3])}",
+            objects=snapshot.malformed,
+        )
+    elif not unread:
         yield ok("reader", "You may read all that is checked")
 
 

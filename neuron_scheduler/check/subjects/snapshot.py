@@ -211,6 +211,7 @@ class Snapshot:
         accounts: all ServiceAccounts of the namespace.
         role_bindings: ClusterRoleBindings of our accounts, AWS's and our older one.
         others: further objects with names that are or were ours.
+        malformed: objects that cannot be read, other than pods and nodes, with the reason.
         rights: what our ServiceAccount may do; empty if it does not exist, None if the API server reviews no rights.
     """
 
@@ -233,6 +234,7 @@ class Snapshot:
     others: tuple[tuple[Object, ...] | Unread, ...] = ()
     policies: tuple[Policy, ...] | Unread = ()
     policy_bindings: tuple[Policy, ...] | Unread = ()
+    malformed: tuple[str, ...] = ()
     rights: tuple[Access, ...] | Unread | None = ()
 
     @cached_property

@@ -91,6 +91,7 @@ CASES: Final[dict[str, Snapshot]] = {
     # rights
     "reader-lacks-rights": sick(daemon_sets=FORBIDDEN),
     "request-failed": sick(daemon_sets=Unread("list daemonsets.apps", forbidden=False, reason="500")),
+    "unreadable-objects": sick(malformed=("Deployment kube-system/odd: no spec",)),
     "account-rights-unknown": sick(rights=FORBIDDEN),
     "rights-not-reviewed": sick(rights=None),
     "account-lacks-rights": sick(rights=(Access("list pods", allowed=False), Access("watch pods", allowed=True))),
