@@ -16,7 +16,12 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
     if isinstance(snapshot.deployments, Unread):
         yield Finding("installation-unknown", Severity.UNCHECKED, f"Deployments are not known: {snapshot.deployments}")
     elif not snapshot.ours:
-        yield note("not-installed", "neuron-scheduler is not installed", command=commands.INSTALL)
+        yield note(
+            "not-installed",
+            "neuron-scheduler is not installed",
+            advice="The README also has the ways with Helm and with the default scheduler",
+            command=commands.INSTALL,
+        )
     for deployment in snapshot.ours:
         yield from _state(snapshot, deployment)
     if snapshot.installed:
