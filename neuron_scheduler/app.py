@@ -23,8 +23,7 @@ from neuron_scheduler import __version__
 from neuron_scheduler.controllers import fleet_metrics
 from neuron_scheduler.controllers.leader_watch import LeaderWatch
 from neuron_scheduler.endpoints.access import Access
-from neuron_scheduler.endpoints.certificate import Certificate
-from neuron_scheduler.endpoints.server import Check, Endpoints, health, lease_watchdog, open_listening, serving
+from neuron_scheduler.endpoints.server import Check, Endpoints, health, lease_watchdog, serving
 from neuron_scheduler.errors import StalledError
 from neuron_scheduler.kube import access_review
 from neuron_scheduler.kube.http import auth
@@ -34,7 +33,7 @@ from neuron_scheduler.kube.watch.informer import STALE
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.setting import address_and_port
+from neuron_scheduler.settings.extender_port import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -240,24 +239,18 @@ class App:
             return
         from neuron_scheduler.extender import server  # aiohttp's server takes 0.1 s to import
 
-        address, port = address_and_port(config.extender_bind_address)
-        certificate = None
-        if config.extender_tls_cert_file:
-            certificate = Certificate(
-                config.extender_tls_cert_file,
-                config.extender_tls_private_key_file,
-                config.extender_client_ca_file,
-                flags="--extender-tls",
-            )
-        answering = server.ExtenderServer(
-            verbs=verbs, health=health(live, ready), metrics=self.metrics, stopping=lambda: self._stopping
+        address, number = address_and_port(config.extender_bind_address)
+        port = server.Port(
+            address=address,
+            port=number,
+            cert_file=config.extender_tls_cert_file,
+            key_file=config.extender_tls_private_key_file,
+            client_ca_file=config.extender_client_ca_file,
         )
-        connections = answering.listen(open_listening(address, port, "--extender-bind-address"), certificate)
-        try:
+        async with server.serving(
+            port, verbs=verbs, health=health(live, ready), metrics=self.metrics, stopping=lambda: self._stopping
+        ):
             yield
-        finally:
-            with anyio.CancelScope(shield=True):
-                await connections.close()
 
     def _access(self) -> Access | None:
         if not self.config.authorize_metrics:

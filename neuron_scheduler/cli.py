@@ -18,7 +18,8 @@ import attrs
 
 from neuron_scheduler import __version__
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError, StalledError
-from neuron_scheduler.settings.config import EXTENDER_ADDRESS, OF_A_PROFILE, Config, settings
+from neuron_scheduler.settings import extender_port
+from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
 from neuron_scheduler.settings.setting import boolean, duration, flag
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.line_formats import sentence
@@ -264,7 +265,7 @@ def _with_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile | Non
     given = {key: value for key, value in vars(arguments).items() if key not in {"command", "config"}}
     defaults: dict[str, Any] = {}
     if arguments.command == "extender":
-        defaults = {"queue": False, "extender_bind_address": EXTENDER_ADDRESS}
+        defaults = {"queue": False, "extender_bind_address": extender_port.DEFAULT}
     path = getattr(arguments, "config", "")
     if not path:
         return _checked(defaults | given), None

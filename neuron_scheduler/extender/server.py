@@ -13,11 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
+import anyio
 import attrs
 from aiohttp import web
 
 from neuron_scheduler.endpoints.certificate import Certificate
 from neuron_scheduler.endpoints.exchange import PLAIN_TEXT, Reply, Request
+from neuron_scheduler.endpoints.server import open_listening
 from neuron_scheduler.extender.connections import Connections, Reactions
 from neuron_scheduler.extender.protocol import FORWARDED
 from neuron_scheduler.extender.verbs import VERBS, Answer, Verbs, sentence
@@ -44,6 +46,44 @@ _JSON: Final = "application/json"
 _LONGEST: Final = 300  # characters of a sentence in the log
 
 log = logs.logger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class Port:
+    """Where to listen; the files are empty without TLS, or if clients need no certificate."""
+
+    address: str
+    port: int
+    cert_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+
+
+@asynccontextmanager
+async def serving(
+    port: Port,
+    *,
+    verbs: Verbs,
+    health: Callable[[Request], Awaitable[Reply]],
+    metrics: Metrics,
+    stopping: Callable[[], bool],
+) -> AsyncIterator[None]:
+    """
+    Answer requests while the context is open; the arguments are those of `ExtenderServer`.
+
+    Raises:
+        ConfigurationError: the address is taken or not ours, or the certificate cannot be used.
+    """
+    certificate = None
+    if port.cert_file:
+        certificate = Certificate(port.cert_file, port.key_file, port.client_ca_file, flags="--extender-tls")
+    server = ExtenderServer(verbs=verbs, health=health, metrics=metrics, stopping=stopping)
+    connections = server.listen(open_listening(port.address, port.port, "--extender-bind-address"), certificate)
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            await connections.close()
 
 
 @attrs.define(eq=False, kw_only=True)

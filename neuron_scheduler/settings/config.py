@@ -12,10 +12,9 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.settings import lease_times
+from neuron_scheduler.settings import extender_port, lease_times
 from neuron_scheduler.settings.setting import (
     FILE,
-    address_and_port,
     between,
     camel,
     duration,
@@ -23,14 +22,10 @@ from neuron_scheduler.settings.setting import (
     ip_address,
     kubernetes_name,
     lasting,
-    listening,
     one_of,
     setting,
     unreadable,
 )
-
-EXTENDER_ADDRESS: Final = ":12345"
-"""Where the command `extender` listens unless it is told otherwise: the port of AWS's extension."""
 
 
 def _only_profile(config: "Config") -> "tuple[ProfileConfig, ...]":
@@ -133,9 +128,9 @@ class Config:
         "Serve kube-scheduler's HTTP extender protocol (/filter, /prioritize, /bind, /preempt) here. RISK: whoever can"
         " connect can have pods bound; restrict that with a NetworkPolicy, or with --extender-client-ca-file.",
         metavar="ADDRESS:PORT",
-        shown=f"off; {EXTENDER_ADDRESS} for the command extender",
+        shown=f"off; {extender_port.DEFAULT} for the command extender",
         path="extender.bindAddress",
-        check=listening,
+        check=extender_port.listening,
     )
     extender_tls_cert_file: str = setting(
         "",
@@ -244,7 +239,14 @@ class Config:
                 retry=self.leader_elect_retry_period,
             )
         self._check_endpoints()
-        self._check_extender()
+        extender_port.require_consistent(
+            self.extender_bind_address,
+            cert_file=self.extender_tls_cert_file,
+            key_file=self.extender_tls_private_key_file,
+            client_ca_file=self.extender_client_ca_file,
+            others={"--port": self.port, "--secure-port": self.secure_port if self.serves_tls else 0},
+            needed=not self.queue,
+        )
 
     @property
     def serves_tls(self) -> bool:
@@ -304,24 +306,6 @@ class Config:
                 "--authorize-metrics needs --secure-port above 0, --tls-cert-file and --tls-private-key-file:"
                 " a token must not be sent without TLS"
             )
-
-    def _check_extender(self) -> None:
-        if not self.queue and not self.extender_bind_address:
-            raise ConfigurationError("the command extender needs --extender-bind-address")
-        if bool(self.extender_tls_cert_file) != bool(self.extender_tls_private_key_file):
-            given, missing = ("cert", "private-key") if self.extender_tls_cert_file else ("private-key", "cert")
-            raise ConfigurationError(f"--extender-tls-{given}-file needs --extender-tls-{missing}-file too")
-        if self.extender_client_ca_file and not self.extender_tls_cert_file:
-            raise ConfigurationError(
-                "--extender-client-ca-file needs --extender-tls-cert-file: only TLS shows who the client is"
-            )
-        if self.extender_tls_cert_file and not self.extender_bind_address:
-            raise ConfigurationError("--extender-tls-cert-file needs --extender-bind-address")
-        if self.extender_bind_address:
-            ports = {"--port": self.port, "--secure-port": self.secure_port if self.serves_tls else 0}
-            for name, port in ports.items():
-                if port == address_and_port(self.extender_bind_address)[1]:
-                    raise ConfigurationError(f"{name} and --extender-bind-address are both {port}: choose another port")
 
 
 def settings() -> "tuple[attrs.Attribute[Any], ...]":

@@ -152,33 +152,6 @@ def ip_address(value: str) -> str:
     return ""
 
 
-def address_and_port(text: str) -> tuple[str, int]:
-    """
-    Return the IP address and the port of `10.0.0.7:12345` or `[::1]:12345`; `:12345` means all addresses.
-
-    Raises:
-        ValueError: the text is something else.
-    """
-    address, colon, port = text.rpartition(":")
-    if address[:1] == "[" and address[-1:] == "]":
-        address = str(ipaddress.IPv6Address(address[1:-1]))
-    elif address:
-        address = str(ipaddress.IPv4Address(address))
-    if not (colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError(f"{port!r} is not a port")
-    return address or "0.0.0.0", int(port)  # noqa: S104 - it was asked for
-
-
-def listening(value: str) -> str:
-    """Accept an address and a port to listen on, or nothing."""
-    try:
-        if value:
-            address_and_port(value)
-    except ValueError:
-        return f"is {value!r}; it must be ADDRESS:PORT, such as :12345 (all addresses), 10.0.0.7:12345 or [::1]:12345"
-    return ""
-
-
 def unreadable(path: str) -> str:
     """Return why a file cannot be read; empty if it can, or if no file is named."""
     if path and not Path(path).is_file():
