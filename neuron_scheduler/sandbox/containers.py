@@ -40,7 +40,7 @@ def run_of(pod: Object) -> Run:
     annotations = meta.get("annotations") or {}
     text = "\n".join(_command(container) for container in spec["containers"])
     seconds = _seconds(text)
-    if seconds is None and any(reference["kind"] == "Job" for reference in meta.get("ownerReferences") or []):
+    if seconds is None and any(reference.get("kind") == "Job" for reference in meta.get("ownerReferences") or []):
         seconds = JOB_SECONDS
     exits = _EXIT.findall(text)
     code = int(exits[-1]) if exits else 0

@@ -203,6 +203,8 @@ async def what_a_deployment_may_not_be(api: Api) -> None:
         reply = await api.call("POST", DEPLOYMENTS, _deployment(**spec))
         assert reply.status == 422, (spec, reply)
         assert want in reply.body["message"]
+    assert (await api.call("POST", DEPLOYMENTS, _deployment(replicas="2"))).status == 400
+    assert (await api.call("POST", JOBS, _job(ttlSecondsAfterFinished="1"))).status == 400
     await api.made(DEPLOYMENTS, _deployment())
     labels = {"app": "web", "tier": "x"}
     change = {"spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}}

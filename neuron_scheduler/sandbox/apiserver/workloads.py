@@ -19,6 +19,18 @@ from neuron_scheduler.sandbox.apiserver.workload_resources import DEPLOYMENTS, J
 WITH_RULES: Final = frozenset({DEPLOYMENTS.plural, REPLICA_SETS.plural, JOBS.plural})
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
+_COUNTS: Final = frozenset(
+    {
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "completions",
+        "parallelism",
+        "progressDeadlineSeconds",
+        "replicas",
+        "revisionHistoryLimit",
+        "ttlSecondsAfterFinished",
+    }
+)
 _SHARE: Final = re.compile(r"\d+%")
 _IMMUTABLE: Final = "field is immutable"
 
@@ -86,8 +98,10 @@ def validate(resource: Resource, obj: Object) -> Iterator[FieldError]:
     """Yield what is wrong with the object."""
     spec, meta = obj["spec"], obj["metadata"]
     yield from metadata.validate(meta)
-    for field in ("replicas", "parallelism", "completions", "backoffLimit"):
-        if (spec.get(field) or 0) < 0:
+    for field in _COUNTS & spec.keys():
+        if spec[field] is not None and type(spec[field]) is not int:
+            raise TypeError(f"spec.{field} is {spec[field]!r}, and not an integer")
+        if (spec[field] or 0) < 0:
             yield invalid_value(f"spec.{field}", spec[field], "must be greater than or equal to 0")
     if resource is DEPLOYMENTS:
         yield from _validate_strategy(spec["strategy"])

@@ -181,7 +181,8 @@ def _available(replica_set: Object) -> int:
 
 
 def _revision(obj: Object) -> int:
-    return int((obj["metadata"].get("annotations") or {}).get(REVISION, "0"))
+    text = (obj["metadata"].get("annotations") or {}).get(REVISION, "")
+    return int(text) if text.isdecimal() else 0
 
 
 def _copied_annotations(deployment: Object) -> dict[str, str]:

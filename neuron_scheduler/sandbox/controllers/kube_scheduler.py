@@ -80,15 +80,14 @@ def _fits(pod: Object, node: Object) -> bool:
     if spec.get("unschedulable") or not (pod["spec"].get("nodeSelector") or {}).items() <= labels.items():
         return False
     tolerations = pod["spec"].get("tolerations") or []
-    return all(
-        _tolerates(tolerations, taint) for taint in spec.get("taints") or [] if taint["effect"] != "PreferNoSchedule"
-    )
+    taints = [taint for taint in spec.get("taints") or [] if taint.get("effect") != "PreferNoSchedule"]
+    return all(_tolerates(tolerations, taint) for taint in taints)
 
 
 def _tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Mapping[str, Any]) -> bool:
     return any(
-        toleration.get("key") in {None, "", taint["key"]}
-        and toleration.get("effect") in {None, "", taint["effect"]}
+        toleration.get("key") in {None, "", taint.get("key")}
+        and toleration.get("effect") in {None, "", taint.get("effect")}
         and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", ""))
         for toleration in tolerations
     )

@@ -15,6 +15,9 @@ from neuron_scheduler.sandbox.controllers.garbage import Garbage
 from neuron_scheduler.sandbox.controllers.jobs import Jobs
 from neuron_scheduler.sandbox.controllers.kube_scheduler import KubeScheduler
 from neuron_scheduler.sandbox.controllers.replica_sets import ReplicaSets
+from neuron_scheduler.telemetry import logs
+
+log = logs.logger(__name__)
 
 _TICK: Final = 1.0  # seconds
 _OUTRUN: Final = frozenset({404, 409})
@@ -30,6 +33,7 @@ class Controllers:
 
     registry: Registry
     _all: tuple[_Controller, ...] = attrs.field(init=False)
+    _reported: set[str] = attrs.field(factory=set)
 
     def __attrs_post_init__(self) -> None:
         kinds = (Deployments, ReplicaSets, Jobs, KubeScheduler, Garbage)
@@ -41,13 +45,21 @@ class Controllers:
         while True:
             version = store.version
             for controller in self._all:
-                try:
-                    controller.sync()
-                except StatusError as error:
-                    if error.code not in _OUTRUN:  # else an object changed within the step: the next round sees it
-                        raise
+                self._sync(controller)
             if store.version != version:
                 await anyio.lowlevel.checkpoint()
                 continue
             with anyio.move_on_after(_TICK):
                 await store.changed()
+
+    def _sync(self, controller: _Controller) -> None:
+        """Let a controller act. An object that it cannot read stops it, once a line, and never the others."""
+        try:
+            controller.sync()
+        except StatusError as error:
+            if error.code not in _OUTRUN:  # else an object changed within the step: the next round sees it
+                raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if repr(error) not in self._reported:
+                self._reported.add(repr(error))
+                log.error("A controller of the sandbox cannot go on", controller=type(controller).__name__, exc=error)

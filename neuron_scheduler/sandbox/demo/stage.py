@@ -59,7 +59,7 @@ class Stage:
         """
         for node in workload.nodes():
             self._server.create(node)
-        self._console.print(f"\nAn API server at {self._server.url}, six simulated nodes, and the real scheduler.")
+        self._console.print(f"\nAn API server at {self._server.url}, six simulated nodes, the real scheduler.")
         for number, act in enumerate(ACTS, start=1):
             await self._play(number, act)
         self._console.print("", self._summary(), sep="\n")
