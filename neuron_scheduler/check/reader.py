@@ -215,6 +215,8 @@ class Reader:
         flagged = [word.partition("=")[2] for word in words if word.startswith("--scheduler-name=")]
         if flagged:
             return tuple(flagged)
+        if not (workload.mode or _names(workload, "kube-scheduler")):
+            return None  # some other program with `scheduler` in its name, whose ConfigMaps do not concern us
         contents = []
         for name in listed.config_maps:
             path = f"/api/v1/namespaces/{workload.object.namespace}/configmaps/{name}"

@@ -151,6 +151,16 @@ async def test_what_a_scheduler_serves(fields: Any, data: str, mode: str, serves
     assert (seen.mode, seen.serves) == (mode, serves)
 
 
+async def test_the_config_maps_of_other_programs_are_not_read() -> None:
+    """Not every program with `scheduler` in its name schedules pods."""
+    airflow = workload("airflow-scheduler", command=["airflow", "scheduler"], config_maps=["airflow"])
+    async with listing(lists={DEPLOYMENTS: [airflow]}) as server:
+        snapshot = await read(server)
+    assert isinstance(snapshot.deployments, tuple)
+    assert [deployment.serves for deployment in snapshot.deployments] == [None]
+    assert f"{CONFIG_MAPS}/airflow" not in server.requests
+
+
 async def test_rights_of_the_service_account() -> None:
     """Each is reviewed once; those that are missing are named."""
     async with listing(

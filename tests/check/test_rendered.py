@@ -12,6 +12,7 @@ from neuron_scheduler.check.subjects.finding import NEEDS_ACTION
 from neuron_scheduler.check.subjects.registry import SUBJECTS
 from neuron_scheduler.check.subjects.snapshot import Lease, Object, Policy, Snapshot
 from tests.support.builders import pod
+from tests.support.helm import Helm
 from tests.support.kustomize import ROOT, customized, rendered
 from tests.support.snapshots import HEALTHY, neuron_pods
 from tests.support.wire_objects import encoded
@@ -69,6 +70,26 @@ def test_each_road_is_well(road: str, components: tuple[str, ...], names: tuple[
     assert [finding for finding in found if finding.severity in NEEDS_ACTION] == []
     assert snapshot.scheduler_names == names
     assert "policies" in {finding.code for finding in policies.findings(snapshot)}
+
+
+@pytest.mark.control_plane  # the built helm, without a server
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ((), ("my-scheduler",)),
+        (("customScheduler.fullnameOverride=batch",), ("batch",)),
+        (("defaultScheduler.enabled=true",), ("my-scheduler", "default-scheduler")),
+        (("defaultScheduler.enabled=true", "customScheduler.enabled=false"), ("default-scheduler",)),
+    ],
+    ids=["custom", "another name", "both", "default"],
+)
+def test_the_chart_is_well(settings: tuple[str, ...], names: tuple[str, ...], tmp_path: Path) -> None:
+    """With the values of AWS's commands, too."""
+    flags = [flag for setting in ("enabled=true", *settings) for flag in ("--set", f"scheduler.{setting}")]
+    snapshot = snapshot_of(Helm(tmp_path).rendered(*flags))
+    found = [finding for subject in SUBJECTS for finding in subject.findings(snapshot)]
+    assert [finding for finding in found if finding.severity in NEEDS_ACTION] == []
+    assert snapshot.scheduler_names == names
 
 
 def test_pods_of_the_other_road() -> None:
