@@ -37,6 +37,7 @@ OTHERS = {
     "--memory",
     "--pods",
     "--all",
+    "--all-namespaces",
     "--cascade",
     "--install",  # of helm, like the next three
     "--take-ownership",

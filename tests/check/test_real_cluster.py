@@ -24,6 +24,7 @@ from tests.control_plane.objects import bind, create_node, create_pod, node_mani
 from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, User, run_control_plane
 from tests.end_to_end.process import until
+from tests.support.documented_commands import reader_shell, run_by
 
 ROOT: Final = Path(__file__).parents[2]
 KUBECTL: Final = Path(sys.executable).with_name("kubectl")
@@ -156,6 +157,16 @@ async def test_after_the_installation(checked_plane: ControlPlane) -> None:
     report = await check(checked_plane)
     assert (report.exit_code, acting(report)) == (0, set())
     assert {"deployment", "lease", "policies", "account-rights", "no-other-scheduler"} <= findings(report).keys()
+
+
+async def test_the_documented_commands(checked_plane: ControlPlane, tmp_path: Path) -> None:
+    """The commands of docs/check.md, on a healthy cluster."""
+    await installed(checked_plane)
+    kubeconfig = checked_plane.kubeconfig(tmp_path / "kubeconfig")
+    (block,) = run_by("tests/check/test_real_cluster.py::test_the_documented_commands")
+    output = await reader_shell(tmp_path, kubeconfig).run(block)
+    assert "Nothing needs action." in output
+    assert '"exitCode": 0' in output
 
 
 async def test_a_viewer(checked_plane: ControlPlane) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from neuron_scheduler.check.subjects import commands
 from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok, warning
-from neuron_scheduler.check.subjects.known import AWS_RELEASE, OLDER_NAME, OUR_LABEL, OUR_NAME
+from neuron_scheduler.check.subjects.known import AWS_RELEASE, KEEPER, OLDER_NAME, OUR_LABEL, OUR_NAME
 from neuron_scheduler.check.subjects.snapshot import Lease, Object, SeenWorkload, Snapshot, Unread
 
 LOGS = "kubectl logs --namespace {} deployment/{} --all-pods"
@@ -174,8 +174,8 @@ def _of_older_versions(snapshot: Snapshot) -> Iterator[Finding]:
             command=_deletion(refusing),
             objects=[f"{seen.kind} {seen.key}" for seen in refusing],
         )
-    if len(older) > len(refusing):
-        rest = [seen for seen in older if seen not in refusing]
+    rest = [seen for seen in older if seen not in refusing and (_is_kept(snapshot) or "-lease-watch" not in seen.name)]
+    if rest:
         yield warning(
             "older-objects",
             f"{counted(len(rest), 'object')} of an older version {'is' if len(rest) == 1 else 'are'} left under"
@@ -184,6 +184,12 @@ def _of_older_versions(snapshot: Snapshot) -> Iterator[Finding]:
             command=_deletion(rest),
             objects=[f"{seen.kind} {seen.key}" for seen in rest],
         )
+
+
+def _is_kept(snapshot: Snapshot) -> bool:
+    """Return whether the new keeper of the watch of Leases is there, so that the older one may be deleted."""
+    lists = (snapshot.policies, snapshot.policy_bindings)
+    return all(not isinstance(each, Unread) and any(p.object.name == KEEPER for p in each) for each in lists)
 
 
 def _deletion(objects: list[Object]) -> str:

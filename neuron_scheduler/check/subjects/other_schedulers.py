@@ -105,7 +105,7 @@ def _extension(snapshot: Snapshot) -> Iterator[Finding]:
             yield warning(
                 "extension-runs",
                 f"AWS's scheduler extension runs as Deployment {deployment.object.key}",
-                advice="Remove it before you install, or keep it for other pods (README, Coming from AWS's extension)",
+                advice="Remove it before you install, or keep it for other pods (docs/migrating.md)",
                 command=commands.removal(deployment.object),
             )
         else:

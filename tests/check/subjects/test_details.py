@@ -279,6 +279,15 @@ def test_older_objects_are_deleted_by_kind_and_name() -> None:
     )
 
 
+def test_the_older_keeper_is_deleted_only_if_there_is_a_new_one() -> None:
+    """Without any policy that has a Lease as parameter the API server would stop watching Leases."""
+    older = attrs.evolve(POLICIES[0], object=named("ValidatingAdmissionPolicy", "my-scheduler-lease-watch"))
+    found = one(installation.findings(sick(policies=(*POLICIES, older))), "older-objects")
+    assert found.command == "kubectl delete validatingadmissionpolicy/my-scheduler-lease-watch"
+    alone = sick(policies=(*without(POLICIES, KEEPER), older))
+    assert "older-objects" not in codes(installation.findings(alone))
+
+
 def test_all_missing_rights_are_named() -> None:
     """Verbs of one resource together, and each by itself for scripts."""
     missing = tuple(Access(right, allowed=False) for right in ("list pods", "watch pods", "create pods/binding"))

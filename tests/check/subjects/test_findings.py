@@ -1,6 +1,8 @@
 """Each finding that needs action, or that a script may look for: absent in a healthy cluster, present in a sick one."""
 
 import ast
+import inspect
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -240,13 +242,19 @@ def test_a_sick_cluster_has_the_finding(code: str) -> None:
 
 def test_every_finding_has_a_case() -> None:
     """All codes in the sources are in the table above."""
+    known = {code for path in SOURCES.glob("*.py") for code in codes_in(path)}
+    assert known == CASES.keys() | WELL
+
+
+def codes_in(path: Path) -> set[str]:
+    """Return the codes that a module's findings have."""
     known = set()
     makers = {"ok", "note", "warning", "error", "make", "Finding"}
-    for call in (part for path in SOURCES.glob("*.py") for part in ast.walk(ast.parse(path.read_text()))):
+    for call in ast.walk(ast.parse(path.read_text())):
         match call:
             case ast.Call(ast.Name(maker), [ast.Constant(code), *_]) if maker in makers:
-                known.add(code)
-    assert known == CASES.keys() | WELL
+                known.add(str(code))
+    return known
 
 
 def test_what_cannot_be_read_is_never_fine() -> None:
@@ -269,3 +277,15 @@ def test_what_cannot_be_read_is_never_fine() -> None:
         rights=FORBIDDEN,
     )
     assert {finding.severity for finding in findings(nothing)} == {Severity.UNCHECKED}
+
+
+def test_the_page_lists_every_code() -> None:
+    """docs/check.md has the codes of each subject; scripts depend on them."""
+    page = (Path(__file__).parents[3] / "docs" / "check.md").read_text()
+    listed = {
+        subject: set(re.findall(r"`([a-z-]+)`", codes_of_it))
+        for subject, codes_of_it in re.findall(r"^\| `([a-z][a-z-]*)` \| (`.*) \|$", page, re.MULTILINE)
+    }
+    assert listed.keys() == {subject.name for subject in SUBJECTS}
+    found = {subject.name: codes_in(Path(inspect.getfile(subject.findings))) for subject in SUBJECTS}
+    assert listed == found
