@@ -147,6 +147,8 @@ class App:
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(parts.conditions.run)
         services.start_soon(parts.rejections.run)
+        if parts.foreign_nominations is not None:
+            services.start_soon(parts.foreign_nominations.run)
         await parts.scheduling_loop.warm_up()
         if parts.election is not None and not leads_at_once:
             await parts.election.acquire()

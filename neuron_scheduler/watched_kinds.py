@@ -8,10 +8,11 @@ build informers: `wiring` gives each handler its own.
 from collections.abc import Iterator
 from typing import Any
 
+from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
 from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
 from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
-from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.handlers.pods import PodHandler, ignore_pod
 from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
 from neuron_scheduler.controllers.pod_reporter import PodReporter
@@ -48,13 +49,24 @@ def node_handler(
 
 
 def pod_handler(
-    loop: SchedulingLoop, reporter: PodReporter, volumes: VolumeBinder, rejections: Rejections
+    loop: SchedulingLoop,
+    reporter: PodReporter,
+    volumes: VolumeBinder,
+    rejections: Rejections,
+    foreign: ForeignNominations | None,
 ) -> PodHandler:
-    """Return the handler of pods."""
+    """Return the handler of pods; `foreign` is None if the extender is off."""
 
     def gone(uid: str) -> None:
         reporter.forget(uid)
         volumes.noticed(uid)
+        if foreign is not None:
+            foreign.forget(uid)
+
+    def noticed(uid: str, node_name: str) -> None:
+        loop.fence.noticed(uid, node_name)
+        if foreign is not None:
+            foreign.noticed(uid, node_name)
 
     return PodHandler(
         cluster=loop.cluster,
@@ -68,7 +80,8 @@ def pod_handler(
         started=rejections.started,
         double_booked=reporter.double_booked,
         unknown=reporter.allocation_unknown,
-        noticed=loop.fence.noticed,
+        noticed=loop.fence.noticed if foreign is None else noticed,
+        pending_elsewhere=ignore_pod if foreign is None else foreign.pending,
     )
 
 

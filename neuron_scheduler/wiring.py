@@ -15,6 +15,7 @@ import attrs
 from neuron_scheduler import watched_kinds
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.election_thread import ElectionThread
+from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
 from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.pod_reporter import PodReporter
@@ -42,7 +43,7 @@ from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
+from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile, extender_profile
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
@@ -62,7 +63,7 @@ class Parts:
     Attributes:
         nodes, others, pods: the informers; pods are listed last, when the objects that they refer to are known.
         election: None without leader election.
-        verbs: answer kube-scheduler; None if the extender is off.
+        verbs: answer kube-scheduler; None if the extender is off, like `foreign_nominations`.
     """
 
     cluster: Cluster
@@ -79,6 +80,7 @@ class Parts:
     rejections: Rejections
     election: ElectionThread | None
     verbs: Verbs | None
+    foreign_nominations: ForeignNominations | None
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -103,7 +105,8 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     )
     loop = _scheduling_loop(shared, binder, volumes, executor, reporter)
     rejections = _rejections(shared, version=lambda: pods.version)
-    pod_handler = watched_kinds.pod_handler(loop, reporter, volumes, rejections)
+    foreign = _foreign_nominations(config, loop) if config.extender_bind_address else None
+    pod_handler = watched_kinds.pod_handler(loop, reporter, volumes, rejections, foreign)
     pods = _informer(client, metrics, PODS, pod_handler)
     nodes = _informer(client, metrics, NODES, watched_kinds.node_handler(loop, executor, volumes, rejections))
     others = tuple(_informer(client, metrics, *kind) for kind in watched_kinds.others(loop, volumes, budgets))
@@ -135,6 +138,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         rejections=rejections,
         election=election,
         verbs=verbs,
+        foreign_nominations=foreign,
     )
 
 
@@ -256,6 +260,15 @@ def unsynced(informers: Iterable[Informer[Any]]) -> str | None:
     """Return what is not listed yet; None if all is."""
     missing = [informer.resource.path for informer in informers if not informer.synced.is_set()]
     return f"not listed yet: {', '.join(missing)}" if missing else None
+
+
+def _foreign_nominations(config: Config, loop: SchedulingLoop) -> ForeignNominations:
+    return ForeignNominations(
+        cluster=loop.cluster,
+        queue=loop.queue,
+        profile=extender_profile(count_unknown_only=count_unknown_only(config)),
+        clock=loop.clock,
+    )
 
 
 def _rejections(shared: _Shared, *, version: Callable[[], str]) -> Rejections:

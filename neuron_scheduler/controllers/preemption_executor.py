@@ -134,8 +134,10 @@ class PreemptionExecutor:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, *lost)  # other pods may fit into a part of the space
 
     def nomination_lost(self, pod: Pod) -> None:
-        """Try a pod again that has lost its nomination, to another pod or with the node."""
+        """Try a pod again that has lost its nomination, to another pod or with the node; only its owner writes that."""
         node_name = self.cluster.clear_nomination(pod.uid)
+        if pod.uid not in self.queue:
+            return  # kube-scheduler tries it again
         log.info("Pod has lost its nominated node; trying it again", v=2, pod=pod.key, node=node_name or "")
         self.reporter.nomination_lost(pod)
         self.queue.activate(pod.uid, self.clock())

@@ -33,6 +33,10 @@ def _ignore(_uid: str, _node_name: str) -> None:
     """Do nothing."""
 
 
+def ignore_pod(_pod: Pod) -> None:
+    """Do nothing."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class PodHandler(ObjectHandler[Pod]):
     """
@@ -49,6 +53,7 @@ class PodHandler(ObjectHandler[Pod]):
         unknown: called with a bound pod whose devices are unknown, the reason, and advice for its owner.
         noticed: called with the uid of each pod that is bound, changes while it is assumed, or is gone, and the name of
             its node.
+        pending_elsewhere: called with the new state of a pod without a node that another scheduler has to place.
     """
 
     MALFORMED: ClassVar[str] = "Skipping malformed pod"
@@ -64,6 +69,7 @@ class PodHandler(ObjectHandler[Pod]):
     double_booked: Callable[[Pod, Pod], None]
     unknown: Callable[[Pod, str, str], None]
     noticed: Callable[[str, str], None] = _ignore
+    pending_elsewhere: Callable[[Pod], None] = ignore_pod
     resource: str = "pods"
     _doubted: logs.Once = attrs.field(factory=logs.Once, init=False)
 
@@ -73,6 +79,8 @@ class PodHandler(ObjectHandler[Pod]):
             self._bound(new)
         elif self._is_ours(new):
             self.queue.add(new, self.clock())
+        elif new.scheduler_name not in self.scheduler_names:
+            self.pending_elsewhere(new)
 
     def updated(self, old: Pod, new: Pod) -> None:
         """Replace a pod; the queue decides whether the change is worth another try."""
@@ -86,6 +94,8 @@ class PodHandler(ObjectHandler[Pod]):
             self.queue.remove(new.uid)
             if self.cluster.clear_nomination(new.uid) is not None:
                 self._note(ClusterEvent.ASSIGNED_POD_GONE, new)
+        elif new.scheduler_name not in self.scheduler_names:
+            self.pending_elsewhere(new)
 
     def deleted(self, old: Pod) -> None:
         """Drop a pod that is gone or has ended: only now are its devices and cores free."""

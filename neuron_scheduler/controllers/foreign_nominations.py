@@ -1,0 +1,122 @@
+"""
+Keeps the space that kube-scheduler frees for a pod with Neuron until the pod gets it.
+
+kube-scheduler names the node in the pod's status and deletes pods there. They end one after the other, and our own
+queue, or another pod of kube-scheduler's, would take their devices one by one: kube-scheduler keeps a number of devices
+free, but no block. So the nomination is adopted from the status, as our own is after a restart, with the cores that
+come free. It ends with the pod, when the status changes, when a pod of higher priority takes the space, and in any case
+after `LONGEST`. Every replica follows the watch, so a follower's answers to `filter` are those of the leader. Refuses
+to write anything: the status is kube-scheduler's.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.binding_outcomes import note_freed
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.preemption.nominations import rebuilt
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.telemetry import logs
+
+LONGEST: Final = 600.0
+"""Seconds for which space is kept: more than the grace period of most pods, in case nobody schedules the pod."""
+PERIOD: Final = 30.0
+"""Seconds between two looks at what has been kept for too long."""
+
+log = logs.logger(__name__)
+
+
+@attrs.frozen
+class _Wish:
+    """A nomination in the status of a pod, and when it was first seen there."""
+
+    pod: Pod
+    since: float
+
+
+@attrs.define(eq=False, kw_only=True)
+class ForeignNominations:
+    """
+    The nominations of pods that kube-scheduler schedules.
+
+    Attributes:
+        profile: what is decided beside kube-scheduler (`extender_profile`).
+        clock: seconds that never jump.
+    """
+
+    cluster: Cluster
+    queue: SchedulingQueue
+    profile: Profile
+    clock: Callable[[], float]
+    _wishes: dict[str, _Wish] = attrs.field(factory=dict, init=False)  # by uid
+
+    async def run(self) -> None:
+        """Drop what is kept for too long, until cancelled."""
+        while True:
+            await anyio.sleep(PERIOD)
+            self.expire()
+
+    def pending(self, pod: Pod) -> None:
+        """Look at the state of a pod that has no node and is not in our queue."""
+        known = self._wishes.get(pod.uid)
+        if pod.neuron is None or not pod.nominated_node_name or pod.terminating:
+            if known is not None:
+                self._drop(known.pod)
+                del self._wishes[pod.uid]
+            return
+        if known is not None and known.pod.nominated_node_name == pod.nominated_node_name:
+            self._wishes[pod.uid] = attrs.evolve(known, pod=pod)
+            return
+        if known is not None:
+            self._drop(known.pod)
+        wish = self._wishes[pod.uid] = _Wish(pod, self.clock())
+        self._adopt(wish)
+
+    def noticed(self, uid: str, node_name: str) -> None:
+        """Look again after a pod has come to a node, has changed there, or has gone."""
+        if not self._wishes:
+            return
+        if self.cluster.node_of(uid) is not None:
+            self._wishes.pop(uid, None)  # it has a node now
+        for wish in self._wishes.values():
+            if wish.pod.nominated_node_name == node_name:
+                self._adopt(wish)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that is gone; the cluster has dropped its nomination."""
+        self._wishes.pop(uid, None)
+
+    def expire(self) -> None:
+        """Drop the nominations that are too old."""
+        now = self.clock()
+        for wish in self._wishes.values():
+            if now - wish.since > LONGEST and self.cluster.nomination(wish.pod.uid) is not None:
+                pod = wish.pod
+                log.warning(
+                    "Space is not kept any longer for a pod that kube-scheduler has nominated",
+                    pod=pod.key,
+                    node=pod.nominated_node_name,
+                    seconds=LONGEST,
+                )
+                self._drop(pod)
+
+    def _adopt(self, wish: _Wish) -> None:
+        """Keep the space if the pod fits there once the pods that kube-scheduler has deleted are gone."""
+        pod = wish.pod
+        if self.cluster.nomination(pod.uid) is not None or self.clock() - wish.since > LONGEST:
+            return
+        nomination = rebuilt(self.cluster, pod, self.profile)
+        if nomination is not None:
+            self.cluster.nominate(pod.nominated_node_name, nomination)
+            log.info("Keeping space for a pod that kube-scheduler has nominated", v=2, pod=pod.key,
+                     node=pod.nominated_node_name)  # fmt: skip
+
+    def _drop(self, pod: Pod) -> None:
+        """Drop a nomination, and let pods of our own queue have the space."""
+        if self.cluster.clear_nomination(pod.uid) is not None:
+            note_freed(self.cluster, self.queue, pod, pod.nominated_node_name)

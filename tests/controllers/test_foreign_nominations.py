@@ -1,0 +1,186 @@
+"""Space that kube-scheduler frees for a pod is kept for it, against our own queue too, and never for ever."""
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers import foreign_nominations
+from neuron_scheduler.controllers.foreign_nominations import LONGEST, ForeignNominations
+from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.telemetry.metrics import Metrics
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
+
+OURS = default_profile("my-scheduler")
+
+
+@attrs.define(eq=False)
+class World:
+    """A full node of 16 devices, and what the watch shows of its pods."""
+
+    now: float = 0.0
+    cluster: Cluster = attrs.field(
+        factory=lambda: cluster_of(
+            [node("n", "trn1.32xlarge")],
+            [pod(f"p{i}", on="n", devices=4, ids=range(4 * i, 4 * i + 4)) for i in range(4)],
+        )
+    )
+    queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
+    kept: ForeignNominations = attrs.field(init=False)
+    handler: PodHandler = attrs.field(init=False)
+    noted: list[ClusterEvent] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        world: Any = self
+        shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "clock": lambda: self.now}
+        self.kept = ForeignNominations(profile=extender_profile(), **shared)
+        executor = PreemptionExecutor(
+            evictor=world, reporter=world, metrics=Metrics(), budgets=lambda: (), give_up=lambda _: False, **shared
+        )
+        self.handler = PodHandler(
+            metrics=Metrics(), scheduler_names={"my-scheduler"}, gone=self.kept.forget, came=executor.recheck,
+            left=lambda _: None, started=lambda _: None, double_booked=lambda *_: None, unknown=lambda *_: None,
+            noticed=self.kept.noticed, pending_elsewhere=self.kept.pending, **shared,
+        )  # fmt: skip
+
+    def evict(self, name: str) -> None:
+        """Show that kube-scheduler has deleted a pod."""
+        known = self.pod(name)
+        self.handler.updated(known, attrs.evolve(known, terminating=True, preempted=True))
+
+    def end(self, name: str) -> None:
+        """Show that a pod is gone."""
+        self.handler.deleted(self.pod(name))
+
+    def pod(self, name: str) -> Pod:
+        """Return a pod on the node."""
+        pod_info = self.cluster.pod_info(f"uid-{name}")
+        assert pod_info is not None
+        return pod_info.pod
+
+    def fits(self, **fields: Any) -> bool:
+        """Return whether a pod of our own queue gets the node."""
+        pending = pod("own", scheduler_name="my-scheduler", **fields)
+        return isinstance(schedule_pod(self.cluster, pending, OURS), Decision)
+
+    def is_kept(self) -> bool:
+        """Return whether space is kept for `high`."""
+        return self.cluster.nomination("uid-high") is not None
+
+
+HIGH = pod("high", devices=4, priority=10)
+NOMINATED = attrs.evolve(HIGH, nominated_node_name="n")
+
+
+def world_with_space() -> World:
+    """Return a world in which a block has come free for a pod that is nominated there."""
+    world = World()
+    world.handler.added(HIGH)
+    world.handler.updated(HIGH, NOMINATED)
+    world.evict("p1")
+    world.end("p1")
+    return world
+
+
+def test_the_space_is_kept_while_the_victims_end_and_after_that() -> None:
+    """The status names the node before the victims terminate; a pod of our own queue of lower priority gets nothing."""
+    world = World()
+    world.handler.added(HIGH)
+    world.handler.updated(HIGH, NOMINATED)
+    assert not world.is_kept()
+    world.evict("p1")
+    assert world.is_kept()
+    world.end("p1")
+    assert not world.fits(devices=1, priority=9)
+    assert world.fits(devices=4, priority=11)
+
+
+def test_a_pod_that_is_nominated_when_it_is_first_seen() -> None:
+    """After a start of ours."""
+    world = World()
+    world.end("p1")
+    world.handler.added(NOMINATED)
+    assert world.is_kept()
+
+
+ENDS: dict[str, Any] = {
+    "the pod is gone": lambda world: world.handler.deleted(NOMINATED),
+    "the status is cleared": lambda world: world.handler.updated(NOMINATED, HIGH),
+    "the pod terminates": lambda world: world.handler.updated(NOMINATED, attrs.evolve(NOMINATED, terminating=True)),
+    "another node is nominated": lambda world: world.handler.updated(
+        NOMINATED, attrs.evolve(HIGH, nominated_node_name="m")
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_it_is_kept_no_longer_than_it_is_needed(case: str) -> None:
+    """Pods of our own queue get it."""
+    world = world_with_space()
+    assert not world.fits(devices=4)
+    ENDS[case](world)
+    assert not world.is_kept()
+    assert world.fits(devices=4)
+
+
+def test_it_ends_when_the_pod_is_bound() -> None:
+    """To this node or to any other."""
+    world = world_with_space()
+    world.handler.updated(NOMINATED, pod("high", devices=4, priority=10, ids=range(4, 8), on="n"))
+    assert not world.is_kept()
+    world.evict("p2")
+    assert not world.is_kept()
+
+
+def test_a_more_important_pod_takes_it() -> None:
+    """kube-scheduler tries the other one again, and its status is not ours to write."""
+    world = world_with_space()
+    world.handler.added(pod("more", devices=4, priority=11, ids=range(4, 8), on="n"))
+    assert not world.is_kept()
+
+
+def test_nothing_is_kept_for_ever() -> None:
+    """Nobody may schedule the pod any more; later changes of it do not begin the time again."""
+    world = world_with_space()
+    world.now = LONGEST
+    world.kept.expire()
+    assert world.is_kept()
+    world.now += 1.0
+    world.kept.expire()
+    assert not world.is_kept()
+    world.handler.updated(NOMINATED, attrs.evolve(NOMINATED, labels={"a": "b"}))
+    world.evict("p2")
+    assert not world.is_kept()
+    assert world.fits(devices=4)
+
+
+def test_a_pod_of_our_own_queue_is_left_to_preemption() -> None:
+    """And one without Neuron to kube-scheduler."""
+    world = World()
+    world.end("p1")
+    world.handler.added(attrs.evolve(NOMINATED, scheduler_name="my-scheduler"))
+    world.handler.added(pod("plain", cpu=1, nominated_node_name="n"))
+    assert not world.cluster.has_nominations
+
+
+async def test_it_looks_at_the_clock_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the process runs."""
+    monkeypatch.setattr(foreign_nominations, "PERIOD", 0.0)
+    world = world_with_space()
+    world.now = LONGEST + 1.0
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.kept.run)
+        with anyio.fail_after(5):
+            while world.is_kept():
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
