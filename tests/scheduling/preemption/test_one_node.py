@@ -10,6 +10,7 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import extender_profile, preemption_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
@@ -141,7 +142,7 @@ def test_a_resource_that_the_node_offers_is_counted() -> None:
 
 def test_where_our_filters_refuse_what_kube_scheduler_accepts_victims_are_added() -> None:
     """kube-scheduler may run without a plugin of ours; its own filters accepted the proposal."""
-    torus = node("n", "trn1.32xlarge", unschedulable=True)
+    torus = node("n", "trn1.32xlarge", taints=(Taint("t", Effect.NO_SCHEDULE),))
     holders = [pod(f"p{i}", on="n", devices=1, ids=(i,)) for i in range(16)]
     victims = chosen(cluster_of([torus], holders), pod("q", devices=4, priority=1), "p1", "p6")
     assert victims is not None
