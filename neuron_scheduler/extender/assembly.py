@@ -58,6 +58,7 @@ def assembled(
         may_bind=loop.may_bind,
         own_names=loop.profiles.keys(),
         clock=loop.clock,
+        counted=loop.metrics.extender_bound,
         errors=loop.errors,
     )
 

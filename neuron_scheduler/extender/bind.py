@@ -71,6 +71,7 @@ class Bind:
         may_bind: False once the Lease may be lost.
         own_names: the scheduler names of the pods in our own queue.
         clock: seconds that never jump.
+        counted: called with `bound` or `failed` for each call that is answered.
     """
 
     cluster: Cluster
@@ -83,6 +84,7 @@ class Bind:
     may_bind: Callable[[], bool]
     own_names: Container[str]
     clock: Callable[[], float]
+    counted: Callable[[str], None]
     errors: UnexpectedErrors = attrs.field(factory=UnexpectedErrors)
     longest_at_fence: float = LONGEST_AT_FENCE
     longest_call: float = LONGEST_CALL
@@ -107,15 +109,19 @@ class Bind:
         May be cancelled: a Binding that was not sent is withdrawn unless another call waits for it.
         """
         try:
-            return await self._bind(args)
+            await self._bind(args)
         except _RefusedError as refusal:
             answer = str(refusal)
         except Exception as error:  # noqa: BLE001 - it is one pod's error; nothing is assumed, or its outcome comes
             answer = self.errors.report(error, task="bind verb", pod=_key(args))
+        else:
+            self.counted("bound")
+            return ""
+        self.counted("failed")
         log.error("Could not bind pod for kube-scheduler", pod=_key(args), node=args.node, err=answer)
         return answer
 
-    async def _bind(self, args: ExtenderBindingArgs) -> str:
+    async def _bind(self, args: ExtenderBindingArgs) -> None:
         started = anyio.current_time()
         _require_names(args)
         await self._warm_up(await self._pod(args))
@@ -126,7 +132,6 @@ class Bind:
             raise _RefusedError(f"its Binding to node {call.node_name} has no outcome yet; try again later")
         if call is not None:
             await self._wait_for(call, started)
-        return ""
 
     async def _pod(self, args: ExtenderBindingArgs) -> Pod:
         """

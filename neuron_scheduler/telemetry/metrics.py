@@ -183,6 +183,12 @@ class Metrics:
         buckets=exponential(0.001, 2, 14),
     )
     """Return the histogram of a verb."""
+    extender_bound: Callable[[str], None] = counter(
+        "neuron_scheduler_extender_bindings",
+        "Calls of kube-scheduler's to bind a pod, by result: bound, or failed with a sentence.",
+        "result",
+    )
+    """Count an answered call."""
 
     def __attrs_post_init__(self) -> None:
         # A `_created` series beside every counter would double the exposition for nothing.

@@ -75,6 +75,7 @@ async def test_a_node_that_does_not_fit_any_more_is_an_error() -> None:
         answer = await road.verb.bind(call("p"))
         assert answer.startswith("node n does not fit any more: ")
         assert "Insufficient aws.amazon.com/neuron" in answer
+        assert road.counted == ["bound", "failed"]
         assert road.tried == ["first"]
         assert road.cluster.pod_count == 1
 

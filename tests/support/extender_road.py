@@ -39,6 +39,7 @@ class Road(World):
         unreachable: whether the API server answers no read.
         reading: called when a pod is read, before the answer.
         allocated_ids: what was reported to the owners of pods, by name.
+        counted: the results of calls.
     """
 
     verb: Bind = attrs.field(init=False)
@@ -48,6 +49,7 @@ class Road(World):
     unreachable: bool = False
     reading: Callable[[], object] = lambda: None
     allocated_ids: dict[str, tuple[int, ...]] = attrs.field(factory=dict)
+    counted: list[str] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -74,6 +76,7 @@ class Road(World):
             may_bind=lambda: self.leads,
             own_names={"my-scheduler"},
             clock=lambda: self.now,
+            counted=self.counted.append,
             errors=UnexpectedErrors(self._surprised),
         )
 
