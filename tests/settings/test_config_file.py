@@ -317,10 +317,10 @@ def test_the_config_of_awss_my_scheduler_is_accepted(write: Write) -> None:
     assert config_file.read(path).ignored == ("extenders",)
 
 
-def test_the_example_of_the_readme(write: Write) -> None:
-    """The README's example is valid."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL) if text.startswith(OURS)]
+def test_the_example_of_the_documentation(write: Write) -> None:
+    """The example in docs/settings.md is valid."""
+    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if text.startswith(OURS)]
     assert [profile.scheduler_name for profile in config_of(write(example)).profiles] == [
         "my-scheduler",
         "my-batch-scheduler",
