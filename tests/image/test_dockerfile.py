@@ -31,7 +31,7 @@ def test_the_build_context_has_what_is_copied_and_nothing_else() -> None:
 
 def test_the_user_is_the_deployments() -> None:
     """The image and the Deployment name the same unprivileged user."""
-    deployment = yaml.safe_load((ROOT / "manifests" / "deployment.yaml").read_text())
+    deployment = yaml.safe_load((ROOT / "manifests" / "base" / "deployment.yaml").read_text())
     context = deployment["spec"]["template"]["spec"]["securityContext"]
     assert texts("USER") == [f"{context['runAsUser']}:{context['runAsGroup']}"]
 
