@@ -22,16 +22,16 @@ def linked(row: str) -> list[tuple[str, str]]:
 def test_the_page_has_rows() -> None:
     """Each section has a table."""
     sections = re.split(r"^##+ ", PAGE.read_text(), flags=re.MULTILINE)[1:]
-    assert [text.partition("\n")[0] for text in sections if "\n|" not in text and "###" not in text] == [
-        'Page "Neuron scheduler extension"'
-    ]
-    assert len(ROWS) > 50
+    assert [text.partition("\n")[0] for text in sections if "\n|" not in text] == ['Page "Neuron scheduler extension"']
+    assert len(ROWS) > 70
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2:60])
 def test_each_row_names_tests_that_exist(row: str) -> None:
-    """The last column links to tests, and to nothing else."""
+    """The last column links to tests, and to nothing else; kops needs AWS."""
     tests = linked(row)
+    if row.endswith(" | needs kops |"):
+        return
     assert tests, "no test"
     assert LINK.sub("", row.rsplit(" | ", 1)[-1]).strip(" |") == ""
     assert [f"{path}::{name}" for path, name in tests if not exists(f"{path}::{name}")] == []
