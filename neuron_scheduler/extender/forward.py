@@ -116,6 +116,8 @@ class Forward:
             return f"none came within {self.timeout:g} s"
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted by {self.cert_file}: {error.verify_message}"
+        if isinstance(error, ConnectionError | ssl.SSLError) and self._tls is not None:
+            return f"{error}; with --extender-client-ca-file, {self.cert_file} must be valid for clients, too"
         return str(error) or type(error).__name__
 
     def _encoded(self, server: SplitResult, verb: str, body: bytes) -> bytes:

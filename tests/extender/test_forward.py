@@ -1,6 +1,5 @@
 """A follower passes requests on to the leader: where to, how, and what it answers when that fails."""
 
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ import attrs
 import pytest
 from aiohttp import web
 
+from neuron_scheduler.endpoints.certificate import Certificate
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.extender.forward import Forward, own_url, usable
 from neuron_scheduler.extender.protocol import FORWARDED
@@ -145,8 +145,8 @@ def files(folder: Path, issued: Issued) -> Files:
 
 
 @asynccontextmanager
-async def serving(own: Files) -> AsyncIterator[str]:
-    """Serve over TLS on a free loopback port; yield the URL."""
+async def serving(own: Files, client_ca_file: str = "") -> AsyncIterator[str]:
+    """Serve over TLS on a free loopback port, as the extender does; yield the URL."""
 
     async def greet(_request: web.Request) -> web.Response:
         return web.Response(text="hi")
@@ -155,8 +155,7 @@ async def serving(own: Files) -> AsyncIterator[str]:
     app.router.add_route("*", "/{path:.*}", greet)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(own.certificate, own.key)
+    context = Certificate(str(own.certificate), str(own.key), client_ca_file).context()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
         yield f"https://127.0.0.1:{runner.addresses[0][1]}"
@@ -191,6 +190,20 @@ async def test_another_certificate_is_not_trusted(tmp_path: Path) -> None:
     async with serving(theirs) as url:
         assert "its certificate is not trusted by" in await sentence_of(ours.forward(url))
         assert "has no certificate to compare" in await sentence_of(Forward(leader=lambda: url))
+
+
+async def test_a_leader_that_asks_for_certificates_gets_the_one_that_all_replicas_share(tmp_path: Path) -> None:
+    """It must be valid for clients; otherwise the sentence says so."""
+    authority, ca_file = Authority(), tmp_path / "ca.crt"
+    ca_file.write_bytes(authority.pem)
+    shared = files(tmp_path / "shared", authority.issue("k8s-neuron-scheduler", for_clients=True))
+    async with serving(shared, str(ca_file)) as url:
+        forward = shared.forward(url)
+        assert await forward.send("bind", BODY) == (200, b"hi")
+        forward.close()
+    of_a_server = files(tmp_path / "server", authority.issue("k8s-neuron-scheduler"))
+    async with serving(of_a_server, str(ca_file)) as url:
+        assert "tls.crt must be valid for clients, too" in await sentence_of(of_a_server.forward(url))
 
 
 def test_our_own_url() -> None:

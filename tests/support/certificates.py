@@ -88,8 +88,9 @@ class Authority:
         key = _key()
         return Authority(key, _authority("between", key, "kubernetes", self._key))
 
-    def issue(self, *names: str, expired: bool = False) -> Issued:
-        """Return a server's certificate for host names and addresses, valid from a week ago."""
+    def issue(self, *names: str, expired: bool = False, for_clients: bool = False) -> Issued:
+        """Return a server's certificate for host names and addresses, valid from a week ago; or one for clients too."""
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if for_clients else [])]
         key, now = _key(), dt.datetime.now(dt.UTC)
         certificate = (
             x509.CertificateBuilder()
@@ -100,7 +101,7 @@ class Authority:
             .not_valid_before(now - 7 * DAY)
             .not_valid_after(now - DAY if expired else now + DAY)
             .add_extension(_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName(list(map(_alternative, names))), critical=False)
             .sign(self._key, hashes.SHA256())
         )
