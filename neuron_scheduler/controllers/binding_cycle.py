@@ -163,6 +163,11 @@ class BindingCycle:
         else:
             self._preparing.start_soon(self._prepare, commitment, commitment.plan)
 
+    @property
+    def backlog(self) -> float:
+        """How many times as many Bindings wait for their first try as are tried at once."""
+        return len(self._decided) / self.concurrency
+
     def push(self, commitment: Commitment) -> None:
         """
         Take a decision that is assumed, for a pod whose volumes are bound; never waits.

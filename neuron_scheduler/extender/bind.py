@@ -41,6 +41,8 @@ LONGEST_CALL: Final = 25.0
 """Seconds after which a call is answered, even if its Binding has no outcome yet."""
 LONGEST_UNSEEN: Final = 5.0
 """Seconds within which the watch must show a pod that the API server has."""
+MOST_BACKLOG: Final = 4.0
+"""Rounds of Bindings that may wait, lest our own queue waits behind them until it counts as stalled."""
 NOT_LEADING: Final = "this replica may not bind pods now: it does not hold the Lease, or it is starting or stopping"
 
 _PAUSE: Final = 0.05  # seconds between two looks at what the watch has shown
@@ -187,6 +189,8 @@ class Bind:
         """Choose the ids, assume them, and hand the Binding over; None if the pod is bound to the node already."""
         if not self.leads:
             raise _RefusedError(NOT_LEADING)
+        if self.cycle.backlog >= MOST_BACKLOG:
+            raise _RefusedError("too many Bindings wait for the API server; try again later")
         if pod.scheduler_name in self.own_names:
             raise _RefusedError(
                 f"pod {pod.key} has schedulerName {pod.scheduler_name}, whose pods this scheduler takes from its own"

@@ -320,6 +320,19 @@ async def test_not_the_leader() -> None:
     assert_nothing_is_held(road)
 
 
+async def test_an_api_server_that_hangs_is_not_flooded() -> None:
+    """Our own queue would wait behind all these Bindings: two are tried at once, and four such rounds may wait."""
+    async with serving(outcomes={"slow": HANG}) as road, anyio.create_task_group() as tasks:
+        for number in range(12):
+            road.foreign(f"slow{number}")
+            tasks.start_soon(Answer().of, road, f"slow{number}")
+            await turns()
+        assert road.verb.under_way == 10
+        road.foreign("p")
+        assert "too many Bindings wait for the API server" in await road.verb.bind(call("p"))
+        tasks.cancel_scope.cancel()
+
+
 async def at_the_fence(road: Road) -> None:
     """Bind a pod of four devices that does not start, so that the next one waits."""
     road.foreign("first", devices=4)
