@@ -30,11 +30,13 @@ OTHERS = {
     "--cpu",  # of benchmarks.placement, like the next two
     "--memory",
     "--pods",
-    "--build-arg",  # of docker, like the next five
+    "--build-arg",  # of docker, like the next seven
     "--device",
+    "--entrypoint",
     "--platform",
     "--provenance",
     "--push",
+    "--rm",
     "--sbom",
     "--force-conflicts",  # of helm, like the next five
     "--install",
@@ -54,11 +56,13 @@ OTHERS = {
     "--key",
     "--name",  # of kops
     "--namespace",
+    "--prefix",
     "--runtime-config",
     "--selector",
     "--server",
     "--serviceaccount",
     "--tag",
+    "--tail",
     "--timeout",
     "--yes",  # of kops
     "--upgrade",  # of uv, by `make lock`
