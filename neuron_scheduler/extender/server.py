@@ -127,6 +127,8 @@ class ExtenderServer:
                 async with self._body(request) as body:
                     response = await self._send(request, verb, await self._answered(request, verb, body))
             code = response.status
+        except ConnectionError:  # the client has gone while the answer was written
+            raise
         except Exception:
             code = 500
             raise

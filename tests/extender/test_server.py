@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import aiohttp
+import aiohttp.web
 import anyio
 import anyio.lowlevel
 import attrs
@@ -270,6 +271,16 @@ async def test_a_client_that_hangs_up_cancels_its_call(port: Port) -> None:
         while not port.counted(REQUESTS):
             await anyio.lowlevel.checkpoint()
     assert port.counted(REQUESTS) == {'{code="499",verb="bind"}': 1.0}
+
+
+async def test_a_client_that_hangs_up_while_it_is_answered_is_counted_as_gone(port: Port) -> None:
+    """It is no error of ours."""
+    request = by_names(pod_manifest("p", neuron=4))
+    gone = mock.patch.object(aiohttp.web.StreamResponse, "write", side_effect=ConnectionResetError)
+    async with port.client() as client:
+        with gone, pytest.raises(aiohttp.ClientError):
+            await post(client, FILTER, request)
+    assert port.counted(REQUESTS) == {'{code="499",verb="filter"}': 1.0}
 
 
 async def test_curl_waits_until_its_body_is_wanted(port: Port) -> None:
