@@ -1,16 +1,42 @@
 """Each command in README.md and docs/ is run by a test, or the page says what it needs that tests do not have."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.support.documented_commands import NEEDS, PAGES, ROOT, Block, blocks, exists
+from tests.support import documented_commands
+from tests.support.documented_commands import NEEDS, PAGES, ROOT, Block, Shell, blocks, blocks_of, exists, run_by
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
+MARKDOWN = """
+# Install
+<!-- needs: AWS -->
+```yaml
+not: commands
+```
+1. First:
+
+   ```sh
+   one
+     two
+   ```
+
+<!-- run by: tests/a.py::test_b -->
+
+```sh
+three
+```
+## Remove
+```sh
+four
+```
+"""
 
 
 def test_the_pages_have_blocks() -> None:
     """The extractor finds as many blocks as the pages open."""
     opened = sum(line.strip() == "```sh" for page in PAGES for line in page.read_text().splitlines())
-    assert len(BLOCKS) == opened > 5
+    assert len(BLOCKS) == opened > 20
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
@@ -24,3 +50,42 @@ def test_a_test_runs_the_commands(block: Block) -> None:
     if block.marker == "run by":
         module = (ROOT / block.subject.partition("::")[0]).read_text()
         assert "documented_commands" in module, f"{block}: {block.subject} does not take its commands from the page"
+
+
+def test_a_marker_holds_up_to_the_next_marker_or_heading() -> None:
+    """Blocks in other languages are none, and a block in a list loses its indentation."""
+    found = [(block.section, block.marker, block.subject, block.text) for block in blocks_of("page.md", MARKDOWN)]
+    assert found == [
+        ("Install", "needs", "AWS", "one\n  two\n"),
+        ("Install", "run by", "tests/a.py::test_b", "three\n"),
+        ("Remove", "", "", "four\n"),
+    ]
+
+
+def test_a_test_that_no_page_names_runs_nothing() -> None:
+    """Then it fails, instead of passing without a command."""
+    with pytest.raises(LookupError, match="no page has a block"):
+        run_by("tests/a.py::test_b")
+    assert not exists("tests/test_documented_commands.py::test_that_is_not_there")
+
+
+def commands(text: str) -> Block:
+    """Return a block of commands."""
+    return Block("page.md", 1, "", "", "", text)
+
+
+async def test_commands_run_as_they_are_written(tmp_path: Path) -> None:
+    """Up to the first that fails, with the placeholders replaced; the exit code must be the expected one."""
+    shell = Shell(tmp_path, {"PATH": "/usr/bin:/bin"})
+    assert await shell.run(commands("echo NAME NAMES >&2\npwd"), replaced={"NAME": "a"}) == f"a NAMES\n{tmp_path}\n"
+    assert await shell.run(commands("echo a\n(exit 3)\necho b"), code=3) == "a\n"
+    with pytest.raises(AssertionError, match="exit code 1"):
+        await shell.run(commands("false | true"))
+
+
+async def test_commands_do_not_run_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that waits is ended with all that it has started, and what it has printed is told."""
+    monkeypatch.setattr(documented_commands, "LONGEST", 1.0)
+    shell = Shell(tmp_path, {"PATH": "/usr/bin:/bin"})
+    with pytest.raises(TimeoutError, match="has not ended:\nwaiting"):
+        await shell.run(commands("echo waiting\n(sleep 60; touch late) | cat"))

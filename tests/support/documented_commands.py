@@ -61,14 +61,19 @@ class Block:
 
 def blocks(page: Path) -> Iterator[Block]:
     """Yield the blocks of a page from top to bottom."""
+    return blocks_of(page.relative_to(ROOT).as_posix(), page.read_text())
+
+
+def blocks_of(page: str, markdown: str) -> Iterator[Block]:
+    """Yield the blocks of a text from top to bottom; `page` is what it is called."""
     section = marker = subject = ""
-    lines = page.read_text().splitlines()
+    lines = markdown.splitlines()
     opened: tuple[int, str] | None = None
     for number, line in enumerate(lines, start=1):
         if fence := FENCE.match(line):
             if opened is not None and opened[1] == "sh":
                 text = _unindented(lines[opened[0] : number - 1])
-                yield Block(str(page.relative_to(ROOT)), opened[0] + 1, section, marker, subject, text)
+                yield Block(page, opened[0] + 1, section, marker, subject, text)
             opened = (number, fence[1]) if opened is None else None
         elif opened is None and (heading := HEADING.match(line)):
             section, marker, subject = heading[1], "", ""
