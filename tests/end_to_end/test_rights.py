@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from neuron_scheduler.kube.access_review import Right
-from tests.control_plane.objects import create_pod, pod_manifest
+from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object, RestClient
-from tests.control_plane.server import ControlPlane
+from tests.control_plane.server import ControlPlane, free_port
 from tests.end_to_end.claims import (
     CLAIMS,
     VOLUMES,
@@ -16,11 +16,13 @@ from tests.end_to_end.claims import (
     selected_node,
     with_claims,
 )
+from tests.end_to_end.kube_scheduler import run_kube_scheduler
 from tests.end_to_end.process import ACQUIRED, BOUND, run_scheduler, until
 from tests.end_to_end.proxy import Fault, binding_of, run_proxy
 from tests.end_to_end.rights import audited, covers, granted, needed
 from tests.end_to_end.workload import add_nodes, add_priority_classes, events_of, placed, refused, remove
 
+BINDING = Right("create", "pods/binding")
 FOLLOWING = Right("watch", "leases", "coordination.k8s.io", "kube-system", "my-scheduler")
 
 
@@ -72,6 +74,29 @@ async def test_the_process_uses_exactly_its_rights(
     assert not unforeseen, "by this test or any before it"
     mine = requests[begin:]
     assert not [str(right) for right in rights if not any(covers(right, r) for r in mine)], "never used"
+    assert not [r["requestURI"] for r in mine if r["responseStatus"]["code"] == 403]
+
+
+async def test_the_extender_needs_no_other_rights(
+    plane: ControlPlane, account: Path, empty: RestClient, audit_log: Path
+) -> None:
+    """With kube-scheduler: filter, bind and preempt, and the Lease. The account is the same on both roads."""
+    begin, port = len(audited(audit_log)), free_port()
+    await create_node(empty, node_manifest("trn1", "trn1.2xlarge"))
+    await add_priority_classes(empty, urgent=1000)
+    address = f"--extender-bind-address=127.0.0.1:{port}"
+    async with run_scheduler(account, address, command="extender") as process:
+        await process.line(ACQUIRED)
+        async with run_kube_scheduler(plane, f"http://127.0.0.1:{port}"):
+            await placed(empty, "one", scheduler_name="default-scheduler", neuron=1)
+            await events_of(empty, "one", "NeuronAllocated")
+            asks = pod_manifest("urgent", scheduler_name="default-scheduler", neuron=1, priorityClassName="urgent")
+            await create_pod(empty, asks)
+            await events_of(empty, "one", "Preempted")
+        assert await process.stop() == 0
+    rights, mine = granted(), audited(audit_log)[begin:]
+    assert any(covers(BINDING, request) for request in mine)
+    assert not [r["requestURI"] for r in mine if not (is_review(r) or any(covers(right, r) for right in rights))]
     assert not [r["requestURI"] for r in mine if r["responseStatus"]["code"] == 403]
 
 

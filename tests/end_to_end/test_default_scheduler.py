@@ -1,0 +1,135 @@
+"""
+The road with the default scheduler, installed from manifests/default-scheduler: the real kube-scheduler and policies.
+
+The replicas run with the arguments and settings that the manifests give them; only addresses and paths are the test's.
+"""
+
+import re
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+import trustme
+import yaml
+
+from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
+from tests.control_plane.rest import Object
+from tests.control_plane.server import ControlPlane, free_port, run_control_plane
+from tests.end_to_end.kube_scheduler import run_kube_scheduler
+from tests.end_to_end.process import ACQUIRED, ROOT, SHORT_LEASE, SchedulerProcess, run_scheduler, until
+from tests.end_to_end.workload import PODS, events_of, ids_of, placed, refused
+from tests.support.kustomize import customized, kubectl, rendered
+
+ROAD = "default-scheduler"
+TLS_FIELDS = {"caFile": "ca.crt", "certFile": "client.crt", "keyFile": "client.key"}
+
+
+@pytest.fixture(scope="module")
+async def fenced_plane() -> AsyncIterator[ControlPlane]:
+    """Run an API server on which the road is installed as documented, and whose policies are in force."""
+    async with run_control_plane() as plane:
+        kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
+        for folder in ("manifests/lease-watch", f"manifests/{ROAD}"):
+            await anyio.to_thread.run_sync(partial(kubectl, "apply", "-k", folder, "--kubeconfig", kubeconfig))
+        forged = pod_manifest("forged", annotations={"AWS_NEURON_IDS": "0"})
+
+        async def in_force() -> bool:
+            return (await plane.admin.request("POST", PODS, forged, dryRun="All"))[0] == 403
+
+        await until(in_force)
+        await create_node(plane.admin, node_manifest("inf2", "inf2.48xlarge"))
+        await create_node(plane.admin, node_manifest("plain", "m5.large"))
+        yield plane
+
+
+@asynccontextmanager
+async def replica(
+    plane: ControlPlane, items: Mapping[str, Object], folder: Path, port: int
+) -> AsyncIterator[SchedulerProcess]:
+    """Run a replica of the Deployment with the files of a folder, until the block is left."""
+    (folder / "config.yaml").write_text(items["ConfigMap/neuron-scheduler-config"]["data"]["config.yaml"])
+    (container,) = items["Deployment/k8s-neuron-scheduler"]["spec"]["template"]["spec"]["containers"]
+    command, *flags = container["args"]
+    given = [re.sub(r"/etc/[\w-]+", str(folder), flag).replace("=:12345", f"=127.0.0.1:{port}") for flag in flags]
+    token = await plane.token_for("kube-system", "neuron-scheduler")
+    kubeconfig = plane.kubeconfig(folder / "kubeconfig", token=token)
+    async with run_scheduler(kubeconfig, *given, *SHORT_LEASE, command=command) as process:
+        yield process
+
+
+def with_neuron(name: str, neuron: int) -> Object:
+    """Return a pod that names no scheduler."""
+    pod = pod_manifest(name, neuron=neuron)
+    del pod["spec"]["schedulerName"]
+    return pod
+
+
+async def test_a_pod_that_names_no_scheduler_gets_devices(fenced_plane: ControlPlane, tmp_path: Path) -> None:
+    """While no replica answers, it waits, and pods without Neuron do not; a new replica places it beside the first."""
+    plane, items, port = fenced_plane, rendered(f"manifests/{ROAD}"), free_port()
+    async with run_kube_scheduler(plane, f"http://127.0.0.1:{port}"):
+        async with replica(plane, items, tmp_path, port) as process:
+            await process.line(ACQUIRED)
+            await create_pod(plane.admin, with_neuron("first", 3))
+            first = await placed(plane.admin, "first")
+            assert (first["spec"]["schedulerName"], ids_of(first)) == ("default-scheduler", (0, 1, 2))
+            assert await process.stop() == 0
+        await create_pod(plane.admin, with_neuron("second", 2))
+        await refused(plane.admin, "second", saying="connection refused")
+        await placed(plane.admin, "without", scheduler_name="default-scheduler")
+        async with replica(plane, items, tmp_path, port):
+            assert ids_of(await placed(plane.admin, "second")) == (3, 4)
+
+
+def certificates(folder: Path) -> trustme.CA:
+    """Write the files of the Secret `neuron-scheduler-extender-tls` and of kube-scheduler; return the authority."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.crt")
+    for name, issued in (
+        ("tls", authority.issue_cert("k8s-neuron-scheduler.kube-system.svc")),
+        ("client", authority.issue_cert("kube-scheduler")),
+    ):
+        (folder / f"{name}.crt").write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        issued.private_key_pem.write_to_path(folder / f"{name}.key")
+    return authority
+
+
+def with_tls(folder: Path) -> dict[str, Any]:
+    """Return the fields of scheduler-config-tls.yaml that differ, with the paths of files in a folder."""
+    text = (ROOT / f"manifests/{ROAD}/scheduler-config-tls.yaml").read_text()
+    (extender,) = yaml.safe_load(text)["extenders"]
+    assert {field: Path(extender["tlsConfig"][field]).name for field in TLS_FIELDS} == TLS_FIELDS
+    paths = {field: str(folder / name) for field, name in TLS_FIELDS.items()}
+    return {"enableHTTPS": extender["enableHTTPS"], "tlsConfig": extender["tlsConfig"] | paths}
+
+
+async def test_replicas_serve_clients_with_a_certificate(fenced_plane: ControlPlane, tmp_path: Path) -> None:
+    """With components/extender-tls kube-scheduler asks a follower, which passes the Binding on; nobody else may ask."""
+    plane = fenced_plane
+    items = rendered(customized(ROAD, tmp_path / "manifests", "extender-tls"))
+    authority = certificates(tmp_path)
+    first, second = free_port(), free_port()
+    async with replica(plane, items, tmp_path, first) as leader:
+        await leader.line(ACQUIRED)
+        async with replica(plane, items, tmp_path, second) as follower:
+            await follower.line("Caches are synced")
+            async with run_kube_scheduler(plane, f"https://127.0.0.1:{second}", **with_tls(tmp_path)):
+                await create_pod(plane.admin, with_neuron("over-tls", 4))
+                pod = await placed(plane.admin, "over-tls")
+            await follower.line("POD over-tls fits in Node:inf2")
+            await leader.line("Finished executing Bind Request...")
+            trusting = ssl.create_default_context()
+            authority.configure_trust(trusting)
+            trusting.check_hostname = False
+            with pytest.raises(aiohttp.ClientError):
+                async with aiohttp.request("POST", f"https://127.0.0.1:{first}/bind", data=b"{}", ssl=trusting):
+                    pass
+    assert len(ids_of(pod)) == 4
+    (event,) = await events_of(plane.admin, "over-tls", "NeuronAllocated")
+    assert event["note"] == f"Allocated Neuron devices {ids_of(pod)[0]}-{ids_of(pod)[-1]} on inf2"
