@@ -335,14 +335,22 @@ async def created(plane: ControlPlane, scheduler_name: str) -> int:
 
 @pytest.mark.control_plane
 async def test_the_commands_of_the_page(plane: ControlPlane, tmp_path: Path) -> None:
-    """Those of docs/default-scheduler.md that need no image: install, look, remove; then everything is back."""
-    install, address, look, remove = run_by(f"{THIS}::test_the_commands_of_the_page")
+    """Those of docs/default-scheduler.md that need no image, beginning with AWS's Service in the cluster."""
+    replace, install, address, look, remove = run_by(f"{THIS}::test_the_commands_of_the_page")
     shell = reader_shell(tmp_path, plane.folder / "kubeconfig")
+    service = f"{NAMESPACE}/services/k8s-neuron-scheduler"
+    instance = {"app.kubernetes.io/instance": "neuron-helm-chart"}
+    await plane.admin.patch(service, {"spec": {"selector": AWS_LABELS | instance}})
     await shell.run(install)
+    assert instance.items() <= (await plane.admin.get(service))["spec"]["selector"].items(), "as the page says"
+    await shell.run(replace)
+    await shell.run(install)
+    ours = {"app.kubernetes.io/name": "neuron-scheduler", "app.kubernetes.io/component": "extender"}
+    assert (await plane.admin.get(service))["spec"]["selector"] == ours
     assert ip_address(await shell.run(address)).version == 4
     assert "k8s-neuron-scheduler-" in await shell.run(look)
     await shell.run(remove)
-    assert (await plane.admin.request("GET", f"{NAMESPACE}/services/k8s-neuron-scheduler"))[0] == 404
+    assert (await plane.admin.request("GET", service))[0] == 404
     assert "created" in await shell.run(install)
 
 
