@@ -41,5 +41,5 @@ def test_each_row_names_tests_that_exist(row: str) -> None:
 def test_a_log_line_is_compared_by_its_test(row: str) -> None:
     """The parts of AWS's line that are printed in the first column are in the module of the test."""
     module = "".join((ROOT / path).read_text() for path, _ in linked(row))
-    for part in re.findall(r"`([^`]+)`", row.partition(" | ")[0]):
+    for part in re.findall(r"`(?!kubectl)([^`]+)`", row.partition(" | ")[0]):
         assert part in module
