@@ -52,7 +52,8 @@ class ApiServer:
         ssl_context: serve HTTPS with it.
         kubelet: whether a simulated kubelet sets bound pods Running and removes terminating ones.
         runtime: runs some pods for real, instead of that kubelet.
-        controllers: whether Deployments, Jobs and others have controllers, and pods of the default scheduler get nodes.
+        controllers: whether Deployments, Jobs and others have controllers.
+        kube_scheduler: with controllers: whether pods of the default scheduler get nodes.
         termination_limit: seconds after which that kubelet gives up waiting for a pod's grace period.
         bookmark_interval: seconds between the bookmarks of a watch.
         watch_list: whether watches with `sendInitialEvents` are served; if not, clients must fall back to lists.
@@ -67,6 +68,7 @@ class ApiServer:
     kubelet: bool = True
     runtime: Runtime | None = None
     controllers: bool = False
+    kube_scheduler: bool = False
     termination_limit: float = 0.2
     bookmark_interval: float = 60.0
     watch_list: bool = True
@@ -104,7 +106,7 @@ class ApiServer:
                 if self.kubelet:
                     tasks.start_soon(Kubelet(self.registry, self.termination_limit, self.runtime).run)
                 if self.controllers:
-                    tasks.start_soon(Controllers(self.registry).run)
+                    tasks.start_soon(Controllers(self.registry, self.kube_scheduler).run)
                 yield self
                 tasks.cancel_scope.cancel()
         finally:

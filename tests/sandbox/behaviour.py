@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from tests.sandbox import (
     behaviour_apply,
+    behaviour_daemons,
     behaviour_lists,
     behaviour_scheduling,
     behaviour_services,
@@ -33,7 +34,7 @@ def _of(*modules: ModuleType) -> dict[str, Behaviour]:
         _sentence(name): function
         for module in modules
         for name, function in vars(module).items()
-        if iscoroutinefunction(function) and not name.startswith("_")
+        if iscoroutinefunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
     }
 
 
@@ -41,7 +42,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = _of(
     behaviour_lists, behaviour_watches, behaviour_writes, behaviour_apply, behaviour_scheduling, behaviour_services
 )
 
-OF_CONTROLLERS: Mapping[str, Behaviour] = _of(behaviour_workloads)
+OF_CONTROLLERS: Mapping[str, Behaviour] = _of(behaviour_workloads, behaviour_daemons)
 """Those that need controllers."""
 
 EXPIRED = _sentence(behaviour_watches.a_version_that_is_too_old_is_refused.__name__)

@@ -4,17 +4,13 @@ How Deployments, ReplicaSets, Jobs and the garbage collector behave, with kube-c
 No kubelet runs: each behaviour writes the status of the pods itself.
 """
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
-import anyio
-
 from tests.support.sandbox_api import Api, names
+from tests.support.workloads import STRATEGIC, condition, owner_of, pods_of, report, revision, until
 
-STRATEGIC = "application/strategic-merge-patch+json"
 DEPLOYMENTS, REPLICA_SETS, JOBS = "apis/apps/v1/deployments", "apis/apps/v1/replicasets", "apis/batch/v1/jobs"
 LABELS = {"app": "web"}
-LIMIT = 60
 
 
 def _deployment(**spec: Any) -> dict[str, Any]:
@@ -28,58 +24,6 @@ def _job(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "batch"}, "spec": {"template": template, **spec}}
 
 
-async def _until(api: Api, path: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Return the object or list at a path once the condition holds."""
-    collection, _, name = path.rpartition("/") if path.count("/") in {1, 4} else (path, "", "")
-    with anyio.fail_after(LIMIT):
-        while True:
-            listed = await api.got(collection)
-            found = next((item for item in listed["items"] if item["metadata"]["name"] == name), {}) if name else listed
-            if holds(found):
-                return found
-            async with api.watch(collection, resourceVersion=listed["metadata"]["resourceVersion"]) as watch:
-                await watch.next()
-
-
-async def _pods(api: Api, count: int, *, image: str = "") -> list[dict[str, Any]]:
-    """Return the pods once there are so many that are not being deleted, all with the image."""
-
-    def wanted(listed: dict[str, Any]) -> list[dict[str, Any]]:
-        return [
-            pod
-            for pod in listed["items"]
-            if "deletionTimestamp" not in pod["metadata"]
-            and pod["status"]["phase"] not in {"Succeeded", "Failed"}
-            and image in pod["spec"]["containers"][0]["image"]
-        ]
-
-    return wanted(await _until(api, "pods", lambda listed: len(wanted(listed)) == count))
-
-
-async def _report(api: Api, pod: dict[str, Any], phase: str) -> None:
-    """Write the status of a pod as its kubelet would."""
-    ready = {"type": "Ready", "status": str(phase == "Running")}
-    path = f"pods/{pod['metadata']['name']}/status"
-    reply = await api.call("PATCH", path, {"status": {"phase": phase, "conditions": [ready]}}, media_type=STRATEGIC)
-    assert reply.status in {200, 404}, reply
-
-
-def _condition(obj: Mapping[str, Any], kind: str) -> tuple[str, str]:
-    """Return status and reason of a condition; empty if there is none."""
-    for condition in obj.get("status", {}).get("conditions") or []:
-        if condition["type"] == kind:
-            return condition["status"], condition["reason"]
-    return "", ""
-
-
-def _owner(obj: Mapping[str, Any]) -> str:
-    return next((reference["name"] for reference in obj["metadata"].get("ownerReferences") or []), "")
-
-
-def _revision(obj: Mapping[str, Any]) -> str:
-    return str((obj["metadata"].get("annotations") or {}).get("deployment.kubernetes.io/revision"))
-
-
 async def a_deployment_makes_a_replica_set_and_pods(api: Api) -> None:
     """Each owns the next; the status counts what is ready, and says when the rollout is complete."""
     made = await api.made(DEPLOYMENTS, _deployment(replicas=2))
@@ -88,43 +32,43 @@ async def a_deployment_makes_a_replica_set_and_pods(api: Api) -> None:
         "type": "RollingUpdate",
         "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
     }
-    pods = await _pods(api, 2)
+    pods = await pods_of(api, 2)
     (replica_set,) = (await api.got(REPLICA_SETS))["items"]
     template_hash = replica_set["metadata"]["labels"]["pod-template-hash"]
     assert replica_set["metadata"]["name"] == f"web-{template_hash}"
-    assert (_owner(replica_set), _revision(replica_set)) == ("web", "1")
+    assert (owner_of(replica_set), revision(replica_set)) == ("web", "1")
     for pod in pods:
         assert pod["metadata"]["name"].startswith(f"web-{template_hash}-")
         assert pod["metadata"]["labels"] == {**LABELS, "pod-template-hash": template_hash}
-        assert _owner(pod) == replica_set["metadata"]["name"]
-    waiting = await _until(api, f"{DEPLOYMENTS}/web", lambda found: found.get("status", {}).get("replicas") == 2)
-    assert _condition(waiting, "Available") == ("False", "MinimumReplicasUnavailable")
+        assert owner_of(pod) == replica_set["metadata"]["name"]
+    waiting = await until(api, f"{DEPLOYMENTS}/web", lambda found: found.get("status", {}).get("replicas") == 2)
+    assert condition(waiting, "Available") == ("False", "MinimumReplicasUnavailable")
     for pod in pods:
-        await _report(api, pod, "Running")
-    done = await _until(
+        await report(api, pod, "Running")
+    done = await until(
         api,
         f"{DEPLOYMENTS}/web",
-        lambda found: _condition(found, "Progressing") == ("True", "NewReplicaSetAvailable"),
+        lambda found: condition(found, "Progressing") == ("True", "NewReplicaSetAvailable"),
     )
     status = done["status"]
-    assert _condition(done, "Available") == ("True", "MinimumReplicasAvailable")
+    assert condition(done, "Available") == ("True", "MinimumReplicasAvailable")
     assert (status["replicas"], status["updatedReplicas"], status["availableReplicas"]) == (2, 2, 2)
-    assert (status["observedGeneration"], _revision(done)) == (1, "1")
+    assert (status["observedGeneration"], revision(done)) == (1, "1")
 
 
 async def a_lost_pod_is_replaced(api: Api) -> None:
     """A new one of another name."""
     await api.made(DEPLOYMENTS, _deployment(replicas=1))
-    (pod,) = await _pods(api, 1)
+    (pod,) = await pods_of(api, 1)
     name = pod["metadata"]["name"]
     assert (await api.call("DELETE", f"pods/{name}")).status == 200
-    await _until(api, "pods", lambda listed: len(listed["items"]) == 1 and names(listed) != [name])
+    await until(api, "pods", lambda listed: len(listed["items"]) == 1 and names(listed) != [name])
 
 
 async def a_deployment_is_scaled_by_its_subresource(api: Api) -> None:
     """GET, PATCH and PUT of a Scale; an old version is refused; pods come and go."""
     await api.made(DEPLOYMENTS, _deployment(replicas=1))
-    await _pods(api, 1)
+    await pods_of(api, 1)
     scale = await api.got(f"{DEPLOYMENTS}/web/scale")
     assert (scale["kind"], scale["apiVersion"], scale["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 1})
     assert scale["status"]["selector"] == "app=web"
@@ -132,13 +76,13 @@ async def a_deployment_is_scaled_by_its_subresource(api: Api) -> None:
     patch = "application/merge-patch+json"
     reply = await api.call("PATCH", f"{DEPLOYMENTS}/web/scale", change, media_type=patch)
     assert (reply.status, reply.body["spec"]["replicas"]) == (200, 3)
-    pods = await _pods(api, 3)
+    pods = await pods_of(api, 3)
     assert (await api.got(f"{DEPLOYMENTS}/web"))["metadata"]["generation"] == 2
     assert (await api.call("PUT", f"{DEPLOYMENTS}/web/scale", scale)).status == 409
-    await _report(api, pods[1], "Running")
+    await report(api, pods[1], "Running")
     fewer = await api.call("PATCH", f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 1}}, media_type=patch)
     assert fewer.status == 200
-    (left,) = await _pods(api, 1)
+    (left,) = await pods_of(api, 1)
     assert left["metadata"]["name"] == pods[1]["metadata"]["name"], "the one that is ready stays"
     nonsense = await api.call("PATCH", f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": -1}}, media_type=patch)
     assert nonsense.status == 422
@@ -147,44 +91,44 @@ async def a_deployment_is_scaled_by_its_subresource(api: Api) -> None:
 async def a_new_template_replaces_the_pods_one_by_one(api: Api) -> None:
     """No more than the surge at once; the old ReplicaSet stays, empty, and takes over when the template returns."""
     await api.made(DEPLOYMENTS, _deployment(replicas=2))
-    for pod in await _pods(api, 2):
-        await _report(api, pod, "Running")
-    await _until(api, f"{DEPLOYMENTS}/web", lambda found: found["status"].get("availableReplicas") == 2)
+    for pod in await pods_of(api, 2):
+        await report(api, pod, "Running")
+    await until(api, f"{DEPLOYMENTS}/web", lambda found: found["status"].get("availableReplicas") == 2)
     image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example/web:2"}]}}}}
     assert (await api.call("PATCH", f"{DEPLOYMENTS}/web", image, media_type=STRATEGIC)).status == 200
-    (first,) = await _pods(api, 1, image="web:2")
-    assert len(await _pods(api, 2, image="web:1")) == 2, "none is deleted before the new one is ready"
-    await _report(api, first, "Running")
-    for pod in await _pods(api, 2, image="web:2"):
-        await _report(api, pod, "Running")
-    await _pods(api, 0, image="web:1")
+    (first,) = await pods_of(api, 1, image="web:2")
+    assert len(await pods_of(api, 2, image="web:1")) == 2, "none is deleted before the new one is ready"
+    await report(api, first, "Running")
+    for pod in await pods_of(api, 2, image="web:2"):
+        await report(api, pod, "Running")
+    await pods_of(api, 0, image="web:1")
 
     def complete(found: dict[str, Any]) -> bool:
         status = found["status"]
         counts = status.get("updatedReplicas"), status.get("replicas"), status.get("availableReplicas")
         return counts == (2, 2, 2) and status["observedGeneration"] == found["metadata"]["generation"]
 
-    assert _revision(await _until(api, f"{DEPLOYMENTS}/web", complete)) == "2"
+    assert revision(await until(api, f"{DEPLOYMENTS}/web", complete)) == "2"
     sizes = {item["metadata"]["name"]: item["spec"]["replicas"] for item in (await api.got(REPLICA_SETS))["items"]}
     assert sorted(sizes.values()) == [0, 2]
     back = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example/web:1"}]}}}}
     assert (await api.call("PATCH", f"{DEPLOYMENTS}/web", back, media_type=STRATEGIC)).status == 200
-    await _until(api, f"{DEPLOYMENTS}/web", lambda found: _revision(found) == "3")
+    await until(api, f"{DEPLOYMENTS}/web", lambda found: revision(found) == "3")
     assert set(names(await api.got(REPLICA_SETS))) == set(sizes)
 
 
 async def with_recreate_the_old_pods_go_first(api: Api) -> None:
     """The new pods come when the old ones are gone."""
     await api.made(DEPLOYMENTS, _deployment(replicas=1, strategy={"type": "Recreate"}))
-    (old,) = await _pods(api, 1)
+    (old,) = await pods_of(api, 1)
     await api.bind(old["metadata"]["name"])  # so that its deletion waits for a kubelet
     image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example/web:2"}]}}}}
     assert (await api.call("PATCH", f"{DEPLOYMENTS}/web", image, media_type=STRATEGIC)).status == 200
     path = f"pods/{old['metadata']['name']}"
-    await _until(api, path, lambda found: "deletionTimestamp" in found["metadata"])
+    await until(api, path, lambda found: "deletionTimestamp" in found["metadata"])
     assert len((await api.got("pods"))["items"]) == 1
     assert (await api.call("DELETE", path, {"gracePeriodSeconds": 0})).status == 200
-    await _pods(api, 1, image="web:2")
+    await pods_of(api, 1, image="web:2")
 
 
 async def what_a_deployment_may_not_be(api: Api) -> None:
@@ -218,16 +162,16 @@ async def a_job_completes(api: Api) -> None:
     uid = made["metadata"]["uid"]
     assert made["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     assert (made["spec"]["backoffLimit"], made["spec"]["completionMode"]) == (6, "NonIndexed")
-    for pod in await _pods(api, 2):
+    for pod in await pods_of(api, 2):
         assert pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "batch"
-        assert _owner(pod) == "batch"
-        await _report(api, pod, "Succeeded")
-    (last,) = await _pods(api, 1)
-    running = await _until(api, f"{JOBS}/batch", lambda found: found["status"].get("succeeded") == 2)
-    assert _condition(running, "Complete") == ("", "")
-    await _report(api, last, "Succeeded")
-    done = await _until(api, f"{JOBS}/batch", lambda found: _condition(found, "Complete")[0] == "True")
-    assert _condition(done, "SuccessCriteriaMet") == ("True", "CompletionsReached")
+        assert owner_of(pod) == "batch"
+        await report(api, pod, "Succeeded")
+    (last,) = await pods_of(api, 1)
+    running = await until(api, f"{JOBS}/batch", lambda found: found["status"].get("succeeded") == 2)
+    assert condition(running, "Complete") == ("", "")
+    await report(api, last, "Succeeded")
+    done = await until(api, f"{JOBS}/batch", lambda found: condition(found, "Complete")[0] == "True")
+    assert condition(done, "SuccessCriteriaMet") == ("True", "CompletionsReached")
     assert (done["status"]["succeeded"], done["status"].get("active", 0)) == (3, 0)
     assert done["status"]["startTime"] <= done["status"]["completionTime"]
     again = {"spec": {"completions": 4}}
@@ -238,19 +182,19 @@ async def a_job_completes(api: Api) -> None:
 async def a_job_fails_at_its_backoff_limit(api: Api) -> None:
     """With a limit of 0 the first failure is the last, and the other pods are deleted."""
     await api.made(JOBS, _job(backoffLimit=0, completions=2, parallelism=2))
-    first, _ = await _pods(api, 2)
-    await _report(api, first, "Failed")
-    done = await _until(api, f"{JOBS}/batch", lambda found: _condition(found, "Failed")[0] == "True")
-    assert _condition(done, "FailureTarget") == ("True", "BackoffLimitExceeded")
-    assert _condition(done, "Complete") == ("", "")
-    await _pods(api, 0)
+    first, _ = await pods_of(api, 2)
+    await report(api, first, "Failed")
+    done = await until(api, f"{JOBS}/batch", lambda found: condition(found, "Failed")[0] == "True")
+    assert condition(done, "FailureTarget") == ("True", "BackoffLimitExceeded")
+    assert condition(done, "Complete") == ("", "")
+    await pods_of(api, 0)
 
 
 async def an_indexed_job_gives_each_pod_its_index(api: Api) -> None:
     """As annotation, label and environment; an index that failed comes again."""
     key = "batch.kubernetes.io/job-completion-index"
     await api.made(JOBS, _job(completions=3, parallelism=3, completionMode="Indexed"))
-    pods = {pod["metadata"]["annotations"][key]: pod for pod in await _pods(api, 3)}
+    pods = {pod["metadata"]["annotations"][key]: pod for pod in await pods_of(api, 3)}
     assert sorted(pods) == ["0", "1", "2"]
     for index, pod in pods.items():
         assert pod["metadata"]["name"].startswith(f"batch-{index}-")
@@ -258,61 +202,61 @@ async def an_indexed_job_gives_each_pod_its_index(api: Api) -> None:
         (variable,) = pod["spec"]["containers"][0]["env"]
         assert variable["name"] == "JOB_COMPLETION_INDEX"
     for index in ("0", "2"):
-        await _report(api, pods[index], "Succeeded")
-    half = await _until(api, f"{JOBS}/batch", lambda found: found["status"].get("succeeded") == 2)
+        await report(api, pods[index], "Succeeded")
+    half = await until(api, f"{JOBS}/batch", lambda found: found["status"].get("succeeded") == 2)
     assert half["status"]["completedIndexes"] == "0,2"
-    await _report(api, pods["1"], "Succeeded")
-    done = await _until(api, f"{JOBS}/batch", lambda found: _condition(found, "Complete")[0] == "True")
+    await report(api, pods["1"], "Succeeded")
+    done = await until(api, f"{JOBS}/batch", lambda found: condition(found, "Complete")[0] == "True")
     assert done["status"]["completedIndexes"] == "0-2"
 
 
 async def a_suspended_job_has_no_pods(api: Api) -> None:
     """They come when it is resumed, and go when it is suspended again."""
     await api.made(JOBS, _job(suspend=True))
-    await _until(api, f"{JOBS}/batch", lambda found: _condition(found, "Suspended") == ("True", "JobSuspended"))
+    await until(api, f"{JOBS}/batch", lambda found: condition(found, "Suspended") == ("True", "JobSuspended"))
     assert (await api.got("pods"))["items"] == []
     assert (await api.call("PATCH", f"{JOBS}/batch", {"spec": {"suspend": False}}, media_type=STRATEGIC)).status == 200
-    await _pods(api, 1)
-    resumed = await _until(api, f"{JOBS}/batch", lambda found: _condition(found, "Suspended")[0] == "False")
-    assert _condition(resumed, "Suspended") == ("False", "JobResumed")
+    await pods_of(api, 1)
+    resumed = await until(api, f"{JOBS}/batch", lambda found: condition(found, "Suspended")[0] == "False")
+    assert condition(resumed, "Suspended") == ("False", "JobResumed")
     assert (await api.call("PATCH", f"{JOBS}/batch", {"spec": {"suspend": True}}, media_type=STRATEGIC)).status == 200
-    await _pods(api, 0)
+    await pods_of(api, 0)
 
 
 async def what_is_owned_goes_with_its_owner(api: Api) -> None:
     """In the background: the owner first, then its ReplicaSet and pods; a Job's pods too."""
     await api.made(DEPLOYMENTS, _deployment(replicas=2))
     await api.made(JOBS, _job())
-    await _pods(api, 3)
+    await pods_of(api, 3)
     for path in (f"{DEPLOYMENTS}/web", f"{JOBS}/batch"):
         assert (await api.call("DELETE", path, {"propagationPolicy": "Background"})).status == 200
         assert (await api.call("GET", path)).status == 404
-    await _until(api, REPLICA_SETS, lambda listed: not listed["items"])
-    await _until(api, "pods", lambda listed: not listed["items"])
+    await until(api, REPLICA_SETS, lambda listed: not listed["items"])
+    await until(api, "pods", lambda listed: not listed["items"])
 
 
 async def in_the_foreground_an_owner_goes_last(api: Api) -> None:
     """It stays, with a finalizer, while a pod of it still ends."""
     await api.made(DEPLOYMENTS, _deployment(replicas=1))
-    (pod,) = await _pods(api, 1)
+    (pod,) = await pods_of(api, 1)
     await api.bind(pod["metadata"]["name"])
     reply = await api.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": "Foreground"})
     assert (reply.status, reply.body["metadata"]["finalizers"]) == (200, ["foregroundDeletion"])
-    await _until(api, f"pods/{pod['metadata']['name']}", lambda found: "deletionTimestamp" in found["metadata"])
+    await until(api, f"pods/{pod['metadata']['name']}", lambda found: "deletionTimestamp" in found["metadata"])
     assert (await api.got(f"{DEPLOYMENTS}/web"))["metadata"]["deletionTimestamp"]
     await api.call("DELETE", f"pods/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
-    await _until(api, DEPLOYMENTS, lambda listed: not listed["items"])
+    await until(api, DEPLOYMENTS, lambda listed: not listed["items"])
 
 
 async def orphans_stay(api: Api) -> None:
     """Without their owner's reference; a new owner with the same selector adopts them."""
     await api.made(DEPLOYMENTS, _deployment(replicas=1))
-    (pod,) = await _pods(api, 1)
+    (pod,) = await pods_of(api, 1)
     assert (await api.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": "Orphan"})).status == 200
-    await _until(api, DEPLOYMENTS, lambda listed: not listed["items"])
+    await until(api, DEPLOYMENTS, lambda listed: not listed["items"])
     (orphan,) = (await api.got(REPLICA_SETS))["items"]
-    assert _owner(orphan) == ""
+    assert owner_of(orphan) == ""
     await api.made(DEPLOYMENTS, _deployment(replicas=1))
-    adopted = await _until(api, REPLICA_SETS, lambda listed: _owner(listed["items"][0]) == "web")
+    adopted = await until(api, REPLICA_SETS, lambda listed: owner_of(listed["items"][0]) == "web")
     assert names(adopted) == [orphan["metadata"]["name"]]
-    assert [left["metadata"]["name"] for left in await _pods(api, 1)] == [pod["metadata"]["name"]]
+    assert [left["metadata"]["name"] for left in await pods_of(api, 1)] == [pod["metadata"]["name"]]

@@ -19,6 +19,7 @@ from tests.support.kubectl import KUBECTL, Kubectl, lines
 EXAMPLES = ROOT / "manifests" / "examples"
 IN_SYSTEM = ("--namespace", "kube-system")
 SCHEDULER = (*IN_SYSTEM, "deployment/my-scheduler")
+OURS = "app.kubernetes.io/name=neuron-scheduler"
 BOUND = '"Successfully bound pod to node" pod="default/'
 
 
@@ -65,8 +66,10 @@ async def test_every_example_runs(demo: Served) -> None:
 async def test_the_verification_steps_of_aws(demo: Served) -> None:
     """Pods of kube-system, the scheduler's log, a sample pod with 9 cores of inf1.6xlarge, its events."""
     kubectl = demo.kubectl
-    ((name, ready, status, *_),) = lines(await kubectl("get", "pods", *IN_SYSTEM))[1:]
-    assert (name.rpartition("-")[0].rpartition("-")[0], ready, status) == ("my-scheduler", "1/1", "Running")
+    listed = lines(await kubectl("get", "pods", *IN_SYSTEM))[1:]
+    assert {(ready, status) for _, ready, status, *_ in listed} == {("1/1", "Running")}
+    (name,) = [row[0] for row in listed if row[0].startswith("my-scheduler-")]
+    assert sum(row[0].startswith("neuron-device-plugin-daemonset-") for row in listed) == 6, "one on each Neuron node"
     container = {
         "name": "nrt-test",
         "image": "nrt-test",
@@ -114,7 +117,7 @@ async def test_readme_s_installation(demo: Served) -> None:
     await kubectl("apply", "-f", str(EXAMPLES / "inf2.yaml"))
     await kubectl("wait", "--for=condition=Ready", "pod/three-devices-on-inf2", "--timeout=60s")
     assert await leader(kubectl) not in {"", first}
-    whole = ("logs", *IN_SYSTEM, "-l", "app.kubernetes.io/name=neuron-scheduler", "--tail=-1", "--prefix")
+    whole = ("logs", *IN_SYSTEM, "-l", OURS, "--tail=-1", "--prefix")
     assert f"{BOUND}three-devices-on-inf2" in await kubectl(*whole)
     settings = yaml.safe_load(await kubectl("get", "configmap", "neuron-scheduler-config", *IN_SYSTEM, "-o", "yaml"))
     settings["data"]["config.yaml"] = settings["data"]["config.yaml"].replace("verbosity: 2", "verbosity: 4")
@@ -134,7 +137,7 @@ async def test_readme_s_installation(demo: Served) -> None:
     ):
         assert words in log
     await kubectl("delete", "-k", str(ROOT / "manifests"))
-    assert await kubectl("get", "pods", *IN_SYSTEM, "-o", "name") == ""
+    assert await kubectl("get", "pods", *IN_SYSTEM, "-o", "name", "-l", OURS) == ""
 
 
 async def test_logs_follow_and_are_cut(tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ async def test_logs_follow_and_are_cut(tmp_path: Path) -> None:
                     await kubectl("apply", "-f", "-", stdin=one_core(f"p{number}"))
                     with anyio.move_on_after(1):
                         text += (await process.stdout.receive()).decode()
-            await kubectl("delete", "pod", *IN_SYSTEM, "--all", "--wait=false")
+            await kubectl("delete", "pod", *IN_SYSTEM, "-l", OURS, "--wait=false")
             with anyio.fail_after(30):
                 assert await process.wait() == 0
         assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER)
@@ -178,7 +181,7 @@ async def test_a_scheduler_that_cannot_start_is_restarted(tmp_path: Path) -> Non
         names: set[str] = set()
         with anyio.fail_after(30):
             while len(names) < 2:
-                names = set((await kubectl("get", "pods", *IN_SYSTEM, "-o", "name")).split())
+                names = set((await kubectl("get", "pods", *IN_SYSTEM, "-o", "name", "-l", OURS)).split())
         (new,) = names - {ready}
         await kubectl("wait", f"--for={path}", new, *IN_SYSTEM, "--timeout=30s")
         assert "CrashLoopBackOff" in await kubectl("get", new, *IN_SYSTEM)
@@ -188,7 +191,7 @@ async def test_a_scheduler_that_cannot_start_is_restarted(tmp_path: Path) -> Non
         await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=30s")
         await kubectl("rollout", "undo", *SCHEDULER)
         assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=30s")
-        assert (await kubectl("get", "pods", *IN_SYSTEM, "-o", "name")).split() == [ready]
+        assert (await kubectl("get", "pods", *IN_SYSTEM, "-o", "name", "-l", OURS)).split() == [ready]
 
 
 async def test_the_kubeconfig_and_the_picture(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ APPLY = ("apply", "-f", "-")
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     """A kubectl whose cluster has controllers and a node without Neuron."""
-    async with ApiServer(termination_limit=0, controllers=True).serving() as server:
+    async with ApiServer(termination_limit=0, controllers=True, kube_scheduler=True).serving() as server:
         server.create(fleet.node("cpu-a", "m5.xlarge"))
         yield Kubectl(server.url, tmp_path, server)
 
@@ -96,6 +96,29 @@ async def test_a_deployment_rolls_and_scales(kubectl: Kubectl) -> None:
     assert "field is immutable" in await kubectl(*APPLY, stdin=changed, code=1)
     assert "deleted" in await kubectl("delete", "deployment", "web", "--cascade=foreground")
     assert await kubectl("get", "all", "-o", "name") == ""
+
+
+async def test_a_daemon_set_rolls(kubectl: Kubectl) -> None:
+    """A pod on each node that it chooses, also on a new one, and `kubectl rollout status` for a new image."""
+    whole = deployment() | {"kind": "DaemonSet"}
+    del whole["spec"]["replicas"]
+    whole["spec"]["template"]["spec"]["tolerations"] = [{"key": "x", "operator": "Exists"}]
+    kubectl.server.create(fleet.node("tainted", "m5.xlarge", taints=[{"key": "x", "effect": "NoSchedule"}]))
+    kubectl.server.create(fleet.node("closed", "m5.xlarge", taints=[{"key": "y", "effect": "NoSchedule"}]))
+    await kubectl(*APPLY, stdin=whole)
+    rolled = ("rollout", "status", "daemonset/web", "--timeout=20s")
+    assert "successfully rolled out" in await kubectl(*rolled)
+    assert lines(await kubectl("get", "daemonset"))[1][:6] == ["web", "2", "2", "2", "2", "2"]
+    kubectl.server.create(fleet.node("cpu-b", "m5.xlarge"))
+    await kubectl("wait", "--for=jsonpath={.status.numberAvailable}=3", "daemonset/web", "--timeout=20s")
+    await kubectl("set", "image", "daemonset/web", "main=example/web:2")
+    assert "successfully rolled out" in await kubectl(*rolled)
+    images = await kubectl("get", "pods", "-o", "jsonpath={.items[*].spec.containers[0].image}")
+    assert images.split() == ["example/web:2"] * 3
+    nodes = await kubectl("get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
+    assert sorted(nodes.split()) == ["cpu-a", "cpu-b", "tainted"]
+    await kubectl("delete", "daemonset", "web")
+    await kubectl("wait", "--for=delete", "pods", "--all", "--timeout=20s")
 
 
 async def test_jobs_end(kubectl: Kubectl) -> None:

@@ -19,7 +19,7 @@ async def with_controllers() -> AsyncIterator[ControlPlane]:
 
 @pytest.mark.parametrize("sentence", OF_CONTROLLERS)
 async def test_of_the_sandbox(sentence: str) -> None:
-    """The embedded server with its controllers, without a kubelet and without pods of the default scheduler."""
+    """The embedded server with its controllers, without a kubelet and without a scheduler."""
     async with ApiServer(kubelet=False, controllers=True).serving() as server, connect(server.url) as api:
         await OF_CONTROLLERS[sentence](api)
 

@@ -97,6 +97,18 @@ WORKLOAD_COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         *_WIDE,
         _SELECTOR,
     ),
+    "daemonsets": (
+        NAME,
+        Column("Desired", _count("status", "desiredNumberScheduled")),
+        Column("Current", _count("status", "currentNumberScheduled")),
+        Column("Ready", _count("status", "numberReady")),
+        Column("Up-to-date", _count("status", "updatedNumberScheduled")),
+        Column("Available", _count("status", "numberAvailable")),
+        Column("Node Selector", _selector("spec", "template", "spec", "nodeSelector")),
+        AGE,
+        *_WIDE,
+        _SELECTOR,
+    ),
     "jobs": (
         NAME,
         Column("Status", _job_status),

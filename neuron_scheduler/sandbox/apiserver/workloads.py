@@ -1,8 +1,8 @@
 """
 What the API server does to the kinds that make pods: defaults, generated selectors, validation.
 
-After `pkg/apis/apps` and `pkg/apis/batch`, for Deployments, ReplicaSets and Jobs. What their controllers do is in
-`sandbox/controllers`. StatefulSets, DaemonSets and ReplicationControllers are only kept.
+After `pkg/apis/apps` and `pkg/apis/batch`, for Deployments, ReplicaSets, DaemonSets and Jobs. What their controllers do
+is in `sandbox/controllers`. StatefulSets and ReplicationControllers are only kept.
 """
 
 import re
@@ -14,9 +14,9 @@ from neuron_scheduler.sandbox.apiserver.resource import Resource
 from neuron_scheduler.sandbox.apiserver.selectors import matches
 from neuron_scheduler.sandbox.apiserver.status import FieldError, invalid_value, required
 from neuron_scheduler.sandbox.apiserver.store import Object
-from neuron_scheduler.sandbox.apiserver.workload_resources import DEPLOYMENTS, JOBS, REPLICA_SETS
+from neuron_scheduler.sandbox.apiserver.workload_resources import DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS
 
-WITH_RULES: Final = frozenset({DEPLOYMENTS.plural, REPLICA_SETS.plural, JOBS.plural})
+WITH_RULES: Final = frozenset({DAEMON_SETS.plural, DEPLOYMENTS.plural, REPLICA_SETS.plural, JOBS.plural})
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _COUNTS: Final = frozenset(
@@ -48,6 +48,12 @@ def default(resource: Resource, obj: Object) -> None:
     pods.default(template.setdefault("spec", {}))
     if resource is JOBS:
         _default_job(spec)
+        return
+    if resource is DAEMON_SETS:
+        strategy = spec.setdefault("updateStrategy", {})
+        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            strategy["rollingUpdate"] = {"maxUnavailable": 1, "maxSurge": 0} | (strategy.get("rollingUpdate") or {})
+        spec.setdefault("revisionHistoryLimit", 10)
         return
     spec.setdefault("replicas", 1)
     if resource is DEPLOYMENTS:
@@ -104,7 +110,9 @@ def validate(resource: Resource, obj: Object) -> Iterator[FieldError]:
         if (spec[field] or 0) < 0:
             yield invalid_value(f"spec.{field}", spec[field], "must be greater than or equal to 0")
     if resource is DEPLOYMENTS:
-        yield from _validate_strategy(spec["strategy"])
+        yield from _validate_strategy("strategy", spec["strategy"], "Recreate")
+    if resource is DAEMON_SETS:
+        yield from _validate_strategy("updateStrategy", spec["updateStrategy"], "OnDelete")
     template = spec["template"]
     labels = template["metadata"].get("labels") or {}
     if not spec.get("selector"):
@@ -121,14 +129,14 @@ def validate(resource: Resource, obj: Object) -> Iterator[FieldError]:
         yield FieldError("spec.template.spec.restartPolicy", "FieldValueNotSupported", text)
 
 
-def _validate_strategy(strategy: dict[str, Any]) -> Iterator[FieldError]:
-    if strategy["type"] not in {"RollingUpdate", "Recreate"}:
-        text = f'Unsupported value: "{strategy["type"]}": supported values: "Recreate", "RollingUpdate"'
-        yield FieldError("spec.strategy.type", "FieldValueNotSupported", text)
+def _validate_strategy(name: str, strategy: dict[str, Any], other: str) -> Iterator[FieldError]:
+    if strategy["type"] not in {"RollingUpdate", other}:
+        text = f'Unsupported value: "{strategy["type"]}": supported values: "{other}", "RollingUpdate"'
+        yield FieldError(f"spec.{name}.type", "FieldValueNotSupported", text)
     for field, value in (strategy.get("rollingUpdate") or {}).items():
         if not isinstance(value, int) and _SHARE.fullmatch(str(value)) is None:
             text = "a valid percent string must be a numeric string followed by an ending '%'"
-            yield invalid_value(f"spec.strategy.rollingUpdate.{field}", value, text)
+            yield invalid_value(f"spec.{name}.rollingUpdate.{field}", value, text)
 
 
 def validate_update(resource: Resource, obj: Object, old: Object) -> Iterator[FieldError]:

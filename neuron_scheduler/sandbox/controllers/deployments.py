@@ -5,9 +5,7 @@ After `pkg/controller/deployment`. Pods of old ReplicaSets are not scaled in pro
 """
 
 import copy
-import json
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -18,11 +16,11 @@ from neuron_scheduler.sandbox.apiserver.store import Object
 from neuron_scheduler.sandbox.apiserver.workload_resources import DEPLOYMENTS, REPLICA_SETS
 from neuron_scheduler.sandbox.controllers import rollout_status
 from neuron_scheduler.sandbox.controllers.owned import Owned, reference_to
+from neuron_scheduler.sandbox.controllers.template_hash import template_hash
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 @attrs.define(eq=False)
@@ -58,13 +56,13 @@ class Deployments:
     def _create(self, deployment: Object) -> Object:
         spec, meta = deployment["spec"], deployment["metadata"]
         template = copy.deepcopy(spec["template"])
-        template_hash = _hash(template)
-        template["metadata"].setdefault("labels", {})[HASH_LABEL] = template_hash
+        version = template_hash(template)
+        template["metadata"].setdefault("labels", {})[HASH_LABEL] = version
         selector = copy.deepcopy(spec["selector"])
-        selector.setdefault("matchLabels", {})[HASH_LABEL] = template_hash
+        selector.setdefault("matchLabels", {})[HASH_LABEL] = version
         wanted = {
             "metadata": {
-                "name": f"{meta['name']}-{template_hash}",
+                "name": f"{meta['name']}-{version}",
                 "labels": dict(template["metadata"]["labels"]),
                 "annotations": _copied_annotations(deployment),
                 "ownerReferences": [reference_to(DEPLOYMENTS, deployment)],
@@ -196,9 +194,3 @@ def _same_template(replica_set: Object, deployment: Object) -> bool:
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key != HASH_LABEL}
     bare: dict[str, Any] = template | {"metadata": meta | {"labels": labels}}
     return bool(bare == deployment["spec"]["template"])
-
-
-def _hash(template: Mapping[str, Any]) -> str:
-    """Return ten characters of the alphabet that generated names use."""
-    text = json.dumps(template, sort_keys=True).encode()
-    return "".join(_ALPHABET[int(digit)] for digit in f"{zlib.crc32(text):010d}")

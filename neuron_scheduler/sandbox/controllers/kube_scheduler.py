@@ -1,19 +1,20 @@
 """
 Gives pods of the default scheduler a node, so that a Deployment of ours and pods without Neuron run.
 
-A stand-in for kube-scheduler that knows node selectors, cordons and taints, and spreads by the number of pods. It does
-not count cpu and memory, and places no pod that asks for Neuron: those need the scheduler that the sandbox is for.
+A stand-in for kube-scheduler that knows node selectors, node affinity, cordons and taints, and spreads by the number of
+pods. It does not count cpu and memory, and places no pod that asks for Neuron: such pods are for the scheduler that the
+sandbox is made for.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from neuron_scheduler.sandbox.apiserver.registry import Registry
 from neuron_scheduler.sandbox.apiserver.resources import NODES, PODS
 from neuron_scheduler.sandbox.apiserver.store import Object
+from neuron_scheduler.sandbox.controllers import node_fit
 from neuron_scheduler.sandbox.controllers.owned import record
 
 NAME: Final = "default-scheduler"
@@ -75,22 +76,7 @@ def _has_neuron(node: Object) -> bool:
 
 
 def _fits(pod: Object, node: Object) -> bool:
-    spec = node.get("spec") or {}
-    labels = node["metadata"].get("labels") or {}
-    if spec.get("unschedulable") or not (pod["spec"].get("nodeSelector") or {}).items() <= labels.items():
-        return False
-    tolerations = pod["spec"].get("tolerations") or []
-    taints = [taint for taint in spec.get("taints") or [] if taint.get("effect") != "PreferNoSchedule"]
-    return all(_tolerates(tolerations, taint) for taint in taints)
-
-
-def _tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Mapping[str, Any]) -> bool:
-    return any(
-        toleration.get("key") in {None, "", taint.get("key")}
-        and toleration.get("effect") in {None, "", taint.get("effect")}
-        and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", ""))
-        for toleration in tolerations
-    )
+    return node_fit.is_chosen(pod["spec"], node) and node_fit.is_tolerated(pod["spec"], node)
 
 
 def _refusal(pod: Object, nodes: int) -> str:

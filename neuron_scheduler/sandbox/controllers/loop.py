@@ -10,6 +10,7 @@ import attrs
 
 from neuron_scheduler.sandbox.apiserver.registry import Registry
 from neuron_scheduler.sandbox.apiserver.status import StatusError
+from neuron_scheduler.sandbox.controllers.daemon_sets import DaemonSets
 from neuron_scheduler.sandbox.controllers.deployments import Deployments
 from neuron_scheduler.sandbox.controllers.garbage import Garbage
 from neuron_scheduler.sandbox.controllers.jobs import Jobs
@@ -29,14 +30,15 @@ class _Controller(Protocol):
 
 @attrs.define(eq=False)
 class Controllers:
-    """All controllers over one registry."""
+    """All controllers over one registry, and if wanted the stand-in for kube-scheduler."""
 
     registry: Registry
+    kube_scheduler: bool
     _all: tuple[_Controller, ...] = attrs.field(init=False)
     _reported: set[str] = attrs.field(factory=set)
 
     def __attrs_post_init__(self) -> None:
-        kinds = (Deployments, ReplicaSets, Jobs, KubeScheduler, Garbage)
+        kinds = (Deployments, ReplicaSets, DaemonSets, Jobs, Garbage, *([KubeScheduler] if self.kube_scheduler else []))
         self._all = tuple(kind(self.registry) for kind in kinds)
 
     async def run(self) -> None:

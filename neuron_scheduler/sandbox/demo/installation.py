@@ -1,7 +1,8 @@
 """
-What the demo installs before its story: the scheduler's Deployment, as if somebody had applied it with kubectl.
+What the demo installs before its story, as if somebody had applied it: the scheduler and the device plugin.
 
-Name, selector and container are those of `manifests/`, so that `kubectl apply -k manifests/` takes it over.
+Name, selector and container of the scheduler's Deployment are those of `manifests/`, so that kubectl can apply these
+over it. The device plugin is a DaemonSet of AWS's name, and its pods do nothing: nodes report their devices without it.
 """
 
 import json
@@ -11,6 +12,7 @@ from neuron_scheduler import __version__
 from neuron_scheduler.sandbox.apiserver.store import Object, Store
 from neuron_scheduler.sandbox.demo.scheduler_container import IMAGE
 from neuron_scheduler.sandbox.demo.workload import SCHEDULER_NAME
+from neuron_scheduler.sandbox.fleet import INSTANCE_TYPE_LABEL, INSTANCE_TYPES
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "my-scheduler"
@@ -38,6 +40,36 @@ def deployment() -> Object:
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
         },
     }
+    return _applied(whole)
+
+
+def device_plugin() -> Object:
+    """Return a DaemonSet with name, label and account of AWS's device plugin, for the nodes with Neuron."""
+    types = [name for name, machine in INSTANCE_TYPES.items() if machine.devices]
+    expression = {"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": types}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    labels = {"name": "neuron-device-plugin-ds"}
+    spec: dict[str, Any] = {
+        "serviceAccountName": "neuron-device-plugin",
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+        "tolerations": [{"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}],
+        "containers": [{"name": "neuron-device-plugin", "image": "neuron-device-plugin:simulated"}],
+    }
+    return _applied(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "neuron-device-plugin-daemonset", "namespace": NAMESPACE},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": spec},
+            },
+        }
+    )
+
+
+def _applied(whole: dict[str, Any]) -> Object:
+    """Return a copy with the annotation that `kubectl apply` leaves."""
     applied: Object = json.loads(json.dumps(whole))
     applied["metadata"]["annotations"] = {_LAST_APPLIED: json.dumps(whole)}
     return applied

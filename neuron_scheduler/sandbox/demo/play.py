@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace, *, program: scheduler_pods.Program = sche
 
 
 async def _play(arguments: argparse.Namespace, program: scheduler_pods.Program) -> int:
-    server = ApiServer(port=arguments.port, termination_limit=0.0, controllers=True)
+    server = ApiServer(port=arguments.port, termination_limit=0.0, controllers=True, kube_scheduler=True)
     server.runtime = pods = scheduler_pods.SchedulerPods(server, program)
     try:
         async with server.serving():
@@ -79,7 +79,8 @@ async def _on_stage(server: ApiServer, pods: scheduler_pods.SchedulerPods, argum
     from neuron_scheduler.sandbox.demo.stage import Stage
 
     stage = Stage(server)
-    server.create(installation.deployment())
+    for installed in (installation.deployment(), installation.device_plugin()):
+        server.create(installed)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on_signal, tasks.cancel_scope)
         await stage.play()

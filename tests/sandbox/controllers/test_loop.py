@@ -13,7 +13,7 @@ from tests.support.sandbox_api import pod
 async def test_an_unreadable_object_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """Here a Job whose status somebody has broken; pods of the default scheduler still get nodes."""
     caplog.set_level(logging.ERROR)
-    async with ApiServer(controllers=True, termination_limit=0).serving() as server:
+    async with ApiServer(controllers=True, kube_scheduler=True, termination_limit=0).serving() as server:
         container = {"name": "main", "image": "example/batch:1"}
         spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
         job = server.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec})
