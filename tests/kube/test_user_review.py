@@ -3,6 +3,7 @@
 import pytest
 
 from neuron_scheduler.errors import ApiError, UnreachableError
+from neuron_scheduler.kube.access_review import Right
 from neuron_scheduler.kube.user_review import User, UserReviews
 from tests.support.scripted_server import Answer, answer, refuse, scripted
 
@@ -66,6 +67,26 @@ async def test_what_a_user_may_get(status: object, *, want: bool) -> None:
         "groups": ["a", "b"],
         "extra": {"scopes": ["x"]},
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    }
+
+
+async def test_whether_an_account_has_a_right() -> None:
+    """User, groups and attributes are passed on."""
+    right = Right("create", "pods/binding")
+    async with scripted(
+        reviewed("SubjectAccessReview", {"allowed": True}), reviewed("SubjectAccessReview", {"allowed": False})
+    ) as (server, client):
+        assert await UserReviews(client).may("system:serviceaccount:a:b", ("g",), right.attributes)
+        assert not await UserReviews(client).may("system:serviceaccount:a:b", (), right.attributes)
+    spec = server.seen[0].json["spec"]
+    assert (spec["user"], spec["groups"]) == ("system:serviceaccount:a:b", ["g"])
+    assert spec["resourceAttributes"] == {
+        "verb": "create",
+        "group": "",
+        "resource": "pods",
+        "subresource": "binding",
+        "namespace": "",
+        "name": "",
     }
 
 

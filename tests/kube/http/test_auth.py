@@ -86,6 +86,19 @@ async def test_the_environment_names_a_kubeconfig(folder: Path) -> None:
     assert connection.server == "https://api:6443"
 
 
+async def test_a_context_by_its_name(folder: Path) -> None:
+    """It replaces the current one, and means a kubeconfig even in a cluster."""
+    there = {"name": "there", "context": {"cluster": "d"}}
+    clusters = [{"name": "d", "cluster": {"server": "https://there:6443"}}]
+    path = kubeconfig(folder, contexts=[there], clusters=clusters)
+    environment = {"KUBERNETES_SERVICE_HOST": "10.100.0.1", "KUBECONFIG": path}
+
+    assert (await load(context="there", environment=environment)).server == "https://there:6443"
+    assert (await load(path, context="there", environment={})).server == "https://there:6443"
+    with pytest.raises(ConfigurationError, match="context 'nowhere' is not among its contexts"):
+        await load(context="nowhere", environment=environment)
+
+
 async def test_master_replaces_the_server(folder: Path) -> None:
     """--master replaces the kubeconfig's server, as in kube-scheduler."""
     connection = await connect(kubeconfig(folder, {"token": "t"}), "https://other:1")
