@@ -316,6 +316,17 @@ def test_values_reach_their_objects(helm: Helm, tmp_path: Path) -> None:
     assert peers[1]["namespaceSelector"]["matchExpressions"][0]["values"] == ["scrapers"]
 
 
+@pytest.mark.parametrize(
+    ("road", "component"), [("custom", "scheduler"), ("both", "scheduler"), ("default", "extender")]
+)
+def test_the_selector_of_a_deployment_never_changes(helm: Helm, road: str, component: str) -> None:
+    """Kubernetes refuses to change it, so a new version with another one could not be installed by an upgrade."""
+    flags = values(**{f"scheduler__{name}": value for name, value in ROADS[road][2].items()})
+    (deployment,) = (item for item in helm.rendered(*ON, *flags).values() if item["kind"] == "Deployment")
+    labels = {"app.kubernetes.io/name": "neuron-scheduler", "app.kubernetes.io/component": component}
+    assert deployment["spec"]["selector"] == {"matchLabels": labels}
+
+
 def test_the_network_policy_can_be_left_out(helm: Helm) -> None:
     """For clusters with policies of their own."""
     usual = helm.rendered(*ON)
@@ -380,6 +391,21 @@ def test_the_schema_has_every_value_and_every_setting() -> None:
     assert left == [], "no setting has this place in the file"
 
 
+def test_the_values_that_users_are_shown_are_those_of_the_schema() -> None:
+    """`helm show values` has all of them, except the one that Helm itself sets; settings may be left out."""
+
+    def compare(value: Any, rule: Any, *, whole: bool) -> None:
+        if isinstance(value, dict) and "properties" in rule:
+            assert value.keys() <= rule["properties"].keys()
+            assert not whole or rule["properties"].keys() - {"global", "config", "claims"} <= value.keys()
+            for name in value:
+                compare(value[name], rule["properties"][name], whole=whole and name != "config")
+
+    shown = yaml.safe_load((CHART / "values.yaml").read_text())
+    compare(shown, json.loads((CHART / "values.schema.json").read_text()), whole=True)
+    assert "config" in shown
+
+
 def strict(rule: Mapping[str, Any]) -> bool:
     """Return whether a schema refuses unknown values where it lists the known ones."""
     within = [*rule.get("properties", {}).values(), *([rule["items"]] if "items" in rule else [])]
@@ -428,7 +454,8 @@ def test_the_notes_say_what_to_do_next(helm: Helm) -> None:
     assert "scheduler.enabled=false: nothing is installed" in notes(helm)
     custom = notes(helm, *ON)
     assert "kubectl rollout status --namespace kube-system deployment/my-scheduler" in custom
-    assert 'binds: "Successfully bound pod to node".\n' in custom
+    assert 'binds:\n\n  "Successfully bound pod to node"\n' in custom
+    assert "Finished executing Bind Request" not in custom
     assert "spec.schedulerName: my-scheduler\n" in custom
     assert "helm uninstall neuron-scheduler --namespace here" in custom
     assert "image.repository is not set" in custom

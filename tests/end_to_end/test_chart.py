@@ -20,7 +20,7 @@ from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.end_to_end.process import ACQUIRED, ROOT, SchedulerProcess, run_scheduler, until
 from tests.end_to_end.workload import LEASE, PODS, placed
-from tests.support.helm import CHART, RELEASE, Helm
+from tests.support.helm import CHART, RELEASE, Helm, values
 
 ON = ("--set", "scheduler.enabled=true", "--set", "npd.enabled=false")  # as AWS's documentation writes it
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
@@ -146,6 +146,24 @@ async def refused_as_former_leader(plane: ControlPlane, former: str) -> bool:
     async with plane.client(token) as impostor:
         status, answer = await impostor.request("POST", f"{PODS}/third/binding", binding)
     return (status, "does not hold the Lease" in answer["message"]) == (422, True)
+
+
+async def test_an_upgrade_changes_the_road(plane: ControlPlane, helm: Helm) -> None:
+    """There is always one Deployment only, and none after the scheduler is switched off; the keeper stays."""
+
+    async def upgraded(**switches: bool) -> list[str]:
+        flags = values(**{f"scheduler__{name}": value for name, value in switches.items()})
+        await run(helm, "upgrade", "--install", RELEASE, CHART, "--reset-then-reuse-values", *flags)
+        items = (await plane.admin.get(f"{IN_KUBE_SYSTEM}/deployments"))["items"]
+        services = (await plane.admin.get("/api/v1/namespaces/kube-system/services"))["items"]
+        return [item["metadata"]["name"] for item in (*items, *services)]
+
+    assert await upgraded(enabled=True) == ["my-scheduler"]
+    assert await upgraded(defaultScheduler__enabled=True) == ["my-scheduler", "k8s-neuron-scheduler"]
+    assert await upgraded(customScheduler__enabled=False) == ["k8s-neuron-scheduler", "k8s-neuron-scheduler"]
+    assert await upgraded(enabled=False) == []
+    await plane.admin.get(KEEPER)
+    assert await upgraded(enabled=True) == ["k8s-neuron-scheduler", "k8s-neuron-scheduler"]
 
 
 async def test_the_keeper_of_the_kustomization_stays_as_it_is(plane: ControlPlane, helm: Helm) -> None:
