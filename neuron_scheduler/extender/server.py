@@ -27,10 +27,10 @@ from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 
-MOST_BODY: Final = 128 << 20
-"""Bytes of a request: 10,000 whole nodes."""
-MOST_HELD: Final = 256 << 20
-"""Bytes of all requests that are read or answered at one time."""
+MOST_BODY: Final = 96 << 20
+"""Bytes of a request: 8,000 whole nodes. For more, kube-scheduler must send names only."""
+MOST_HELD: Final = 160 << 20
+"""Bytes of all requests that are read or answered at one time; in memory they take twice as much, of 1 GiB."""
 BODY_SECONDS: Final = 20.0
 ANSWER_SECONDS: Final = 20.0
 HEALTH: Final = ("/healthz", "/livez", "/readyz")

@@ -151,7 +151,8 @@ class Config:
     # 2 shows one line per outcome of an attempt, as AWS's manifests for kube-scheduler ask for.
     v: int = setting(
         2,
-        "Verbosity of the log: 2 outcomes, 3 attempts and nodes, 4 filters and allocations, 6 usage maps.",
+        "Verbosity of the log: 2 outcomes, 3 attempts and nodes, 4 filters and allocations, 6 usage maps; for"
+        " kube-scheduler's requests all of these at 2.",
         path="verbosity",
         check=between(0, 10),
     )
