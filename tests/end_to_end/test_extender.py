@@ -175,7 +175,7 @@ async def test_a_follower_forwards_bindings(plane: ControlPlane, account: Path, 
 
 async def test_a_pod_of_high_priority_gets_a_block(road: SchedulerProcess, empty: RestClient) -> None:
     """kube-scheduler counts victims, and the extender swaps them so that a block of four comes free."""
-    await add_priority_classes(empty, high=1000)
+    await add_priority_classes(empty, high=100)
     await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
     async with kubelets(empty):
         await create_all(partial(create_pod, empty), (by_default(f"low-{n}", neuron=1) for n in range(16)))
