@@ -216,11 +216,14 @@ async def a_suspended_job_has_no_pods(api: Api) -> None:
     await until(api, f"{JOBS}/batch", lambda found: condition(found, "Suspended") == ("True", "JobSuspended"))
     assert (await api.got("pods"))["items"] == []
     assert (await api.call("PATCH", f"{JOBS}/batch", {"spec": {"suspend": False}}, media_type=STRATEGIC)).status == 200
-    await pods_of(api, 1)
+    (pod,) = await pods_of(api, 1)
+    await api.bind(pod["metadata"]["name"])  # so that its deletion waits for a kubelet
     resumed = await until(api, f"{JOBS}/batch", lambda found: condition(found, "Suspended")[0] == "False")
     assert condition(resumed, "Suspended") == ("False", "JobResumed")
     assert (await api.call("PATCH", f"{JOBS}/batch", {"spec": {"suspend": True}}, media_type=STRATEGIC)).status == 200
     await pods_of(api, 0)
+    paused = await until(api, f"{JOBS}/batch", lambda found: condition(found, "Suspended")[0] == "True")
+    assert paused["status"].get("failed", 0) == 0, "the pods that its controller deletes do not count"
 
 
 async def what_is_owned_goes_with_its_owner(api: Api) -> None:

@@ -30,6 +30,7 @@ class _Tally:
 
     succeeded: dict[str, int | None] = attrs.field(factory=dict)  # uid: completion index
     failed: set[str] = attrs.field(factory=set)
+    dismissed: set[str] = attrs.field(factory=set)  # deleted by this controller: they do not count
     failures_in_a_row: int = 0
     not_before: datetime | None = None
 
@@ -66,21 +67,24 @@ class Jobs:
         verdict = job_status.verdict(job, active, succeeded=len(tally.succeeded), failed=len(tally.failed), now=now)
         suspended = bool(job["spec"]["suspend"])
         if verdict is not None or suspended:
-            for pod in active:
-                self._owned.delete_pod(job, pod)
+            self._dismiss(job, active, tally)
         else:
             self._adjust(job, active, tally, now)
         pods = self._owned.objects(PODS, job, adopt=False)
         indexes = completion_indexes.text(list(tally.succeeded.values()))
         counts = {"succeeded": len(tally.succeeded), "failed": len(tally.failed)}
         status = job_status.of(job, pods, counts=counts, indexes=indexes, verdict=verdict, now=now)
-        current = self.registry.get(JOBS, job["metadata"]["namespace"], job["metadata"]["name"])
-        self._owned.set_status(current, status)
+        self._owned.set_status(job, status)
         for condition in status.get("conditions") or []:
-            if condition["type"] in {"Complete", "Failed"}:
-                reason = "Completed" if condition["type"] == "Complete" else condition["reason"]
-                message = "Job completed" if condition["type"] == "Complete" else condition["message"]
-                self._owned.record(job, reason, message, warning=condition["type"] == "Failed")
+            if condition["type"] == "Complete":
+                self._owned.record(job, "Completed", "Job completed")
+            elif condition["type"] == "Failed":
+                self._owned.record(job, condition["reason"], condition["message"], warning=True)
+
+    def _dismiss(self, job: Object, pods: Sequence[Object], tally: _Tally) -> None:
+        for pod in pods:
+            tally.dismissed.add(pod["metadata"]["uid"])
+            self._owned.delete_pod(job, pod)
 
     def _count(self, pods: Sequence[Object], tally: _Tally, now: datetime) -> None:
         """Count ended pods; one that is deleted before it ends counts as failed."""
@@ -89,7 +93,7 @@ class Jobs:
             if phase == "Succeeded" and uid not in tally.succeeded:
                 tally.succeeded[uid] = completion_indexes.of(pod)
                 tally.failures_in_a_row, tally.not_before = 0, None
-            elif uid not in tally.failed and phase != "Succeeded" and not is_active(pod):
+            elif uid not in tally.failed | tally.dismissed and phase != "Succeeded" and not is_active(pod):
                 tally.failed.add(uid)
                 tally.failures_in_a_row += 1
                 delay = min(_BACKOFF * 2 ** (tally.failures_in_a_row - 1), _LONGEST_BACKOFF)
@@ -102,8 +106,7 @@ class Jobs:
             wanted = len(active) if succeeded else spec["parallelism"]
         else:
             wanted = min(spec["parallelism"], spec["completions"] - succeeded)
-        for pod in active[max(wanted, 0) :]:
-            self._owned.delete_pod(job, pod)
+        self._dismiss(job, active[max(wanted, 0) :], tally)
         if tally.not_before is not None and now < tally.not_before:
             return
         missing = max(wanted - len(active), 0)
