@@ -26,6 +26,7 @@ from neuron_scheduler.controllers.turn import LONGEST_TURN
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.extender.bind_call import BindCall, Reporter
 from neuron_scheduler.extender.protocol import ExtenderBindingArgs
+from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.annotations import read
@@ -45,6 +46,11 @@ MOST_BACKLOG: Final = 4.0
 """Rounds of Bindings that may wait, lest our own queue waits behind them until it counts as stalled."""
 NOT_LEADING: Final = "this replica may not bind pods now: it does not hold the Lease, or it is starting or stopping"
 
+LINES_AT_ONCE: Final = 100
+LINES_PER_SECOND: Final = 10.0
+"""Lines about failed calls; whoever can connect can make a call fail."""
+
+_READS_AT_ONCE: Final = 8  # of pods that the watch has not shown
 _PAUSE: Final = 0.05  # seconds between two looks at what the watch has shown
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?", re.ASCII)
 
@@ -93,6 +99,11 @@ class Bind:
     longest_unseen: float = LONGEST_UNSEEN
     _calls: dict[str, BindCall] = attrs.field(factory=dict, init=False)  # those without an outcome, by the pod's uid
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
+    _reading: anyio.Semaphore = attrs.field(factory=lambda: anyio.Semaphore(_READS_AT_ONCE), init=False)
+    _lines: TokenBucket = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._lines = TokenBucket(self.clock, LINES_PER_SECOND, LINES_AT_ONCE)
 
     @property
     def leads(self) -> bool:
@@ -120,7 +131,8 @@ class Bind:
             self.counted("bound")
             return ""
         self.counted("failed")
-        log.error("Could not bind pod for kube-scheduler", pod=_key(args), node=args.node, err=answer)
+        if self._lines.take_now():
+            log.error("Could not bind pod for kube-scheduler", pod=_key(args), node=args.node, err=answer)
         return answer
 
     async def _bind(self, args: ExtenderBindingArgs) -> None:
@@ -155,7 +167,8 @@ class Bind:
         """Refuse a pod that the API server does not have."""
         key = _key(args)
         try:
-            read = await self.reads.read(args.pod_namespace, args.pod_name)
+            async with self._reading:
+                read = await self.reads.read(args.pod_namespace, args.pod_name)
         except (ApiError, UnreachableError) as error:
             raise _RefusedError(f"pod {key} is not known yet and could not be read: {error}") from error
         if isinstance(read, Malformed):

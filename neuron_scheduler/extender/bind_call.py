@@ -82,8 +82,8 @@ class BindCall:
             self.reporter.allocated(commitment.pod, self.node_name, commitment.decision.placement)
 
     def gone(self) -> None:
-        """Answer that there is no such pod any more."""
-        self._end(f"pod {self.last.key} not found, or it is being deleted")
+        """Answer that the pod does not wait for a node any more."""
+        self._end(f"pod {self.last.key} does not wait for a node any more: it is gone, terminating or bound")
 
     def refused(self, commitment: Commitment, refusal: Refused) -> None:
         """Answer what the API server said."""

@@ -90,6 +90,30 @@ async def test_a_node_whose_free_devices_are_no_block_is_an_error() -> None:
         assert road.tried == []
 
 
+async def test_a_flood_of_bad_calls_fills_neither_the_log_nor_the_api_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever can connect can make them."""
+    lines, reading, most = list[str](), 0, 0
+    monkeypatch.setattr(bind_module, "log", mock.Mock(error=lambda message, **_: lines.append(message)))
+    async with serving() as road:
+
+        async def read(*_: str) -> None:
+            nonlocal reading, most
+            reading += 1
+            most = max(most, reading)
+            await turns(2)
+            reading -= 1
+
+        road.verb.reads = mock.Mock(read=read)
+        async with anyio.create_task_group() as tasks:
+            for number in range(300):
+                tasks.start_soon(road.verb.bind, call(f"p{number}"))
+    assert len(lines) == 100
+    assert most == 8
+    assert road.counted == ["failed"] * 300
+
+
 BAD_CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "another uid": ({"pod_uid": "old"}, "pod default/p not found: there is one of this name with uid uid-p"),
     "no uid": ({"pod_uid": ""}, "PodUID is empty"),
@@ -266,7 +290,7 @@ async def test_two_calls_that_read_the_pod_at_once_share_one_binding() -> None:
     [
         (Refused(403, "forbidden", retryable=False), "forbidden"),
         (Refused(409, "", retryable=False), "the API server refused the Binding of default/p"),
-        (Gone(), "pod default/p not found, or it is being deleted"),
+        (Gone(), "pod default/p does not wait for a node any more: it is gone, terminating or bound"),
         (Fenced(), "the node or the pod has changed, or this replica may not bind any more; try again"),
     ],
     ids=str,
