@@ -6,7 +6,9 @@ run them for real. A pod on a node that does not exist stays as it is, as in a r
 """
 
 import copy
+from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
@@ -63,6 +65,8 @@ class Kubelet:
                 async for change in store.follow(table, version):
                     if change.type != "DELETED":
                         self._see(change.object, tasks)
+                    elif change.object["metadata"]["uid"] in self._real:
+                        self._real.pop(change.object["metadata"]["uid"])[0].cancel()  # removed without grace
             except Expired:
                 continue  # it fell behind: handle everything again
 
@@ -103,21 +107,13 @@ class Kubelet:
         self._addresses += 1
         address = f"10.0.{self._addresses // 250 % 250}.{self._addresses % 250 + 1}"
         if self.runtime is not None and self.runtime.runs(pod):
-            self._real[pod["metadata"]["uid"]] = anyio.CancelScope(), anyio.Event()
-            tasks.start_soon(self._run, self.runtime, pod, address)
+            self._real[pod["metadata"]["uid"]] = scope, end = anyio.CancelScope(), anyio.Event()
+            tasks.start_soon(_run, partial(self.runtime.run, pod, address), scope, end)
             return
         stored = self.registry.store.put(PODS.storage, pod_status.running(pod, address, self.registry.clock()))
         run = run_of(stored)
         if run.seconds is not None:
             tasks.start_soon(self._finish, stored, run.seconds, run.exit_code)
-
-    async def _run(self, runtime: Runtime, pod: Object, address: str) -> None:
-        scope, end = self._real[pod["metadata"]["uid"]]
-        try:
-            with scope:
-                await runtime.run(pod, address)
-        finally:
-            end.set()
 
     async def _finish(self, pod: Object, seconds: float, exit_code: int) -> None:
         """End the containers after their time; with `restartPolicy: OnFailure`, start failed ones again."""
@@ -155,6 +151,14 @@ class Kubelet:
         except StatusError as error:
             if error.code not in {404, 409}:  # it was deleted or replaced meanwhile
                 raise
+
+
+async def _run(work: Callable[[], Awaitable[None]], scope: anyio.CancelScope, end: anyio.Event) -> None:
+    try:
+        with scope:
+            await work()
+    finally:
+        end.set()
 
 
 def ready(node: Object, now: datetime) -> Object:

@@ -10,6 +10,13 @@ from neuron_scheduler.sandbox.apiserver import metadata
 from neuron_scheduler.sandbox.apiserver.store import Object
 
 
+def creating(pod: Object) -> Object:
+    """Return a copy of a bound pod whose containers do not run yet."""
+    pod = copy.deepcopy(pod)
+    _set_containers(pod, {"waiting": {"reason": "ContainerCreating"}}, is_ready=False)
+    return pod
+
+
 def running(pod: Object, address: str, now: datetime, *, is_ready: bool = True, restarts: int = 0) -> Object:
     """Return a copy of a bound pod with all its containers running."""
     pod, moment = copy.deepcopy(pod), metadata.timestamp(now)

@@ -46,6 +46,7 @@ async def test_every_example_runs(demo: Served) -> None:
     """There is room for all of them at once, pods, Deployment and Job; the picture shows them; a deletion frees."""
     kubectl = demo.kubectl
     assert [row[0] for row in lines(await kubectl("get", "pods"))[1:]] == ["seven"]
+    assert {row[3] for row in lines(await kubectl("get", "events"))[1:]} == {"pod/seven"}
     assert "does not support requests for device: 7" in await kubectl("describe", "pod", "seven")
     await kubectl("apply", "-f", str(EXAMPLES))
     pods = {path.stem: yaml.safe_load(path.read_text()) for path in EXAMPLES.glob("*[0-9].yaml")}
@@ -192,6 +193,30 @@ async def test_a_scheduler_that_cannot_start_is_restarted(tmp_path: Path) -> Non
         await kubectl("rollout", "undo", *SCHEDULER)
         assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=30s")
         assert (await kubectl("get", "pods", *IN_SYSTEM, "-o", "name", "-l", OURS)).split() == [ready]
+
+
+async def test_a_pod_that_is_removed_by_force_takes_its_process_with_it(tmp_path: Path) -> None:
+    """Without grace the pod is gone before its process has ended; it lets go of the Lease all the same."""
+    async with served(tmp_path) as demo:
+        kubectl = demo.kubectl
+        first = await leader(kubectl)
+        await kubectl("delete", "pod", first, *IN_SYSTEM, "--force", "--grace-period=0")
+        with anyio.fail_after(10):  # less than the Lease lasts if it is not released
+            while await leader(kubectl) in {"", first}:
+                pass
+        assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=30s")
+        mounts = [{"op": "add", "path": "/spec/template/spec/volumes", "value": [
+            {"name": "config", "configMap": {"name": "absent"}}]},
+            {"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts", "value": [
+            {"name": "config", "mountPath": "/etc/x"}]}]  # fmt: skip
+        await kubectl("patch", *SCHEDULER, "--type=json", "-p", json.dumps(mounts))
+        reason = "jsonpath={.items[*].status.containerStatuses[0].state.waiting.reason}"
+        with anyio.fail_after(30):
+            while "ContainerCreating" not in await kubectl("get", "pods", *IN_SYSTEM, "-o", reason):
+                pass
+        assert 'configmap "absent" not found' in await kubectl("get", "events", *IN_SYSTEM)
+        await kubectl("create", "configmap", "absent", *IN_SYSTEM, "--from-literal=a=b")
+        assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=30s")
 
 
 async def test_the_kubeconfig_and_the_picture(tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ class Logs:
         if not pod["spec"].get("nodeName"):
             raise bad_request(f"pod {name} does not have a host assigned")
         if pod["status"].get("phase") == "Pending":
-            raise bad_request(f'container "{container or names[0]}" in pod "{name}" is waiting to start')
+            raise bad_request(
+                f'container "{container or names[0]}" in pod "{name}" is waiting to start: ContainerCreating'
+            )
         if query.get("previous") in {"true", "1"}:
             if uid not in self._previous:
                 raise bad_request(f'previous terminated container "{container or names[0]}" in pod "{name}" not found')

@@ -61,6 +61,7 @@ class SchedulerPods:
 
     async def run(self, pod: Object, address: str) -> None:
         """Run a pod until cancelled."""
+        self._report(pod, pod_status.creating)
         await self._mountable(pod)
         count = 0
         try:

@@ -98,9 +98,13 @@ class Stage:
                 drawn = now
 
     async def _make_room(self) -> None:
+        """Delete the story's pods and their Events, and let the late nodes join."""
         for name in [name for name in self._outcomes if name != workload.KEPT]:
             self._server.registry.delete(PODS, "default", name, {})
         await self._until(lambda: not occupancy.read(self._server.store).holdings)
+        for event in self._server.store.objects(EVENTS.storage, "default"):
+            if event["involvedObject"].get("name") != workload.KEPT:
+                self._server.store.remove(EVENTS.storage, "default", event["metadata"]["name"])
         for node in workload.late_nodes():
             self._server.create(node)
 
