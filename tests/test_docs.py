@@ -50,6 +50,7 @@ OTHERS = {
     "--cert",
     "--clusterrole",
     "--feature-gates",
+    "--field-selector",
     "--filename",
     "--for",
     "--ignore-not-found",
@@ -57,6 +58,7 @@ OTHERS = {
     "--name",  # of kops
     "--namespace",
     "--prefix",
+    "--replicas",
     "--runtime-config",
     "--selector",
     "--server",

@@ -48,20 +48,20 @@ class FakeKubelet:
             self._ending.add(metadata["uid"])
             ends.start_soon(self._end, pod)
         elif "deletionTimestamp" not in metadata and pod["status"].get("phase") == "Pending":
-            with _unless_outrun():
-                await self.api.patch(f"{_path(pod)}/status", {"status": _running(pod)}, content_type=STRATEGIC)
+            with unless_outrun():
+                await self.api.patch(f"{path_of(pod)}/status", {"status": running(pod)}, content_type=STRATEGIC)
 
     async def _end(self, pod: Object) -> None:
         """Delete a terminating pod for good, once its grace is over."""
         if self.obey_grace:
             await anyio.sleep(pod["metadata"].get("deletionGracePeriodSeconds", 0))
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        with _unless_outrun():
-            await self.api.delete(_path(pod), body)
+        with unless_outrun():
+            await self.api.delete(path_of(pod), body)
 
 
 @contextmanager
-def _unless_outrun() -> Iterator[None]:
+def unless_outrun() -> Iterator[None]:
     """Ignore a pod that another client deleted or changed first: the watch reports it."""
     try:
         yield
@@ -70,11 +70,12 @@ def _unless_outrun() -> Iterator[None]:
             raise
 
 
-def _path(pod: Object) -> str:
+def path_of(pod: Object) -> str:
+    """Return the path of a pod."""
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
-def _running(pod: Object) -> Object:
+def running(pod: Object) -> Object:
     """Return the status of a pod whose containers all run."""
     started = {"ready": True, "started": True, "restartCount": 0, "imageID": "", "state": {"running": {}}}
     containers = [
