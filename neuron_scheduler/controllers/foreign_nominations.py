@@ -70,19 +70,20 @@ class ForeignNominations:
                 del self._wishes[pod.uid]
             return
         if known is not None and known.pod.nominated_node_name == pod.nominated_node_name:
-            self._wishes[pod.uid] = attrs.evolve(known, pod=pod)
-            return
-        if known is not None:
-            self._drop(known.pod)
-        wish = self._wishes[pod.uid] = _Wish(pod, self.clock())
+            wish = attrs.evolve(known, pod=pod)
+        else:
+            wish = _Wish(pod, self.clock())
+            if known is not None:
+                self._drop(known.pod)
+        self._wishes[pod.uid] = wish
         self._adopt(wish)
 
     def noticed(self, uid: str, node_name: str) -> None:
         """Look again after a pod has come to a node, has changed there, or has gone."""
         if not self._wishes:
             return
-        if self.cluster.node_of(uid) is not None:
-            self._wishes.pop(uid, None)  # it has a node now
+        if self.cluster.node_of(uid) is not None and not self.cluster.is_assumed(uid):
+            self._wishes.pop(uid, None)  # it is bound
         for wish in self._wishes.values():
             if wish.pod.nominated_node_name == node_name:
                 self._adopt(wish)
@@ -108,7 +109,8 @@ class ForeignNominations:
     def _adopt(self, wish: _Wish) -> None:
         """Keep the space if the pod fits there once the pods that kube-scheduler has deleted are gone."""
         pod = wish.pod
-        if self.cluster.nomination(pod.uid) is not None or self.clock() - wish.since > LONGEST:
+        has_space = self.cluster.nomination(pod.uid) is not None or self.cluster.node_of(pod.uid) is not None
+        if has_space or self.clock() - wish.since > LONGEST:
             return
         nomination = rebuilt(self.cluster, pod, self.profile)
         if nomination is not None:

@@ -13,6 +13,7 @@ from neuron_scheduler.controllers.foreign_nominations import LONGEST, ForeignNom
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -140,6 +141,19 @@ def test_it_ends_when_the_pod_is_bound() -> None:
     assert not world.is_kept()
     world.evict("p2")
     assert not world.is_kept()
+
+
+def test_it_is_kept_again_after_a_binding_that_failed() -> None:
+    """kube-scheduler may still want the node, as its next write of the status shows."""
+    world = world_with_space()
+    world.cluster.assume(attrs.evolve(HIGH, node_name="n"), CoreMask(0xFF00))
+    world.handler.updated(NOMINATED, attrs.evolve(NOMINATED, labels={"a": "b"}))
+    world.evict("p2")
+    assert not world.is_kept()  # it has its space
+    world.cluster.forget("uid-high")
+    assert not world.is_kept()
+    world.handler.updated(NOMINATED, attrs.evolve(NOMINATED, labels={"a": "c"}))
+    assert world.is_kept()
 
 
 def test_a_more_important_pod_takes_it() -> None:

@@ -143,7 +143,7 @@ class Chaos(Road):
         self.write(pod(name, scheduler_name=scheduler, **self.dice.choice(ASKED)))
 
     def change_one(self) -> None:
-        """Delete a pod, let it terminate, or let its kubelet admit it."""
+        """Delete a pod, let it terminate, let its kubelet admit it, or let kube-scheduler nominate a node for it."""
         pods = [known for known in self.stored.values() if isinstance(known, Pod)]
         if not pods:
             return
@@ -155,6 +155,8 @@ class Chaos(Road):
             self.write(attrs.evolve(known, terminating=True))
         elif known.node_name:
             self.write(attrs.evolve(known, admitted=True))
+        elif known.scheduler_name != "my-scheduler":
+            self.write(attrs.evolve(known, nominated_node_name=self.dice.choice(("", *self.there))))
 
     def change_node(self) -> None:
         """Let a node vanish or come back."""
@@ -172,6 +174,9 @@ class Chaos(Road):
             if known.name not in self.there:
                 self.there[known.name] = known
                 self.nodes.added(known)
+        for nominated in [known for known in self.stored.values() if isinstance(known, Pod)]:
+            if nominated.nominated_node_name:
+                self.write(attrs.evolve(nominated, nominated_node_name=""))
         for _ in range(60):
             while self.unseen:
                 self.show()
@@ -238,6 +243,7 @@ async def test_no_core_is_given_to_two_pods_and_nothing_leaks(seed: int, monkeyp
         await chaos.settle()
         assert not chaos.surprises
         assert chaos.cluster.assumed_count == 0
+        assert not chaos.cluster.has_nominations
         for known in NODES:
             row: Any = chaos.cluster.node(known.name)
             assert set(row.pod_infos) == {bound.uid for bound in chaos.on(known.name)}

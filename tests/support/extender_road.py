@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 
+from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.errors import UnreachableError
@@ -43,6 +44,7 @@ class Road(World):
     """
 
     verb: Bind = attrs.field(init=False)
+    kept: ForeignNominations = attrs.field(init=False)
     store: ObjectStore[Pod] = attrs.field(init=False)
     nodes: NodeHandler = attrs.field(init=False)
     stored: dict[str, Pod | Malformed] = attrs.field(factory=dict)
@@ -55,10 +57,12 @@ class Road(World):
         super().__attrs_post_init__()
         road: Any = self
         fence = self.scheduler.fence
+        shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "clock": lambda: self.now}
+        self.kept = ForeignNominations(profile=extender_profile(), **shared)
         handler = PodHandler(
-            cluster=self.cluster, queue=self.queue, metrics=Metrics(), scheduler_names={"my-scheduler"},
-            clock=lambda: self.now, gone=lambda _: None, came=lambda _: None, left=lambda _: None,
-            started=lambda _: None, double_booked=lambda *_: None, unknown=lambda *_: None, noticed=fence.noticed,
+            metrics=Metrics(), scheduler_names={"my-scheduler"}, gone=self.kept.forget, came=lambda _: None,
+            left=lambda _: None, started=lambda _: None, double_booked=lambda *_: None, unknown=lambda *_: None,
+            noticed=self._noticed, pending_elsewhere=self.kept.pending, **shared,
         )  # fmt: skip
         self.nodes = NodeHandler(
             cluster=self.cluster, queue=self.queue, metrics=Metrics(), gone=fence.node_gone,
@@ -81,6 +85,10 @@ class Road(World):
         )
 
     # What the parts call
+
+    def _noticed(self, uid: str, node_name: str) -> None:
+        self.scheduler.fence.noticed(uid, node_name)
+        self.kept.noticed(uid, node_name)
 
     async def read(self, namespace: str, name: str) -> Pod | Malformed | None:
         """Read a pod from the API server."""
