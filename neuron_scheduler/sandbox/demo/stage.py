@@ -99,11 +99,13 @@ class Stage:
 
     async def _make_room(self) -> None:
         """Delete the story's pods and their Events, and let the late nodes join."""
+        with anyio.move_on_after(self.patience):  # an Event may come after its pod's Binding
+            await self._until(lambda: self._outcomes.keys() <= {_subject(event) for event in self._events()})
         for name in [name for name in self._outcomes if name != workload.KEPT]:
             self._server.registry.delete(PODS, "default", name, {})
         await self._until(lambda: not occupancy.read(self._server.store).holdings)
-        for event in self._server.store.objects(EVENTS.storage, "default"):
-            if event["involvedObject"].get("name") != workload.KEPT:
+        for event in self._events():
+            if _subject(event) != workload.KEPT:
                 self._server.store.remove(EVENTS.storage, "default", event["metadata"]["name"])
         for node in workload.late_nodes():
             self._server.create(node)
@@ -150,9 +152,12 @@ class Stage:
             return pod is not None
         return isinstance(want, Waits) and bool(_refusal(pod)) and self._event(pod) is not None
 
+    def _events(self) -> list[Object]:
+        return self._server.store.objects(EVENTS.storage, "default")
+
     def _event(self, pod: Object) -> Object | None:
         uid = pod["metadata"]["uid"]
-        for event in self._server.store.objects(EVENTS.storage, "default"):
+        for event in self._events():
             if event["involvedObject"].get("uid") == uid and event["reason"] == "FailedScheduling":
                 return event
         return None
@@ -195,6 +200,10 @@ class Stage:
             f"exist, {waiting} other pod is refused. Every set is a legal block, and no core is used twice.",
             style="bold green",
         )
+
+
+def _subject(event: Object) -> str:
+    return str(event["involvedObject"].get("name", ""))
 
 
 def _refusal(pod: dict[str, Any]) -> str:
