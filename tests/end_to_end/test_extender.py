@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import trustme
 
 from tests.control_plane.objects import NEURON, create_all, create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object, RestClient
@@ -187,6 +188,41 @@ async def test_a_pod_of_high_priority_gets_a_block(road: SchedulerProcess, empty
         left = [pod for pod in (await empty.get(PODS))["items"] if pod["metadata"]["name"].startswith("low-")]
         assert len(left) == 12, "not one pod more than needed was deleted"
     await road.line("Allocated ids for POD high are:")
+
+
+async def test_whole_nodes_over_tls(plane: ControlPlane, account: Path, empty: RestClient, tmp_path: Path) -> None:
+    """With `nodeCacheCapable: false` and client certificates, victims included, the answers are the same."""
+    authority, files = (
+        trustme.CA(),
+        {name: str(tmp_path / name) for name in ("ca", "crt", "key", "client", "client-key")},
+    )
+    authority.cert_pem.write_to_path(files["ca"])
+    for issued, crt, key in (
+        (authority.issue_cert("127.0.0.1"), "crt", "key"),
+        (authority.issue_cert("kube-scheduler@example.com"), "client", "client-key"),
+    ):
+        issued.cert_chain_pems[0].write_to_path(files[crt])
+        issued.private_key_pem.write_to_path(files[key])
+    flags = {"tls-cert-file": "crt", "tls-private-key-file": "key", "client-ca-file": "ca"}
+    shown = {"caFile": files["ca"], "certFile": files["client"], "keyFile": files["client-key"]}
+    await add_priority_classes(empty, high=1000)
+    await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
+    await create_node(empty, node_manifest("inf2", "inf2.xlarge"))
+    port = free_port()
+    async with (
+        kubelets(empty),
+        extender(account, port, *(f"--extender-{flag}={files[name]}" for flag, name in flags.items())) as process,
+    ):
+        await process.line(ACQUIRED)
+        async with run_kube_scheduler(
+            plane, f"https://127.0.0.1:{port}", nodeCacheCapable=False, enableHTTPS=True, tlsConfig=shown
+        ):
+            condition = await refused(empty, "seven", saying="does not support", scheduler_name=NAME, neuron=7)
+            assert SEVEN in condition["message"]
+            assert ids_of(await placed(empty, "low", scheduler_name=NAME, neuron=16)) == tuple(range(16))
+            high = await placed(empty, "high", scheduler_name=NAME, neuron=8, priorityClassName="high")
+            assert (high["spec"]["nodeName"], ids_of(high)) == ("trn1", tuple(range(8)))
+            await process.line("Chose victims for kube-scheduler")
 
 
 async def test_the_manifest_is_what_the_tests_use() -> None:
