@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -26,10 +24,11 @@ from neuron_scheduler.settings.config import Config, ProfileConfig
 from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
 from tests.control_plane.server import ControlPlane, User, run_control_plane
+from tests.support import kustomize
 from tests.support.builders import machine, node, request
 from tests.support.harness import cluster_of
+from tests.support.kustomize import KUBECTL, ROOT, kubectl
 
-ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent
 ACCOUNT = "system:serviceaccount:kube-system:neuron-scheduler"
 CONFIG = "neuron-scheduler-config"
@@ -69,22 +68,10 @@ PLUGIN_BINDING = {
 }
 
 
-def kubectl(*arguments: str | Path) -> str:
-    """Run the user's own kubectl, and return what it prints."""
-    done = subprocess.run([TOOLS / "kubectl", *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def rendered() -> dict[str, Object]:
     """Return the rendered objects of the kustomization by `Kind/name`."""
-    return by_name(kubectl("kustomize", "manifests/"))
-
-
-def by_name(text: str) -> dict[str, Object]:
-    """Return the objects of a YAML text by `Kind/name`."""
-    return {f"{item['kind']}/{item['metadata']['name']}": item for item in yaml.safe_load_all(text)}
+    return kustomize.rendered("manifests/")
 
 
 @pytest.fixture(scope="module")
@@ -263,18 +250,12 @@ def test_the_metrics_are_open_to_scrapers_only(rendered: dict[str, Object], tmp_
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the manifests with the component for secure metrics, added as in the README."""
-    folder = tmp_path_factory.mktemp("secured") / "manifests"
-    shutil.copytree(ROOT / "manifests", folder)
-    with (folder / "kustomization.yaml").open("a") as file:
-        file.write("components:\n  - components/secure-metrics\n")
-    return folder
+    return kustomize.customized(".", tmp_path_factory.mktemp("secured"), "secure-metrics")
 
 
 def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Path) -> None:
     """The component adds its flags, port, Secret and rights, which agree, and does not change the probes."""
-    items = {
-        f"{item['kind']}/{item['metadata']['name']}": item for item in yaml.safe_load_all(kubectl("kustomize", secured))
-    }
+    items = kustomize.rendered(secured)
     assert items.keys() - rendered.keys() == {
         "ClusterRole/neuron-scheduler-metrics",
         "ClusterRoleBinding/neuron-scheduler-auth-delegator",
@@ -619,7 +600,7 @@ async def warnings(plane: ControlPlane, pod: Object) -> str:
     path = plane.folder / "pod.json"
     path.write_text(json.dumps(pod))
     flags = ("-f", path, "--dry-run=server", "--kubeconfig", plane.folder / "kubeconfig")
-    return (await anyio.run_process([TOOLS / "kubectl", "create", *flags])).stderr.decode()
+    return (await anyio.run_process([KUBECTL, "create", *flags])).stderr.decode()
 
 
 @pytest.mark.control_plane
@@ -637,11 +618,9 @@ async def test_a_pod_with_neuron_and_another_scheduler_is_warned_of(plane: Contr
 async def customized(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[None]]]:
     """Yield a function that applies the manifests with components; at the end they are applied without them."""
     flags = ("--kubeconfig", plane.folder / "kubeconfig")
-    folder = shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
 
     async def apply(*components: str) -> None:
-        text = (ROOT / "manifests/kustomization.yaml").read_text()
-        (folder / "kustomization.yaml").write_text(f"{text}components: {json.dumps(components)}\n")
+        folder = kustomize.customized(".", tmp_path, *components)
         await anyio.to_thread.run_sync(kubectl, "apply", "-k", folder, *flags)
 
     yield apply
@@ -655,7 +634,7 @@ async def test_a_component_requires_our_scheduler(
     plane: ControlPlane, customized: Callable[..., Awaitable[None]]
 ) -> None:
     """With it the warning is a refusal, except for a mirror pod, which already runs."""
-    await customized("components/require-scheduler")
+    await customized("require-scheduler")
     pod = asking("asking", {"aws.amazon.com/neuron": "1"}, scheduler_name="another")
 
     async def refused() -> bool:
@@ -673,7 +652,7 @@ async def test_a_component_requires_our_scheduler(
 @pytest.mark.control_plane
 async def test_a_component_sets_our_scheduler(plane: ControlPlane, customized: Callable[..., Awaitable[None]]) -> None:
     """A pod with Neuron that names no scheduler gets ours, also under the component that requires it; others do not."""
-    await customized("components/require-scheduler", "components/set-scheduler")
+    await customized("require-scheduler", "set-scheduler")
 
     async def scheduler_of(limits: Mapping[str, str], name: str, **options: str) -> str:
         pod = asking("asking", limits, scheduler_name=name, **options)
