@@ -68,6 +68,7 @@ def assembled(
         beside=profile,
         budgets=budgets,
         own_names=loop.profiles.keys(),
+        abandoned=bind.abandoned,
         clock=loop.clock,
     )
 

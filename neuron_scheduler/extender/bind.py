@@ -115,6 +115,11 @@ class Bind:
         """How many pods have a Binding without an outcome."""
         return len(self._calls)
 
+    def abandoned(self, uid: str) -> bool:
+        """Return whether a pod's Binding has no outcome and no call waits for it; kube-scheduler has forgotten it."""
+        call = self._calls.get(uid)
+        return call is not None and not call.callers
+
     async def bind(self, args: ExtenderBindingArgs) -> str:
         """
         Bind a pod to a node, and return once that is certain; the answer is an error sentence, empty on success.

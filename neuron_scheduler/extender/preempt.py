@@ -3,8 +3,10 @@ The verb `preempt`: kube-scheduler would evict pods for a pod, and gets victims 
 
 kube-scheduler has counted only. Each of its nodes gets the victims after which our filter accepts the pod, or is left
 out. Upstream: `callExtenders` in `pkg/scheduler/framework/preemption/preemption.go`, which refuses an answer with a
-node it did not send, a node without victims, or a pod that it does not know; so pods of our own queue that are not
-bound yet are never victims. Refuses to evict, and to choose the node: kube-scheduler does.
+node it did not send, a node without victims, or a pod that it does not know. So pods that are not bound yet are no
+victims if they are of our own queue, or if kube-scheduler does not wait for their Binding any more. A pod that has a
+node, or whose Binding may still succeed, needs no room: nobody leaves for it. Refuses to evict, and to choose the node:
+kube-scheduler does.
 
 kube-scheduler does not call it for a node where the pod fits by count and only has no free block.
 """
@@ -68,6 +70,7 @@ class Preempt:
         beside: the filters that kube-scheduler does not have (`extender_profile`).
         budgets: returns all PodDisruptionBudgets.
         own_names: the scheduler names of the pods in our own queue.
+        abandoned: whether the pod with this uid has a Binding without an outcome for which no call waits.
         clock: seconds that never jump.
     """
 
@@ -76,6 +79,7 @@ class Preempt:
     beside: Profile
     budgets: Callable[[], Sequence[DisruptionBudget]]
     own_names: Container[str]
+    abandoned: Callable[[str], bool]
     clock: Callable[[], float]
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
 
@@ -88,7 +92,7 @@ class Preempt:
         """
         pod, proposed = _pod_of(args), _proposed(args)
         answer = dict[str, MetaVictims]()
-        if not (pod.refusal or pod.never_preempts):
+        if not (pod.refusal or pod.never_preempts or self.cluster.node_of(pod.uid)):
             await self._warm_up(pod)
             answer = await self._answer(pod, proposed)
         log.info(
@@ -121,13 +125,13 @@ class Preempt:
         return answer
 
     def _unknown_to_kube_scheduler(self, node_name: str) -> frozenset[str]:
-        """Return the uids of the pods of a node that our own queue has decided and that are not bound yet."""
+        """Return the uids of the pods of a node that are not bound yet and that kube-scheduler has not on it."""
         node_info = self.cluster.node(node_name)
         pod_infos = {} if node_info is None else node_info.pod_infos
         return frozenset(
             uid
             for uid, pod_info in pod_infos.items()
-            if self.cluster.is_assumed(uid) and pod_info.pod.scheduler_name in self.own_names
+            if self.cluster.is_assumed(uid) and (pod_info.pod.scheduler_name in self.own_names or self.abandoned(uid))
         )
 
     async def _warm_up(self, pod: Pod) -> None:

@@ -1,7 +1,7 @@
 """kube-scheduler's preempt call: both forms of the request, the nodes that are left out, and what is refused."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from neuron_scheduler.extender.protocol import (
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import extender_profile, preemption_profile
 from tests.control_plane.objects import pod_manifest
 from tests.support.builders import node, pod
@@ -27,7 +28,9 @@ OF_APP_A = LabelSelector((Requirement("app", Operator.IN, ("a",)),))
 BOTH_UNITS = {"limits": {"aws.amazon.com/neuron": "1", "aws.amazon.com/neuroncore": "1"}}
 
 
-def verb(cluster: Cluster, *, budgets: Sequence[DisruptionBudget] = (), step: float = 0.0) -> Preempt:
+def verb(
+    cluster: Cluster, *, budgets: Sequence[DisruptionBudget] = (), step: float = 0.0, abandoned: Container[str] = ()
+) -> Preempt:
     """Return the verb; each look at its clock takes so many seconds."""
     now = [0.0]
 
@@ -37,7 +40,7 @@ def verb(cluster: Cluster, *, budgets: Sequence[DisruptionBudget] = (), step: fl
 
     return Preempt(
         cluster=cluster, profile=preemption_profile(), beside=extender_profile(), budgets=lambda: budgets,
-        own_names={"my-scheduler"}, clock=clock,
+        own_names={"my-scheduler"}, abandoned=lambda uid: uid in abandoned, clock=clock,
     )  # fmt: skip
 
 
@@ -120,6 +123,25 @@ async def test_pods_that_are_not_bound_yet_are_no_victims_if_they_are_our_own() 
         cluster.assume(assumed, type(machine.free_cores)(0xFF << 8 * i))
     result = await verb(cluster).preempt(request({"a": ["uid-p0"]}))
     assert answered(result) == {"a": ["uid-p1"]}
+
+
+async def test_pods_whose_call_has_hung_up_are_no_victims_until_they_are_bound() -> None:
+    """kube-scheduler has taken them off the node again; once they are bound it knows them."""
+    cluster = cluster_of([node("a", "trn1.32xlarge")], [pod("bound", on="a", devices=12, ids=range(4, 16), priority=1)])
+    cluster.assume(pod("assumed", on="a", devices=4, scheduler_name="default-scheduler"), CoreMask(0xFF))
+    proposed = {"a": ["uid-bound"]}
+    assert answered(await verb(cluster, abandoned={"uid-assumed"}).preempt(request(proposed))) == {"a": ["uid-bound"]}
+    assert answered(await verb(cluster).preempt(request(proposed))) == {"a": ["uid-assumed"]}
+
+
+async def test_for_a_pod_whose_binding_may_succeed_nobody_leaves() -> None:
+    """kube-scheduler's call for it has failed, and its node fails kube-scheduler's own filters meanwhile."""
+    cluster = fleet()
+    cluster.put_node(node("cordoned", "trn1.32xlarge"))
+    proposed = request({"a": ["uid-a-0", "uid-a-1", "uid-a-2", "uid-a-3"]})
+    assert answered(await verb(cluster).preempt(proposed)) != {}
+    cluster.assume(pod("q", on="cordoned", devices=4), CoreMask(0xFF))
+    assert answered(await verb(cluster).preempt(proposed)) == {}
 
 
 @pytest.mark.parametrize(
