@@ -1,5 +1,6 @@
 """Each command in README.md and docs/ is run by a test, or the page says what it needs that tests do not have."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tests.support import documented_commands
 from tests.support.documented_commands import NEEDS, PAGES, ROOT, Block, Shell, blocks, blocks_of, exists, run_by
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
+COMMAND = re.compile(r"(?: {4,}|\$ )(kubectl|helm|kops|docker|make|python|pip|neuron-scheduler) ")
 MARKDOWN = """
 # Install
 <!-- needs: AWS -->
@@ -37,6 +39,15 @@ def test_the_pages_have_blocks() -> None:
     """The extractor finds as many blocks as the pages open."""
     opened = sum(line.strip() == "```sh" for page in PAGES for line in page.read_text().splitlines())
     assert len(BLOCKS) == opened > 20
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_are_in_blocks(page: Path) -> None:
+    """No command hides in an indented paragraph or in a block of another language."""
+    lines = page.read_text().splitlines()
+    commands = {line.strip() for block in blocks(page) for line in block.text.splitlines()}
+    hidden = [line for line in lines if COMMAND.match(line) and line.strip() not in commands]
+    assert hidden == []
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
