@@ -253,13 +253,17 @@ async def test_awss_release_loses_nothing(plane: ControlPlane, helm: Helm, aws_c
     await plane.admin.get(f"{IN_KUBE_SYSTEM}/daemonsets/neuron-device-plugin")
 
 
+COMPONENTS = [f"components.{name}=true" for name in ("extenderTls", "requireScheduler", "secureMetrics")]
 CHOICES = {
     "custom": [],
-    "with all components": [
-        f"components.{name}=true" for name in ("requireScheduler", "setScheduler", "secureMetrics")
-    ],
+    "custom with all components": [*COMPONENTS, "components.setScheduler=true"],
     "default": ["scheduler.customScheduler.enabled=false", "scheduler.defaultScheduler.enabled=true"],
-    "both": ["scheduler.defaultScheduler.enabled=true"],
+    "default with all components": [
+        *COMPONENTS,
+        "scheduler.customScheduler.enabled=false",
+        "scheduler.defaultScheduler.enabled=true",
+    ],
+    "both": ["scheduler.defaultScheduler.enabled=true", "components.kops=false"],
 }
 
 
