@@ -1,7 +1,10 @@
 """Each part is given its settings."""
 
+import pytest
+
 from neuron_scheduler.controllers import leader_elector
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
+from neuron_scheduler.extender.forward import Forward
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.writes.evictor import Evictor
@@ -27,3 +30,28 @@ async def test_all_fenced_writes_have_the_bind_timeout() -> None:
 def test_the_settings_judge_the_times_that_the_elector_uses() -> None:
     """The check of the retry period has the jitter of the elector, which imports no settings."""
     assert lease_times.JITTER == leader_elector.JITTER
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({}, ""),
+        ({"extender_bind_address": ":12345"}, "http://10.1.2.3:12345"),
+        ({"extender_bind_address": "10.9.9.9:1"}, "http://10.9.9.9:1"),
+    ],
+    ids=["off", "all addresses", "one address"],
+)
+async def test_the_lease_gets_the_address_of_the_extender(
+    settings: dict[str, str], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other replicas find it there; without an extender nothing is kept for kube-scheduler either."""
+    monkeypatch.setenv("POD_IP", "10.1.2.3")
+    config = Config(**settings)  # type: ignore[arg-type]  # each is a string
+    parts = wire(config, Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
+    assert parts.election is not None
+    assert parts.election.extender_address == url
+    assert (parts.verbs is None) == (parts.foreign_nominations is None) == (not url)
+    if parts.verbs is not None:
+        assert isinstance(parts.verbs.forward, Forward)
+        assert parts.verbs.forward.own == url
+        assert parts.verbs.forward.leader() == ""
