@@ -33,6 +33,7 @@ from neuron_scheduler.neuron.annotations import read
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
+from neuron_scheduler.scheduling.plugins.node_resources_fit import without_other_resources
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
@@ -191,9 +192,9 @@ class Bind:
         return known
 
     def _newest(self, pod: Pod) -> Pod:
-        """Return a pod as the watch shows it now, or as it was last."""
+        """Return what we judge of a pod as the watch shows it now, or as it was last."""
         known = self.known(pod.key)
-        return known if known is not None and known.uid == pod.uid else pod
+        return without_other_resources(known if known is not None and known.uid == pod.uid else pod)
 
     async def _warm_up(self, pod: Pod) -> None:
         """Build the indexes that the filters need for this kind of pod, in turns with other tasks."""
@@ -254,7 +255,7 @@ class Bind:
             self.cluster.forget(pod.uid)
             raise
         self._calls[pod.uid] = call
-        self.cycle.push(Commitment(call, pod, annotations, decision, started))
+        self.cycle.push(Commitment(call, without_other_resources(pod), annotations, decision, started))
         return call
 
     def _ended(self, uid: str) -> None:

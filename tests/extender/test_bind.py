@@ -379,6 +379,19 @@ async def test_a_call_waits_at_the_fence() -> None:
         assert road.held() == 16
 
 
+async def test_a_resource_that_kube_scheduler_gets_elsewhere_is_no_obstacle() -> None:
+    """A DRA driver may provide it, or kube-scheduler is told to ignore it; also after a wait at the fence."""
+    async with serving() as road:
+        await at_the_fence(road)
+        road.foreign("p", devices=4, requests={"example.com/claimed": 1})
+        answer = Answer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.of, road, "p")
+            await until(lambda: road.scheduler.fence.waiting == 1)
+            road.change("first", admitted=True)
+        assert answer.text == ""
+
+
 async def test_a_call_does_not_wait_at_the_fence_for_ever() -> None:
     """kube-scheduler is told to try again before its own timeout, and nothing is held."""
     async with serving() as road:

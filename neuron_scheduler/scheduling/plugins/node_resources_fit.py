@@ -92,18 +92,18 @@ def fitting_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return among
 
 
-def _without_other_resources(pod: Pod) -> Pod:
+def without_other_resources(pod: Pod) -> Pod:
     """Return a pod with those requests only that every node has, or that we hand out."""
     requests = {name: amount for name, amount in pod.requests.items() if name in _BESIDE_KUBE_SCHEDULER}
     return pod if len(requests) == len(pod.requests) else attrs.evolve(pod, requests=requests)
 
 
 def _filter_beside(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    return filter_nodes(view, _without_other_resources(pod), among)
+    return filter_nodes(view, without_other_resources(pod), among)
 
 
 def _fitting_beside(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    return fitting_nodes(view, _without_other_resources(pod), among)
+    return fitting_nodes(view, without_other_resources(pod), among)
 
 
 def _requests(pod: Pod) -> frozenset[tuple[str, int]]:
