@@ -17,6 +17,12 @@ from tests.support.certificates import Authority, Issued
 from tests.support.scripted_server import answer, hang, reset, scripted
 
 BODY = b'{"PodName":"p"}'
+BOUND = b'{"Error":""}'
+
+
+def saying(error: str) -> bytes:
+    """Return an answer to bind."""
+    return b'{"Error": "%b"}' % error.encode()
 
 
 async def test_the_leader_is_asked_and_its_answer_returned() -> None:
@@ -36,11 +42,11 @@ async def test_the_leader_is_asked_and_its_answer_returned() -> None:
 
 async def test_a_new_leader_is_asked_at_its_own_address() -> None:
     """The address is read for each request."""
-    async with scripted(answer("one")) as (first, _), scripted(answer("two")) as (second, _):
+    async with scripted(answer({"Error": "one"})) as (first, _), scripted(answer({"Error": "two"})) as (second, _):
         urls = iter([first.url, second.url])
         forward = Forward(leader=lambda: next(urls))
-        assert await forward.send("bind", BODY) == (200, b"one")
-        assert await forward.send("bind", BODY) == (200, b"two")
+        assert await forward.send("bind", BODY) == (200, saying("one"))
+        assert await forward.send("bind", BODY) == (200, saying("two"))
         forward.close()
 
 
@@ -54,10 +60,10 @@ async def test_many_requests_at_once() -> None:
         if len(waiting) == 100:
             arrived.set()
         await released.wait()
-        return web.Response(text="done")
+        return web.Response(body=BOUND)
 
     results: list[tuple[int, bytes]] = []
-    async with scripted(*[wait] * 100, answer("at once")) as (server, _):
+    async with scripted(*[wait] * 100, answer({"Error": "at once"})) as (server, _):
         forward = Forward(leader=lambda: server.url)
 
         async def send() -> None:
@@ -67,10 +73,10 @@ async def test_many_requests_at_once() -> None:
             for _ in range(100):
                 tasks.start_soon(send)
             await arrived.wait()
-            assert await forward.send("bind", BODY) == (200, b"at once")
+            assert await forward.send("bind", BODY) == (200, saying("at once"))
             released.set()
         forward.close()
-    assert results == [(200, b"done")] * 100
+    assert results == [(200, BOUND)] * 100
 
 
 async def sentence_of(forward: Forward) -> str:
@@ -124,6 +130,22 @@ async def test_a_leader_that_does_not_answer() -> None:
     assert "gives no answer" in await sentence_of(Forward(leader=lambda: server.url))
 
 
+@pytest.mark.parametrize("body", [{}, "hello", "", [], {"error": ""}, {"NodeNameToMetaVictims": {}}], ids=repr)
+async def test_another_program_at_the_leaders_address(body: object) -> None:
+    """kube-scheduler would take its 200 for a Binding."""
+    async with scripted(answer(body)) as (server, _):
+        assert "what it says is no answer to bind" in await sentence_of(Forward(leader=lambda: server.url))
+
+
+@pytest.mark.parametrize("victims", [{}, None])
+async def test_victims_of_the_leader(victims: dict[str, str] | None) -> None:
+    """An answer without a node is one, too."""
+    async with scripted(answer({"NodeNameToMetaVictims": victims})) as (server, _):
+        forward = Forward(leader=lambda: server.url)
+        assert (await forward.send("preempt", BODY))[0] == 200
+        forward.close()
+
+
 @attrs.frozen
 class Files:
     """A replica's certificate files."""
@@ -149,7 +171,7 @@ async def serving(own: Files, client_ca_file: str = "") -> AsyncIterator[str]:
     """Serve over TLS on a free loopback port, as the extender does; yield the URL."""
 
     async def greet(_request: web.Request) -> web.Response:
-        return web.Response(text="hi")
+        return web.Response(body=BOUND)
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", greet)
@@ -168,7 +190,7 @@ async def test_with_tls_the_leader_shows_the_certificate_that_all_replicas_share
     shared = files(tmp_path / "shared", Authority().issue("k8s-neuron-scheduler.kube-system.svc"))
     async with serving(shared) as url:
         forward = shared.forward(url)
-        assert await forward.send("bind", BODY) == (200, b"hi")
+        assert await forward.send("bind", BODY) == (200, BOUND)
         forward.close()
 
 
@@ -179,7 +201,7 @@ async def test_a_leaf_alone_is_enough(tmp_path: Path) -> None:
     shared = files(tmp_path / "shared", attrs.evolve(issued, chain=leaf[0] + leaf[1]))
     async with serving(shared) as url:
         forward = shared.forward(url)
-        assert await forward.send("bind", BODY) == (200, b"hi")
+        assert await forward.send("bind", BODY) == (200, BOUND)
         forward.close()
 
 
@@ -199,7 +221,7 @@ async def test_a_leader_that_asks_for_certificates_gets_the_one_that_all_replica
     shared = files(tmp_path / "shared", authority.issue("k8s-neuron-scheduler", for_clients=True))
     async with serving(shared, str(ca_file)) as url:
         forward = shared.forward(url)
-        assert await forward.send("bind", BODY) == (200, b"hi")
+        assert await forward.send("bind", BODY) == (200, BOUND)
         forward.close()
     of_a_server = files(tmp_path / "server", authority.issue("k8s-neuron-scheduler"))
     async with serving(of_a_server, str(ca_file)) as url:
