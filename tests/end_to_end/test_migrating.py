@@ -22,13 +22,13 @@ from tests.control_plane.rest import ApiError, Object, RestClient
 from tests.control_plane.server import ControlPlane, free_port, run_control_plane
 from tests.end_to_end.process import ACQUIRED, SYNCED, run_scheduler, until
 from tests.end_to_end.system_kubelet import SystemKubelet
-from tests.end_to_end.workload import LEASE, PODS, all_placed, clear, events_of, held_cores, ids_of, on, refused
+from tests.end_to_end.workload import LEASE, PODS, all_placed, clear, events_of, held_cores, ids_of, on, refused, remove
 from tests.support import aws_release
 from tests.support.aws_extension import AwsExtension, Belief
 from tests.support.aws_release import write_chart, write_manifests
 from tests.support.documented_commands import ROOT, Block, Shell, reader_shell, run_by
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(300)]
 
 THIS: Final = "tests/end_to_end/test_migrating.py"
 AWS_CHART: Final = "oci://public.ecr.aws/neuron/neuron-helm-chart"
@@ -174,13 +174,12 @@ def untouched(before: dict[str, Object], after: dict[str, Object]) -> bool:
     )
 
 
-@pytest.mark.parametrize("belief", Belief)
-async def test_over_and_back_by_helm(fenced_plane: ControlPlane, tmp_path: Path, belief: Belief) -> None:
+async def test_over_and_back_by_helm(fenced_plane: ControlPlane, tmp_path: Path) -> None:
     """Running pods stay, waiting pods are served by the other side, and no device is given twice, both ways."""
     async with cluster(fenced_plane, tmp_path) as site:
         switch_off, gone, install, installed, clean, *back = run_by(f"{THIS}::{test_over_and_back_by_helm.__name__}")
-        stop, remove, write, switch_on, verify, restart = back
-        site.kubelet.belief = belief
+        stop, uninstall, write, switch_on, verify, restart = back
+        site.kubelet.belief = Belief.MAPS_ELSE_FREE
         await site.run(AWS_INSTALL)
         await site.run(RUNNING)
         by_aws = await site.bound(await site.create(*theirs()))
@@ -194,13 +193,20 @@ async def test_over_and_back_by_helm(fenced_plane: ControlPlane, tmp_path: Path,
         assert (await site.api.get(LEASE))["spec"]["holderIdentity"] in await site.run(installed)
         await site.run(clean)
 
-        for block in (stop, remove):
+        for block in (stop, uninstall):
             await site.run(block)
         waiting = await site.create(*late())
         assert "the usage maps of 3 differ" in await site.run(write)
         await site.run(switch_on)
-        assert untouched(by_both, await site.bound(waiting))
+        by_aws_again = await site.bound(waiting)
+        assert untouched(by_both, by_aws_again)
         assert "the usage maps of 0 differ" in await site.run(verify)
+
+        await remove(site.api, "eight")
+        (extension,) = site.kubelet.extensions
+        await extension.ended(by_aws_again["eight"])
+        assert "the usage maps of 0 differ" in await site.run(verify)
+        await site.bound(await site.create(pod_manifest("eight-again", neuron=8, **on("trn1.32xlarge"))))
         await site.run(restart)
 
 
@@ -208,6 +214,7 @@ async def test_over_and_back_by_manifests(fenced_plane: ControlPlane, tmp_path: 
     """The same with AWS's files, which have the same objects."""
     async with cluster(fenced_plane, tmp_path) as site:
         delete, install, stop, again = run_by(f"{THIS}::{test_over_and_back_by_manifests.__name__}")
+        site.kubelet.belief = Belief.PODS
         await site.run("kubectl apply --filename k8s-neuron-device-plugin.yml")
         await site.run("kubectl apply --filename my-scheduler.yml --filename k8s-neuron-scheduler-eks.yml")
         await site.run(RUNNING)
@@ -219,15 +226,16 @@ async def test_over_and_back_by_manifests(fenced_plane: ControlPlane, tmp_path: 
         assert untouched(by_aws, by_both)
         assert "the usage maps of 3 differ" in await site.run(stop)
         waiting = await site.create(*late())
-        assert "the usage maps of" in await site.run(again)
+        await site.run(again)
         assert untouched(by_both, await site.bound(waiting))
-        (extension,) = site.kubelet.extensions
-        assert set(extension.used) <= TYPES.keys()
+        assert "the usage maps of 0 differ" in await site.run("neuron-scheduler usage-maps")
 
 
 async def test_over_and_back_with_the_default_scheduler(fenced_plane: ControlPlane, tmp_path: Path) -> None:
     """kube-scheduler calls one extension or the other, and its pods need no scheduler's name."""
-    off, install, clean, remove, on_again = run_by(f"{THIS}::{test_over_and_back_with_the_default_scheduler.__name__}")
+    off, install, clean, uninstall, on_again = run_by(
+        f"{THIS}::{test_over_and_back_with_the_default_scheduler.__name__}"
+    )
     async with cluster(fenced_plane, tmp_path) as site:
         site.kubelet.belief = Belief.PODS  # it has no right to write the maps
         await site.run(AWS_INSTALL_DEFAULT)
@@ -241,7 +249,7 @@ async def test_over_and_back_with_the_default_scheduler(fenced_plane: ControlPla
         assert untouched(by_aws, by_both)
         assert all(OUR_ALLOCATION in by_both[name]["metadata"]["annotations"] for name in waiting)
         await site.run(clean)
-        await site.run(remove)
+        await site.run(uninstall)
         waiting = await site.create(*map(by_default, late()))
         await site.run(on_again)
         await site.run(extension)
