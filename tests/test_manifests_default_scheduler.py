@@ -348,6 +348,7 @@ async def test_the_commands_of_the_page(plane: ControlPlane, tmp_path: Path) -> 
     ours = {"app.kubernetes.io/name": "neuron-scheduler", "app.kubernetes.io/component": "extender"}
     assert (await plane.admin.get(service))["spec"]["selector"] == ours
     assert ip_address(await shell.run(address)).version == 4
+    await plane.admin.wait_until(f"{NAMESPACE}/pods", bool, labelSelector="app.kubernetes.io/component=extender")
     assert "k8s-neuron-scheduler-" in await shell.run(look)
     await shell.run(remove)
     assert (await plane.admin.request("GET", service))[0] == 404
