@@ -40,18 +40,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--master", metavar="URL", default="", help="address of the API server, in place of the kubeconfig's")
     add("--context", metavar="NAME", default="", help="the context of the kubeconfig (default: its current one)")
     add(
-        "--namespace", "-n", metavar="NAME", default="kube-system",
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        default="kube-system",
         help="where the scheduler is, or will be, installed (default: kube-system)",
-    )  # fmt: skip
+    )
     add(
-        "--scheduler-name", metavar="NAME", action="append", default=[],
+        "--scheduler-name",
+        metavar="NAME",
+        action="append",
+        default=[],
         help="a schedulerName that pods with Neuron should have; may be repeated (default: those of the installation's"
         " configuration, or my-scheduler)",
-    )  # fmt: skip
+    )
     add(
-        "--output", "-o", metavar="FORMAT", choices=("text", "json"), default="text",
+        "--output",
+        "-o",
+        metavar="FORMAT",
+        choices=("text", "json"),
+        default="text",
         help="text, or json for scripts (default: text)",
-    )  # fmt: skip
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

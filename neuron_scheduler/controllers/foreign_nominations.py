@@ -115,8 +115,8 @@ class ForeignNominations:
         nomination = rebuilt(self.cluster, pod, self.profile)
         if nomination is not None:
             self.cluster.nominate(pod.nominated_node_name, nomination)
-            log.info("Keeping space for a pod that kube-scheduler has nominated", v=2, pod=pod.key,
-                     node=pod.nominated_node_name)  # fmt: skip
+            node_name = pod.nominated_node_name
+            log.info("Keeping space for a pod that kube-scheduler has nominated", v=2, pod=pod.key, node=node_name)
 
     def _drop(self, pod: Pod) -> None:
         """Drop a nomination, and let pods of our own queue have the space."""

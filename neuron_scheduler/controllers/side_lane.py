@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 import anyio
-import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.turn import LONGEST_TURN
+from neuron_scheduler.controllers.turn import in_turns
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
@@ -78,10 +77,5 @@ class SideLane:
 
     async def _round(self, queued: QueuedPod) -> bool:
         """Build the missing indexes; return whether any was missing."""
-        was_missing, turn_ends = False, self.clock() + LONGEST_TURN
-        for _ in self.warmup.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name]):
-            was_missing = True
-            if self.clock() >= turn_ends:
-                await anyio.lowlevel.checkpoint()
-                turn_ends = self.clock() + LONGEST_TURN
-        return was_missing
+        steps = self.warmup.of(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name])
+        return bool(await in_turns(steps, self.clock))

@@ -15,14 +15,13 @@ from collections.abc import Callable, Container
 from typing import Final, Protocol
 
 import anyio
-import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.assumptions import Assumptions
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
 from neuron_scheduler.controllers.commitment import Commitment
-from neuron_scheduler.controllers.turn import LONGEST_TURN
+from neuron_scheduler.controllers.turn import in_turns
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.extender.bind_call import BindCall, Reporter
 from neuron_scheduler.extender.protocol import ExtenderBindingArgs
@@ -144,7 +143,7 @@ class Bind:
     async def _bind(self, args: ExtenderBindingArgs) -> None:
         started = anyio.current_time()
         _require_names(args)
-        await self._warm_up(await self._pod(args))
+        await in_turns(self._warmup.of(self.cluster, await self._pod(args), self.profile), self.clock)
         call = self._calls.get(args.pod_uid)  # nothing awaits from here to the assumption
         if call is None:
             call = self._begin(self._known(args), args.node)
@@ -195,14 +194,6 @@ class Bind:
         """Return what we judge of a pod as the watch shows it now, or as it was last."""
         known = self.known(pod.key)
         return without_other_resources(known if known is not None and known.uid == pod.uid else pod)
-
-    async def _warm_up(self, pod: Pod) -> None:
-        """Build the indexes that the filters need for this kind of pod, in turns with other tasks."""
-        turn_ends = self.clock() + LONGEST_TURN
-        for _ in self._warmup.of(self.cluster, pod, self.profile):
-            if self.clock() >= turn_ends:
-                await anyio.lowlevel.checkpoint()
-                turn_ends = self.clock() + LONGEST_TURN
 
     def _begin(self, pod: Pod, node_name: str) -> BindCall | None:
         """Choose the ids, assume them, and hand the Binding over; None if the pod is bound to the node already."""

@@ -19,7 +19,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.turn import LONGEST_TURN
+from neuron_scheduler.controllers.turn import LONGEST_TURN, in_turns
 from neuron_scheduler.extender.protocol import (
     NULL,
     ExtenderPreemptionArgs,
@@ -93,7 +93,7 @@ class Preempt:
         pod, proposed = _pod_of(args), _proposed(args)
         answer = dict[str, MetaVictims]()
         if not (pod.refusal or pod.never_preempts or self.cluster.node_of(pod.uid)):
-            await self._warm_up(pod)
+            await in_turns(self._warmup.of(self.cluster, pod, self.profile), self.clock)
             answer = await self._answer(pod, proposed)
         log.info(
             "Chose victims for kube-scheduler",
@@ -133,14 +133,6 @@ class Preempt:
             for uid, pod_info in pod_infos.items()
             if self.cluster.is_assumed(uid) and (pod_info.pod.scheduler_name in self.own_names or self.abandoned(uid))
         )
-
-    async def _warm_up(self, pod: Pod) -> None:
-        """Build the indexes that the filters need for this kind of pod, in turns with other tasks."""
-        turn_ends = self.clock() + LONGEST_TURN
-        for _ in self._warmup.of(self.cluster, pod, self.profile):
-            if self.clock() >= turn_ends:
-                await anyio.lowlevel.checkpoint()
-                turn_ends = self.clock() + LONGEST_TURN
 
 
 def _pod_of(args: ExtenderPreemptionArgs) -> Pod:

@@ -11,12 +11,11 @@ from enum import Enum
 from typing import Final, Protocol
 
 import anyio
-import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
-from neuron_scheduler.controllers.turn import LONGEST_TURN
+from neuron_scheduler.controllers.turn import in_turns
 from neuron_scheduler.endpoints.exchange import NO_FIELDS
 from neuron_scheduler.extender.candidates import concerns_us, filter_nodes, prioritize_nodes
 from neuron_scheduler.extender.protocol import (
@@ -168,7 +167,8 @@ class Verbs:
         if pod is None:
             return self._unreadable(verb, args, names, complaint)
         if concerns_us(pod):
-            await self._warm_up(pod)
+            for warm_up in (self._warmup.of, self._warmup.of_refusal):
+                await in_turns(warm_up(self.cluster, pod, self.profile), self.clock)
         if verb == PRIORITIZE:
             scores = prioritize_nodes(self.cluster, pod, self.profile, names)
             hosts = [HostPriority(host=name, score=score) for name, score in zip(names, scores, strict=True)]
@@ -197,15 +197,6 @@ class Verbs:
         if args.node_names is None:
             raise MalformedRequestError("it has neither Nodes nor NodeNames")
         return args.node_names
-
-    async def _warm_up(self, pod: Pod) -> None:
-        """Build the indexes that are missing for a pod, with pauses."""
-        turn_ends = self.clock() + LONGEST_TURN
-        for warm_up in (self._warmup.of, self._warmup.of_refusal):
-            for _ in warm_up(self.cluster, pod, self.profile):
-                if self.clock() >= turn_ends:
-                    await anyio.lowlevel.checkpoint()
-                    turn_ends = self.clock() + LONGEST_TURN
 
 
 def _pod_of(args: ExtenderArgs) -> tuple[Pod | None, str]:

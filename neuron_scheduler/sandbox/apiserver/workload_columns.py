@@ -76,47 +76,39 @@ def _ports(service: Object, _: datetime) -> str:
     )
 
 
-_WIDE: Final = (Column("Containers", _containers("name"), 1), Column("Images", _containers("image"), 1))
-_SELECTOR: Final = Column("Selector", _selector("spec", "selector", "matchLabels"), 1)
+def _with_containers(*columns: Column) -> tuple[Column, ...]:
+    """Return the columns of a kind with a pod template, those that `-o wide` adds included."""
+    wide = (
+        Column("Containers", _containers("name"), 1),
+        Column("Images", _containers("image"), 1),
+        Column("Selector", _selector("spec", "selector", "matchLabels"), 1),
+    )
+    return (NAME, *columns, AGE, *wide)
+
+
 WORKLOAD_COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
-    "deployments": (
-        NAME,
+    "deployments": _with_containers(
         Column("Ready", _ready_of_wanted),
         Column("Up-to-date", _count("status", "updatedReplicas")),
         Column("Available", _count("status", "availableReplicas")),
-        AGE,
-        *_WIDE,
-        _SELECTOR,
     ),
-    "replicasets": (
-        NAME,
+    "replicasets": _with_containers(
         Column("Desired", _count("spec", "replicas")),
         Column("Current", _count("status", "replicas")),
         Column("Ready", _count("status", "readyReplicas")),
-        AGE,
-        *_WIDE,
-        _SELECTOR,
     ),
-    "daemonsets": (
-        NAME,
+    "daemonsets": _with_containers(
         Column("Desired", _count("status", "desiredNumberScheduled")),
         Column("Current", _count("status", "currentNumberScheduled")),
         Column("Ready", _count("status", "numberReady")),
         Column("Up-to-date", _count("status", "updatedNumberScheduled")),
         Column("Available", _count("status", "numberAvailable")),
         Column("Node Selector", _selector("spec", "template", "spec", "nodeSelector")),
-        AGE,
-        *_WIDE,
-        _SELECTOR,
     ),
-    "jobs": (
-        NAME,
+    "jobs": _with_containers(
         Column("Status", _job_status),
         Column("Completions", _completions),
         Column("Duration", _duration),
-        AGE,
-        *_WIDE,
-        _SELECTOR,
     ),
     "services": (
         NAME,

@@ -119,9 +119,9 @@ class Deployments:
         for replica_set in old:
             if replica_set["spec"]["replicas"]:
                 self._scale(deployment, replica_set, 0)
-        return any(self._pods(replica_set) for replica_set in old)
+        return any(self._has_pods(replica_set) for replica_set in old)
 
-    def _pods(self, replica_set: Object) -> bool:
+    def _has_pods(self, replica_set: Object) -> bool:
         uid = replica_set["metadata"]["uid"]
         return any(
             reference["uid"] == uid
