@@ -132,8 +132,10 @@ async def cleared(api: RestClient, kubeconfig: Path) -> None:
         *await kustomized("manifests"),
         *await kustomized("manifests/default-scheduler"),
     ]
-    delete = [str(require("kubectl")), f"--kubeconfig={kubeconfig}", "delete", "--ignore-not-found", "--filename=-"]
-    await anyio.run_process(delete, input="---\n".join(f"{json.dumps(item)}\n" for item in items).encode())
+    delete = [str(require("kubectl")), f"--kubeconfig={kubeconfig}", "delete", "--ignore-not-found", "--wait=false"]
+    await anyio.run_process(
+        [*delete, "--filename=-"], input="---\n".join(f"{json.dumps(item)}\n" for item in items).encode()
+    )
     await api.delete("/api/v1/namespaces/default/secrets", labelSelector="owner=helm")
     await api.delete("/api/v1/namespaces/kube-system/pods", gracePeriodSeconds=0)
     await clear(api)
