@@ -19,8 +19,8 @@ def apply(snapshot: Snapshot) -> str:
     """Return the command that restores our objects."""
     release = next((d.object for d in snapshot.ours if d.object.release not in ("", AWS_RELEASE)), None)
     if release is not None:
-        words = ("helm", "upgrade", release.release, CHART, "--namespace", release.release_namespace, "--reuse-values")
-        return shlex.join(words)
+        words = ("helm", "upgrade", release.release, CHART, "--namespace", release.release_namespace)
+        return shlex.join((*words, "--reset-then-reuse-values"))  # this version's chart may have values of its own
     only_extender = bool(snapshot.ours) and all(d.mode == "extender" for d in snapshot.ours)
     return f"kubectl apply -k manifests/{'default-scheduler' if only_extender else ''}"
 

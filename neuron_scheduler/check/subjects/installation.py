@@ -119,11 +119,11 @@ def _is_ours(seen: Object) -> bool:
 
 def _owners(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield objects of ours that a Helm release owns which is not the one of the rest."""
-    by_release: dict[str, list[str]] = defaultdict(list)
+    by_release: dict[str, list[Object]] = defaultdict(list)
     ours = [*filter(_is_ours, _objects(snapshot)), *(deployment.object for deployment in snapshot.ours)]
     for seen in ours:
         if "lease-watch" not in seen.name:  # stays when a release is removed
-            by_release[seen.release].append(f"{seen.kind} {seen.key}")
+            by_release[seen.release].append(seen)
     stolen = by_release.pop(AWS_RELEASE, None)
     if stolen:
         yield error(
@@ -131,8 +131,8 @@ def _owners(snapshot: Snapshot) -> Iterator[Finding]:
             f"{counted(len(stolen), 'object')} of ours {'belongs' if len(stolen) == 1 else 'belong'} to AWS's Helm"
             f" release {AWS_RELEASE}, whose next upgrade may delete or replace them",
             advice="Switch the scheduler off in that release, then install ours again",
-            command=commands.switch_off(AWS_RELEASE, snapshot.namespace),
-            objects=sorted(stolen),
+            command=commands.switch_off(AWS_RELEASE, stolen[0].release_namespace),
+            objects=sorted(f"{seen.kind} {seen.key}" for seen in stolen),
         )
     if len(by_release) > 1:
         owners = [f"release {release}" if release else "no release" for release in sorted(by_release)]
@@ -141,7 +141,7 @@ def _owners(snapshot: Snapshot) -> Iterator[Finding]:
             "mixed-owners",
             f"Our objects have several owners: {listed(owners)}",
             advice="Install with Helm or with kubectl, not with both: each removes or keeps what the other expects",
-            objects=sorted(few),
+            objects=sorted(f"{seen.kind} {seen.key}" for seen in few),
         )
 
 

@@ -82,7 +82,7 @@ def test_helm_restores_what_helm_has_installed() -> None:
     place = attrs.evolve(deployment().object, release="neuron-scheduler", release_namespace="kube-system")
     helm = attrs.evolve(deployment(), object=place)
     assert commands.apply(sick(deployments=(helm,))) == (
-        "helm upgrade neuron-scheduler manifests/chart --namespace kube-system --reuse-values"
+        "helm upgrade neuron-scheduler manifests/chart --namespace kube-system --reset-then-reuse-values"
     )
 
 
@@ -111,6 +111,16 @@ def test_aws_release_keeps_its_device_plugin() -> None:
         "helm upgrade neuron-helm-chart oci://public.ecr.aws/neuron/neuron-helm-chart --namespace kube-system"
         " --reuse-values --set scheduler.enabled=false"
     )
+
+
+def test_aws_release_is_named_with_its_own_namespace() -> None:
+    """AWS's commands install it in `default`, wherever its objects are."""
+    stolen = attrs.evolve(
+        named("ClusterRole", "neuron-scheduler", release="neuron-helm-chart"), release_namespace="default"
+    )
+    found = one(installation.findings(sick(others=((stolen,),))), "owned-by-aws-release")
+    assert found.command == commands.switch_off("neuron-helm-chart", "default")
+    assert found.objects == ("ClusterRole neuron-scheduler",)
 
 
 def test_another_scheduler_is_an_error_only_beside_ours() -> None:
