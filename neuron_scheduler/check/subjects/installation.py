@@ -9,6 +9,7 @@ from neuron_scheduler.check.subjects.known import AWS_RELEASE, KEEPER, OLDER_NAM
 from neuron_scheduler.check.subjects.snapshot import Lease, Object, SeenWorkload, Snapshot, Unread
 
 LOGS = "kubectl logs --namespace {} deployment/{} --all-pods"
+PODS = f"kubectl describe pods --namespace {{}} --selector {'='.join(OUR_LABEL)}"
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
@@ -32,7 +33,8 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
     place, key = deployment.object, f"Deployment {deployment.object.key}"
-    logs = LOGS.format(place.namespace, place.name)
+    why = "The pods' Events say why; if the containers have started, kubectl logs does"
+    pods = PODS.format(place.namespace)
     if not deployment.replicas:
         yield warning(
             "scaled-to-zero",
@@ -40,11 +42,11 @@ def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
             command=f"kubectl scale --namespace {place.namespace} deployment/{place.name} --replicas=2",
         )
     elif not deployment.ready:
-        yield error("not-ready", f"{key}: none of {counted(deployment.replicas, 'pod')} is ready", command=logs)
+        message = f"{key}: none of {counted(deployment.replicas, 'pod')} is ready"
+        yield error("not-ready", message, advice=why, command=pods)
     elif deployment.ready < deployment.replicas:
-        yield warning(
-            "partly-ready", f"{key}: {deployment.ready} of {deployment.replicas} pods are ready", command=logs
-        )
+        message = f"{key}: {deployment.ready} of {deployment.replicas} pods are ready"
+        yield warning("partly-ready", message, advice=why, command=pods)
     else:
         yield ok("deployment", f"{key}: {deployment.ready} of {deployment.replicas} pods are ready")
     for image in {container.image for container in deployment.containers if OUR_NAME in container.image}:

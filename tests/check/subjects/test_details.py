@@ -247,6 +247,15 @@ def test_a_policy_for_another_account_says_both() -> None:
     assert "system:serviceaccount:kube-system:neuron-scheduler" in found.message
 
 
+@pytest.mark.parametrize("code", ["not-ready", "partly-ready"])
+def test_why_pods_are_not_ready(code: str) -> None:
+    """The Events say so for pods without a node or an image, whose containers have no log."""
+    found = one(installation.findings(sick(deployments=(deployment(ready=int(code == "partly-ready")),))), code)
+    assert found.command == (
+        "kubectl describe pods --namespace kube-system --selector app.kubernetes.io/name=neuron-scheduler"
+    )
+
+
 @pytest.mark.parametrize(
     ("lease", "text"),
     [
