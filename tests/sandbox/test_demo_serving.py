@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,15 @@ async def test_the_verification_steps_of_aws(demo: Served) -> None:
     assert "node/inf1-a annotated" in await kubectl(
         "annotate", "node", "--all", "NEURON_DEV_USAGE_MAP-", "NEURON_CORE_USAGE_MAP-"
     )
+
+
+async def test_the_check_before_the_installation(demo: Served) -> None:
+    """README's first command warns of the policies, which the demo has not installed, and finds no error."""
+    command = [sys.executable, "-m", "neuron_scheduler", "check", "--kubeconfig", str(demo.kubeconfig), "-o", "json"]
+    done = await anyio.run_process(command, cwd=ROOT, check=False)
+    report = json.loads(done.stdout)
+    assert {found["subject"] for found in report["findings"] if found["severity"] == "warning"} == {"policies"}
+    assert report["counts"]["error"] == 0
 
 
 async def test_readme_s_installation(demo: Served) -> None:

@@ -43,6 +43,11 @@ def deployment() -> Object:
     return _applied(whole)
 
 
+def account() -> Object:
+    """Return the ServiceAccount of the scheduler's pods. In a cluster, each namespace has one of this name."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}}
+
+
 def device_plugin() -> Object:
     """Return a DaemonSet with name, label and account of AWS's device plugin, for the nodes with Neuron."""
     types = [name for name, machine in INSTANCE_TYPES.items() if machine.devices]

@@ -79,7 +79,7 @@ async def _on_stage(server: ApiServer, pods: scheduler_pods.SchedulerPods, argum
     from neuron_scheduler.sandbox.demo.stage import Stage
 
     stage = Stage(server)
-    for installed in (installation.deployment(), installation.device_plugin()):
+    for installed in (installation.account(), installation.deployment(), installation.device_plugin()):
         server.create(installed)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on_signal, tasks.cancel_scope)
