@@ -15,11 +15,11 @@ import yaml
 from neuron_scheduler import cli
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.settings.extender_port import DEFAULT as EXTENDER_ADDRESS
-from tests.control_plane.binaries import require
 from tests.control_plane.component import Component
+from tests.control_plane.kube_scheduler import kube_scheduler
 from tests.control_plane.objects import bind, create_node, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
-from tests.control_plane.server import ControlPlane, free_port, run_control_plane
+from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.support.certificates import Authority
 from tests.support.documented_commands import reader_shell, run_by
 from tests.support.kustomize import ROOT, customized, kubectl, rendered
@@ -359,15 +359,10 @@ async def test_the_commands_of_the_page(plane: ControlPlane, tmp_path: Path) -> 
 # -- with the real kube-scheduler --------------------------------------------------------------------------------------
 
 
-def kube_scheduler(plane: ControlPlane, folder: Path, fields: Object, *flags: str) -> Component:
+def configured(plane: ControlPlane, folder: Path, fields: Object, *flags: str) -> Component:
     """Return a kube-scheduler with a configuration, which gets the kubeconfig as it does from kubeadm or kOps."""
     kubeconfig = str(plane.kubeconfig(folder / "admin.kubeconfig"))
-    path = folder / "scheduler-config.yaml"
-    path.write_text(yaml.safe_dump(fields | {"clientConnection": {"kubeconfig": kubeconfig}}))
-    port = free_port()
-    argv = [str(require("kube-scheduler")), f"--config={path}", f"--secure-port={port}", "--bind-address=127.0.0.1"]
-    health = f"https://127.0.0.1:{port}/healthz"
-    return Component("kube-scheduler", [*argv, "-v=2", *flags], health, folder / "kube-scheduler.log")
+    return kube_scheduler(fields | {"clientConnection": {"kubeconfig": kubeconfig}}, folder, *flags)
 
 
 def with_certificates(folder: Path, fields: Object) -> Object:
@@ -388,12 +383,9 @@ async def test_kube_scheduler_accepts_the_configuration(plane: ControlPlane, tmp
     fields = configuration(name)
     if "tlsConfig" in fields["extenders"][0]:
         with_certificates(tmp_path, fields)
-    scheduler = kube_scheduler(plane, tmp_path, fields)
-    try:
-        await scheduler.start()
+    scheduler = configured(plane, tmp_path, fields)
+    async with scheduler.started():
         log = scheduler.log.read_text()
-    finally:
-        await scheduler.stop()
     assert '"Creating extender"' in log
     assert fields["extenders"][0]["urlPrefix"] in log
     assert not [line for line in log.splitlines() if "deprecated" in line.lower() or "unknown field" in line]
@@ -404,7 +396,7 @@ async def test_kube_scheduler_refuses_a_mistake(plane: ControlPlane, tmp_path: P
     """A field that it does not know would be refused, so the files have none."""
     fields: Any = configuration("scheduler-config")
     fields["extenders"][0]["bindVerbs"] = "bind"
-    done = await anyio.run_process(kube_scheduler(plane, tmp_path, fields).argv, check=False)
+    done = await anyio.run_process(configured(plane, tmp_path, fields).argv, check=False)
     assert done.returncode != 0
     assert 'unknown field \\"extenders[0].bindVerbs' in (done.stdout + done.stderr).decode()
 
@@ -413,7 +405,7 @@ async def test_kube_scheduler_refuses_a_mistake(plane: ControlPlane, tmp_path: P
 async def test_a_step_of_ours_outweighs_all_plugins(plane: ControlPlane, tmp_path: Path) -> None:
     """By the weights that kube-scheduler itself completes the file with; a plugin without a weight counts as 1."""
     complete = tmp_path / "complete.yaml"
-    scheduler = kube_scheduler(plane, tmp_path, configuration("scheduler-config"), f"--write-config-to={complete}")
+    scheduler = configured(plane, tmp_path, configuration("scheduler-config"), f"--write-config-to={complete}")
     await anyio.run_process(scheduler.argv)
     written = yaml.safe_load(complete.read_text())
     (profile,) = written["profiles"]

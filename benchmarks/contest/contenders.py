@@ -8,7 +8,6 @@ measures the cost of the fence.
 """
 
 import hashlib
-import json
 import re
 import subprocess
 import sys
@@ -23,12 +22,13 @@ import attrs
 
 from benchmarks.contest.arena import Arena, cpu_seconds, peak_bytes
 from benchmarks.contest.workloads import EVERYWHERE, WITH_EXTENDER, Workload
-from tests.control_plane.binaries import cache_root, require
+from tests.control_plane.binaries import cache_root
 from tests.control_plane.build import go_environment
 from tests.control_plane.component import Component
+from tests.control_plane.kube_scheduler import kube_scheduler
 from tests.control_plane.objects import NEURON
 from tests.control_plane.server import free_port
-from tests.end_to_end import kube_scheduler
+from tests.end_to_end.kube_scheduler import configuration
 
 EXTENDER: Final = Path(__file__).parent / "extender"
 DROPPED: Final = re.compile(r"^neuron_scheduler_events_dropped_total (\S+)$", re.MULTILINE)
@@ -125,14 +125,14 @@ def _with_extender(arena: Arena, workload: Workload) -> Contender:
     listen = f"127.0.0.1:{port}"
     argv = [str(extender_program()), listen, plane.server, str(plane.ca_file), str(arena.extender_token)]
     extender = Component("extender", argv, f"http://{listen}/healthz", plane.folder / "extender.log")
-    configuration = {
+    entry = {
         "urlPrefix": f"http://{listen}",
         "filterVerb": "filter",
         "bindVerb": "bind",
         "nodeCacheCapable": True,
         "managedResources": [{"name": NEURON}],
     }
-    return Contender(components=(extender, _kube_scheduler_process(arena, workload, {"extenders": [configuration]})))
+    return Contender(components=(extender, _kube_scheduler_process(arena, workload, {"extenders": [entry]})))
 
 
 def _with_our_extender(arena: Arena, workload: Workload) -> Contender:
@@ -142,7 +142,7 @@ def _with_our_extender(arena: Arena, workload: Workload) -> Contender:
     argv += ["--bind-address=127.0.0.1", f"--port={port}", "--allocate-fence=false"]
     argv += [f"--extender-bind-address=127.0.0.1:{extender_port}"]
     extender = Component("extender", argv, f"http://127.0.0.1:{port}/readyz", arena.plane.folder / "our-extender.log")
-    manifest = kube_scheduler.configuration(f"http://127.0.0.1:{extender_port}", arena.admin)
+    manifest = configuration(f"http://127.0.0.1:{extender_port}", arena.admin)
     fields: dict[str, Any] = {
         name: manifest[name] for name in ("extenders", "percentageOfNodesToScore") if name in manifest
     }
@@ -150,7 +150,6 @@ def _with_our_extender(arena: Arena, workload: Workload) -> Contender:
 
 
 def _kube_scheduler_process(arena: Arena, workload: Workload, fields: Mapping[str, Any]) -> Component:
-    port = free_port()
     profile: dict[str, Any] = {"schedulerName": "my-scheduler"}
     if workload.packed:
         strategy = {"type": "MostAllocated", "resources": [{"name": NEURON, "weight": 1}]}
@@ -163,11 +162,7 @@ def _kube_scheduler_process(arena: Arena, workload: Workload, fields: Mapping[st
         "profiles": [profile],
         **fields,
     }
-    path = arena.plane.folder / "kube-scheduler.json"
-    path.write_text(json.dumps(config))
-    argv = [str(require("kube-scheduler")), f"--config={path}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
-    log = arena.plane.folder / "kube-scheduler.log"
-    return Component("kube-scheduler", argv, f"https://127.0.0.1:{port}/healthz", log)
+    return kube_scheduler(config, arena.plane.folder, v=0)
 
 
 def extender_program() -> Path:

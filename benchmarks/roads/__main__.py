@@ -39,18 +39,9 @@ def _process(plane: ControlPlane, account: Path, command: str, *flags: str) -> C
 
 
 @asynccontextmanager
-async def _started(component: Component) -> AsyncIterator[None]:
-    await component.start()
-    try:
-        yield
-    finally:
-        await component.stop()
-
-
-@asynccontextmanager
 async def own_scheduler(plane: ControlPlane, account: Path) -> AsyncIterator[None]:
     """Run the scheduler with its own queue."""
-    async with _started(_process(plane, account, "run")):
+    async with _process(plane, account, "run").started():
         yield
 
 
@@ -59,7 +50,7 @@ async def extended(plane: ControlPlane, account: Path) -> AsyncIterator[None]:
     """Run the extender, and a kube-scheduler that calls it."""
     port = free_port()
     process = _process(plane, account, "extender", f"--extender-bind-address=127.0.0.1:{port}")
-    async with _started(process), run_kube_scheduler(plane, f"http://127.0.0.1:{port}"):
+    async with process.started(), run_kube_scheduler(plane, f"http://127.0.0.1:{port}"):
         yield
 
 

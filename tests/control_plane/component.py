@@ -8,10 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import aiohttp
 import anyio
@@ -80,6 +80,15 @@ class Component:
         await self.stop()
         ending = "was not ready in time" if returncode is None else f"exited with {returncode}"
         raise ComponentError(f"{self.name} {ending}. Its last lines:\n{self.tail()}")
+
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[Self]:
+        """Run it, from ready to ended, while the block runs."""
+        await self.start()
+        try:
+            yield self
+        finally:
+            await self.stop()
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, SIGSTOP and SIGCONT for one."""

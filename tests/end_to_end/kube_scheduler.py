@@ -4,17 +4,16 @@ The real kube-scheduler with the extender entry of `manifests/default-scheduler`
 Everything but the address, the credentials and the log is the manifest's: what a user applies is what is tested.
 """
 
-import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from tests.control_plane.binaries import require
 from tests.control_plane.component import Component
-from tests.control_plane.server import SCHEDULER, ControlPlane, free_port
+from tests.control_plane.kube_scheduler import kube_scheduler
+from tests.control_plane.server import SCHEDULER, ControlPlane
 from tests.end_to_end.process import ROOT
 
 CONFIGURATION: Final = ROOT / "manifests" / "default-scheduler" / "scheduler-config.yaml"
@@ -45,17 +44,6 @@ def configuration(url: str, kubeconfig: Path, **fields: Any) -> dict[str, Any]:
 async def run_kube_scheduler(plane: ControlPlane, url: str, **fields: Any) -> AsyncIterator[Component]:
     """Run kube-scheduler with an extender at this URL until the block is left."""
     kubeconfig = plane.kubeconfig(plane.folder / "extended.kubeconfig", token=SCHEDULER.token)
-    component = _component(plane, configuration(url, kubeconfig, **fields))
-    await component.start()
-    try:
+    scheduler = kube_scheduler(configuration(url, kubeconfig, **fields), plane.folder, name="extended", v=3)
+    async with scheduler.started() as component:
         yield component
-    finally:
-        await component.stop()
-
-
-def _component(plane: ControlPlane, document: Mapping[str, Any]) -> Component:
-    port, path = free_port(), plane.folder / "extended.yaml"
-    path.write_text(json.dumps(document))
-    argv = [str(require("kube-scheduler")), f"--config={path}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
-    log = plane.folder / "extended-kube-scheduler.log"
-    return Component("kube-scheduler", [*argv, "-v=3"], f"https://127.0.0.1:{port}/healthz", log)

@@ -18,9 +18,8 @@ import anyio
 import anyio.abc
 import attrs
 
-from tests.control_plane.binaries import require
-from tests.control_plane.component import Component
 from tests.control_plane.fake_kubelet import FakeKubelet, path_of, running, unless_outrun
+from tests.control_plane.kube_scheduler import kube_scheduler
 from tests.control_plane.rest import STRATEGIC, Object
 from tests.control_plane.server import ControlPlane, free_port
 from tests.end_to_end.process import SchedulerProcess, run_scheduler, until
@@ -90,16 +89,9 @@ class SystemKubelet(FakeKubelet):
         configuration = (await self._files(pod))["my-scheduler-config.yaml"]
         value = json.loads(configuration.replace(EXTENSION_URL, f"http://127.0.0.1:{self.service_port}"))
         value["clientConnection"] = {"kubeconfig": str(await self._kubeconfig(pod))}
-        path, port = self.folder / f"{name}.yaml", free_port()
-        path.write_text(json.dumps(value))
-        flags = [f"--config={path}", "--leader-elect=true", "--v=2", "--bind-address=127.0.0.1"]
-        argv = [str(require("kube-scheduler")), *flags, f"--secure-port={port}", f"--cert-dir={self.folder / name}"]
-        component = Component(name, argv, f"https://127.0.0.1:{port}/healthz", self.folder / f"{name}.log")
-        await component.start()
-        try:
+        flags = ("--leader-elect=true", f"--cert-dir={self.folder / name}")
+        async with kube_scheduler(value, self.folder, *flags, name=name).started():
             yield
-        finally:
-            await component.stop()
 
     @asynccontextmanager
     async def _extension(self, pod: Object) -> AsyncIterator[None]:

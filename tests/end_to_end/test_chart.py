@@ -6,7 +6,6 @@ they were then, until it is restarted (kubernetes/kubernetes#130887).
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +17,9 @@ from tests.control_plane.binaries import require
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, run_control_plane
-from tests.end_to_end.process import ACQUIRED, ROOT, SchedulerProcess, run_scheduler, until
-from tests.end_to_end.workload import LEASE, PODS, placed
+from tests.end_to_end.fence import fenced, in_force, leading, not_in_force
+from tests.end_to_end.process import ROOT, until
+from tests.end_to_end.workload import LEASE, placed
 from tests.support.helm import CHART, RELEASE, Helm, values
 
 ON = ("--set", "scheduler.enabled=true", "--set", "npd.enabled=false")  # as AWS's documentation writes it
@@ -67,28 +67,6 @@ async def kubectl(helm: Helm, *arguments: str | Path, given: str = "") -> str:
     return done.stdout.decode()
 
 
-async def in_force(plane: ControlPlane) -> bool:
-    """Return whether the API server applies the policies: a forged allocation is refused."""
-    forged = pod_manifest("forged", annotations={"AWS_NEURON_IDS": "0"})
-    return (await plane.admin.request("POST", PODS, forged, dryRun="All"))[0] == 403
-
-
-async def not_in_force(plane: ControlPlane) -> bool:
-    """Return whether it applies them no more: it has also dropped their parameters."""
-    return not await in_force(plane)
-
-
-@asynccontextmanager
-async def leading(plane: ControlPlane) -> AsyncIterator[SchedulerProcess]:
-    """Run a scheduler under the present ServiceAccount: the tokens of a deleted one are invalid."""
-    token = await plane.token_for("kube-system", "neuron-scheduler")
-    kubeconfig = plane.kubeconfig(plane.folder / "account.kubeconfig", token=token)
-    async with run_scheduler(kubeconfig) as scheduler:
-        await scheduler.line(ACQUIRED)
-        yield scheduler
-        assert await scheduler.stop() == 0
-
-
 async def test_a_release_from_its_installation_to_the_next_one(plane: ControlPlane, helm: Helm) -> None:
     """
     The selector never changes and the keeper stays, so a new scheduler binds, and the old one's identity is refused.
@@ -130,22 +108,8 @@ async def test_a_release_from_its_installation_to_the_next_one(plane: ControlPla
     await until(lambda: in_force(plane))
     async with leading(plane):
         await placed(api, "second", neuron=1)
-        assert await refused_as_former_leader(plane, former)
-
-
-async def refused_as_former_leader(plane: ControlPlane, former: str) -> bool:
-    """Return whether a Binding with the identity of an earlier leader is refused by the fence."""
-    await create_pod(plane.admin, pod_manifest("third", scheduler_name="nobody"))
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": "third", "annotations": {"neuron-scheduler/leader": former}},
-        "target": {"kind": "Node", "name": "inf2"},
-    }
-    token = await plane.token_for("kube-system", "neuron-scheduler")
-    async with plane.client(token) as impostor:
-        status, answer = await impostor.request("POST", f"{PODS}/third/binding", binding)
-    return (status, "does not hold the Lease" in answer["message"]) == (422, True)
+        await create_pod(api, pod_manifest("third", scheduler_name="nobody"))
+        assert await fenced(plane, "third", former)
 
 
 async def test_an_upgrade_changes_the_road(plane: ControlPlane, helm: Helm) -> None:

@@ -21,9 +21,10 @@ import yaml
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, free_port, run_control_plane
+from tests.end_to_end.fence import in_force
 from tests.end_to_end.kube_scheduler import run_kube_scheduler
 from tests.end_to_end.process import ACQUIRED, ROOT, SHORT_LEASE, SchedulerProcess, run_scheduler, until
-from tests.end_to_end.workload import PODS, events_of, ids_of, placed, refused
+from tests.end_to_end.workload import events_of, ids_of, placed, refused
 from tests.support.kustomize import customized, kubectl, rendered
 
 ROAD = "default-scheduler"
@@ -37,12 +38,7 @@ async def fenced_plane() -> AsyncIterator[ControlPlane]:
         kubeconfig = plane.kubeconfig(plane.folder / "kubeconfig")
         for folder in ("manifests/lease-watch", f"manifests/{ROAD}"):
             await anyio.to_thread.run_sync(partial(kubectl, "apply", "-k", folder, "--kubeconfig", kubeconfig))
-        forged = pod_manifest("forged", annotations={"AWS_NEURON_IDS": "0"})
-
-        async def in_force() -> bool:
-            return (await plane.admin.request("POST", PODS, forged, dryRun="All"))[0] == 403
-
-        await until(in_force)
+        await until(lambda: in_force(plane))
         await create_node(plane.admin, node_manifest("inf2", "inf2.48xlarge"))
         await create_node(plane.admin, node_manifest("plain", "m5.large"))
         yield plane

@@ -8,7 +8,6 @@ they were then, until it is restarted (kubernetes/kubernetes#130887).
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -16,7 +15,8 @@ import pytest
 
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.server import ControlPlane, run_control_plane
-from tests.end_to_end.process import ACQUIRED, ROOT, SchedulerProcess, run_scheduler, until
+from tests.end_to_end.fence import fenced, in_force, leading, not_in_force
+from tests.end_to_end.process import ROOT, until
 from tests.end_to_end.workload import LEASE, PODS, condition_of, events_of, placed
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
@@ -41,12 +41,6 @@ async def kubectl(plane: ControlPlane, verb: str, folder: str) -> None:
     await anyio.run_process(command, cwd=ROOT, stderr=subprocess.STDOUT)
 
 
-async def in_force(plane: ControlPlane) -> bool:
-    """Return whether the API server applies the policies: a forged allocation is refused."""
-    forged = pod_manifest("forged", annotations={"AWS_NEURON_IDS": "0"})
-    return (await plane.admin.request("POST", PODS, forged, dryRun="All"))[0] == 403
-
-
 async def installed(plane: ControlPlane) -> None:
     """Install the scheduler, and return when its policies are in force."""
     await kubectl(plane, "apply", ALL)
@@ -55,23 +49,8 @@ async def installed(plane: ControlPlane) -> None:
 
 async def removed(plane: ControlPlane) -> None:
     """Remove the scheduler, and return when no policy is in force: the server has dropped their parameters, too."""
-
-    async def gone() -> bool:
-        return not await in_force(plane)
-
     await kubectl(plane, "delete", ALL)
-    await until(gone)
-
-
-@asynccontextmanager
-async def leading(plane: ControlPlane) -> AsyncIterator[SchedulerProcess]:
-    """Run a scheduler under the present ServiceAccount: the tokens of a deleted one are invalid."""
-    token = await plane.token_for("kube-system", "neuron-scheduler")
-    kubeconfig = plane.kubeconfig(plane.folder / "account.kubeconfig", token=token)
-    async with run_scheduler(kubeconfig) as scheduler:
-        await scheduler.line(ACQUIRED)
-        yield scheduler
-        assert await scheduler.stop() == 0
+    await until(lambda: not_in_force(plane))
 
 
 async def test_it_can_be_removed_and_installed_again(fenced_plane: ControlPlane) -> None:
@@ -85,16 +64,7 @@ async def test_it_can_be_removed_and_installed_again(fenced_plane: ControlPlane)
     async with leading(plane):
         await placed(plane.admin, "second", neuron=1)
         await create_pod(plane.admin, pod_manifest("third", scheduler_name="nobody"))
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": "third", "annotations": {"neuron-scheduler/leader": former}},
-            "target": {"kind": "Node", "name": "inf2"},
-        }
-        token = await plane.token_for("kube-system", "neuron-scheduler")
-        async with plane.client(token) as impostor:
-            status, answer = await impostor.request("POST", f"{PODS}/third/binding", binding)
-        assert (status, "does not hold the Lease" in answer["message"]) == (422, True)
+        assert await fenced(plane, "third", former)
 
 
 async def test_a_server_that_lost_the_watch_is_recognised(fenced_plane: ControlPlane) -> None:

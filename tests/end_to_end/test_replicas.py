@@ -20,6 +20,7 @@ import pytest
 from tests.control_plane.objects import bind, create_all, create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.end_to_end.fence import in_force
 from tests.end_to_end.process import ACQUIRED, BOUND, ROOT, SHORT_LEASE, SYNCED, SchedulerProcess, run_scheduler, until
 from tests.end_to_end.proxy import Fault, binding_of, run_proxy
 from tests.end_to_end.workload import LEASE, PODS, all_placed, clear, events_of, held_cores, kubelets, on, placed
@@ -37,12 +38,7 @@ async def fenced_plane() -> AsyncIterator[ControlPlane]:
         kubeconfig = plane.kubeconfig(plane.folder / "admin.kubeconfig")
         command = [str(KUBECTL), "apply", "-k", "manifests/", f"--kubeconfig={kubeconfig}"]
         await anyio.run_process(command, cwd=ROOT, stderr=subprocess.STDOUT)
-        probe = pod_manifest("probe", annotations={"AWS_NEURON_IDS": "0"})
-
-        async def in_force() -> bool:
-            return (await plane.admin.request("POST", PODS, probe, dryRun="All"))[0] == 403
-
-        await until(in_force)
+        await until(lambda: in_force(plane))
         yield plane
 
 

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -15,12 +14,13 @@ from tests.control_plane.binaries import require
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object
 from tests.control_plane.server import ControlPlane, run_control_plane
-from tests.end_to_end.process import ACQUIRED, run_scheduler, until
+from tests.end_to_end.fence import ACCOUNT, fenced, leading
+from tests.end_to_end.process import until
 from tests.end_to_end.workload import LEASE, PODS, ids_of, placed, refused
 from tests.support.documented_commands import ROOT, reader_shell, run_by
 
 THIS = "tests/end_to_end/test_upgrading.py"
-FORMER, PRESENT = "my-scheduler", "neuron-scheduler"
+FORMER = "my-scheduler"
 # What the two kustomizations create, except the ConfigMap, whose name has not changed, and the Deployment.
 KINDS = (
     "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,"
@@ -44,8 +44,8 @@ async def former_objects(plane: ControlPlane) -> list[Object]:
 
 
 def _former(item: Object) -> Object:
-    text = json.dumps(item).replace(f"kube-system:{PRESENT}", f"kube-system:{FORMER}")
-    text = re.sub(rf'("(?:name|policyName|serviceAccountName)": "){PRESENT}', rf"\1{FORMER}", text)
+    text = json.dumps(item).replace(f"kube-system:{ACCOUNT}", f"kube-system:{FORMER}")
+    text = re.sub(rf'("(?:name|policyName|serviceAccountName)": "){ACCOUNT}', rf"\1{FORMER}", text)
     former: Object = json.loads(text)
     if former["kind"] == "Deployment":
         del former["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
@@ -63,30 +63,6 @@ async def fenced_plane() -> AsyncIterator[ControlPlane]:
         yield plane
 
 
-@asynccontextmanager
-async def leading(plane: ControlPlane, account: str) -> AsyncIterator[None]:
-    """Run a scheduler under a ServiceAccount that exists, until it leads; stop it at the end."""
-    token = await plane.token_for("kube-system", account)
-    kubeconfig = plane.kubeconfig(plane.folder / f"{account}.kubeconfig", token=token)
-    async with run_scheduler(kubeconfig) as scheduler:
-        await scheduler.line(ACQUIRED)
-        yield
-        assert await scheduler.stop() == 0
-
-
-async def fenced(plane: ControlPlane, account: str) -> bool:
-    """Return whether the policy on Bindings refuses a Binding of this account that does not name the Lease's holder."""
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": "unscheduled", "annotations": {"neuron-scheduler/leader": "nobody"}},
-        "target": {"kind": "Node", "name": "inf2"},
-    }
-    async with plane.client(await plane.token_for("kube-system", account)) as api:
-        status, answer = await api.request("POST", f"{PODS}/unscheduled/binding", binding, dryRun="All")
-    return status == 422 and "does not hold the Lease" in answer["message"]
-
-
 async def test_from_the_old_names(fenced_plane: ControlPlane, tmp_path: Path) -> None:
     """Running pods keep their devices, the Lease fences before and after, and nothing of the old names stays."""
     plane, (first, second, third, fourth) = fenced_plane, run_by(f"{THIS}::test_from_the_old_names")
@@ -94,10 +70,10 @@ async def test_from_the_old_names(fenced_plane: ControlPlane, tmp_path: Path) ->
     await create_pod(plane.admin, pod_manifest("unscheduled", scheduler_name="nobody"))
     async with leading(plane, FORMER):
         before = await placed(plane.admin, "before", neuron=4)
-        await until(lambda: fenced(plane, FORMER))
+        await until(lambda: fenced(plane, "unscheduled", "nobody", FORMER))
     await shell.run(first)
     await shell.run(second)
-    async with leading(plane, PRESENT):
+    async with leading(plane):
         await refused(plane.admin, "meanwhile", saying="only the Neuron scheduler may give a pod", neuron=2)
         await shell.run(third)
         meanwhile = await placed(plane.admin, "meanwhile")
@@ -107,10 +83,10 @@ async def test_from_the_old_names(fenced_plane: ControlPlane, tmp_path: Path) ->
     assert set(ids_of(before)).isdisjoint(ids_of(meanwhile))
     assert (await plane.admin.get(f"{PODS}/before"))["metadata"]["annotations"] == before["metadata"]["annotations"]
     former = (await plane.admin.get(LEASE))["spec"]["holderIdentity"]
-    async with leading(plane, PRESENT):
+    async with leading(plane):
         assert (await plane.admin.get(LEASE))["spec"]["holderIdentity"] != former
         await placed(plane.admin, "after", neuron=3)
-        await until(lambda: fenced(plane, PRESENT))
+        await until(lambda: fenced(plane, "unscheduled", "nobody"))
 
 
 async def test_the_watch_of_the_lease_survives_a_new_installation(fenced_plane: ControlPlane) -> None:
@@ -123,6 +99,6 @@ async def test_the_watch_of_the_lease_survives_a_new_installation(fenced_plane: 
 
     await until(gone)
     await kubectl(plane, "apply", "-k", "manifests/")
-    async with leading(plane, PRESENT):
+    async with leading(plane):
         await placed(plane.admin, "again", neuron=1)
-        await until(lambda: fenced(plane, PRESENT))
+        await until(lambda: fenced(plane, "unscheduled", "nobody"))

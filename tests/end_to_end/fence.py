@@ -1,0 +1,49 @@
+"""
+The installed policies as a test sees them: when they are in force, and whose Bindings the fence refuses.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from tests.control_plane.objects import pod_manifest
+from tests.control_plane.server import ControlPlane
+from tests.end_to_end.process import ACQUIRED, SchedulerProcess, run_scheduler
+from tests.end_to_end.workload import PODS
+
+ACCOUNT: Final = "neuron-scheduler"
+
+
+async def in_force(plane: ControlPlane) -> bool:
+    """Return whether the API server applies the policies: a forged allocation is refused."""
+    forged = pod_manifest("forged", annotations={"AWS_NEURON_IDS": "0"})
+    return (await plane.admin.request("POST", PODS, forged, dryRun="All"))[0] == 403
+
+
+async def not_in_force(plane: ControlPlane) -> bool:
+    """Return whether it applies them no more: it has also dropped their parameters."""
+    return not await in_force(plane)
+
+
+@asynccontextmanager
+async def leading(plane: ControlPlane, account: str = ACCOUNT) -> AsyncIterator[SchedulerProcess]:
+    """Run a scheduler under the present ServiceAccount until it leads: the tokens of a deleted one are invalid."""
+    token = await plane.token_for("kube-system", account)
+    kubeconfig = plane.kubeconfig(plane.folder / f"{account}.kubeconfig", token=token)
+    async with run_scheduler(kubeconfig) as scheduler:
+        await scheduler.line(ACQUIRED)
+        yield scheduler
+        assert await scheduler.stop() == 0
+
+
+async def fenced(plane: ControlPlane, pod: str, holder: str, account: str = ACCOUNT) -> bool:
+    """Return whether the fence refuses a pod's Binding by someone who calls himself the holder of the Lease."""
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod, "annotations": {"neuron-scheduler/leader": holder}},
+        "target": {"kind": "Node", "name": "inf2"},
+    }
+    async with plane.client(await plane.token_for("kube-system", account)) as impostor:
+        status, answer = await impostor.request("POST", f"{PODS}/{pod}/binding", binding, dryRun="All")
+    return (status, "does not hold the Lease" in answer["message"]) == (422, True)
