@@ -253,11 +253,9 @@ def _names(workload: seen.SeenWorkload, word: str) -> bool:
         *(container.image.rpartition("/")[2] for container in workload.containers),
         *(first.rpartition("/")[2] for container in workload.containers for first in container.words[:1]),
     )
-    return any(word in text for text in texts) or known.PLUGIN_LABEL[1] == workload.labels.get(known.PLUGIN_LABEL[0])
+    return any(word in text for text in texts) or known.has(workload.labels, known.PLUGIN_LABEL)
 
 
 def _is_of_system(pod: Pod, images: Iterable[str]) -> bool:
     """Return whether a pod is of a device plugin or of AWS's extension."""
-    if pod.labels.get(known.PLUGIN_LABEL[0]) == known.PLUGIN_LABEL[1] or pod.labels.get("component") == known.EXTENDER:
-        return True
-    return any(known.PLUGIN in image for image in images)
+    return known.is_of_plugin(pod.labels, images) or known.has(pod.labels, known.EXTENDER_LABEL)

@@ -28,6 +28,8 @@ from tests.control_plane.binaries import BINARIES, CONTROL_PLANE, MODULES, Binar
 GO_LOCK: Final = Path(__file__).parents[2] / "requirements" / "go.txt"
 OLDEST_GO: Final = (1, 26)  # Kubernetes 1.36 says so in its go.mod
 CLEAR: Final = "\r\x1b[2K"  # a terminal's current line
+LONGEST: Final = 1800.0
+"""Seconds after which one program is given up: a network that says nothing would hold up a build server for hours."""
 REPORT_EVERY: Final = 15.0  # seconds between progress lines where nothing can be overwritten
 
 
@@ -119,7 +121,7 @@ def _run_in_view(command: list[str], folder: Path, environment: Mapping[str, str
     Run a command that takes minutes, and show one line of progress on standard error.
 
     Raises:
-        BuildError: the command failed; the text has the end of its output.
+        BuildError: the command failed, or did not end in time; the text has the end of its output.
     """
     started, last_lines = time.monotonic(), deque[str](maxlen=40)
     report = _reporter(title, started)
@@ -129,6 +131,8 @@ def _run_in_view(command: list[str], folder: Path, environment: Mapping[str, str
         code = None
         while code is None:
             report(last_lines[-1] if last_lines else "")
+            if time.monotonic() - started > LONGEST:
+                process.kill()
             try:
                 code = process.wait(timeout=0.5)
             except subprocess.TimeoutExpired:
@@ -138,7 +142,8 @@ def _run_in_view(command: list[str], folder: Path, environment: Mapping[str, str
     if code:
         words = "\n".join(last_lines)
         called = f"{Path(command[0]).name} {command[1]}"
-        raise BuildError(f"{clear}{title} failed:\n{words}\n`{called}` exited with {code}. Is the network reachable?")
+        ending = f"exited with {code}" if code > 0 else f"was ended after {time.monotonic() - started:.0f} s"
+        raise BuildError(f"{clear}{title} failed:\n{words}\n`{called}` {ending}. Is the network reachable?")
     _say(f"{clear}{title}: done in {time.monotonic() - started:.0f} s\n")
 
 

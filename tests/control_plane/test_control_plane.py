@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from tests.control_plane import binaries
+from tests.control_plane import binaries, build
 from tests.control_plane.component import Component, ComponentError
 from tests.control_plane.fake_kubelet import FakeKubelet
 from tests.control_plane.objects import (
@@ -228,3 +228,17 @@ def test_a_missing_binary_is_an_error_that_says_what_to_do(tmp_path: Path, monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(binaries.MissingBinaryError, match=r"etcd is missing.* Run `make control-plane`"):
         binaries.require("etcd")
+
+
+def test_a_build_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that says nothing does not hold up the tests for hours."""
+    go = tmp_path / "go"
+    go.write_text('#!/bin/sh\ntest "$1" = version && echo go version go1.99 || exec /bin/sleep 1000\n')
+    go.chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "LONGEST", 0.0)
+    with pytest.raises(build.BuildError, match=r"building etcd \(1 of 1\) failed(?s:.*)`go build` was ended after"):
+        build.build_missing(["etcd"])
+    assert binaries.find("etcd") is None

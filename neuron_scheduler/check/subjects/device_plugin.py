@@ -7,12 +7,12 @@ an account that is not in `writers`, it cannot mark an allocation as handed out.
 
 from collections.abc import Iterator, Sequence
 
-from neuron_scheduler.check.subjects import commands
+from neuron_scheduler.check.subjects import commands, known
 from neuron_scheduler.check.subjects.finding import Finding, Severity, error, ok, warning
-from neuron_scheduler.check.subjects.known import ALLOCATIONS, PLUGIN, PLUGIN_LABEL
+from neuron_scheduler.check.subjects.known import ALLOCATIONS, PLUGIN
 from neuron_scheduler.check.subjects.nodes import has_neuron_type
 from neuron_scheduler.check.subjects.policy_parts import strings_of
-from neuron_scheduler.check.subjects.snapshot import SeenPod, SeenWorkload, Snapshot, Unread
+from neuron_scheduler.check.subjects.snapshot import SeenWorkload, Snapshot, Unread
 from neuron_scheduler.neuron.catalog import machine_of
 
 DOCUMENTED_ACCOUNT = f"kube-system/{PLUGIN}"
@@ -20,21 +20,17 @@ DOCUMENTED_ACCOUNT = f"kube-system/{PLUGIN}"
 
 def is_plugin(workload: SeenWorkload) -> bool:
     """Return whether a DaemonSet is the device plugin."""
-    if PLUGIN in workload.object.name or workload.labels.get(PLUGIN_LABEL[0]) == PLUGIN_LABEL[1]:
-        return True
-    return any(PLUGIN in container.image for container in workload.containers)
-
-
-def is_plugin_pod(pod: SeenPod) -> bool:
-    """Return whether a pod is one of the device plugin."""
-    return pod.labels.get(PLUGIN_LABEL[0]) == PLUGIN_LABEL[1] or any(PLUGIN in image for image in pod.images)
+    images = (container.image for container in workload.containers)
+    return PLUGIN in workload.object.name or known.is_of_plugin(workload.labels, images)
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield whether the plugin is there, and whether its account may write."""
     sets, pods = snapshot.daemon_sets, snapshot.system_pods
     plugins = () if isinstance(sets, Unread) else tuple(filter(is_plugin, sets))
-    of_pods = () if isinstance(pods, Unread) else tuple(filter(is_plugin_pod, pods))
+    of_pods = (
+        () if isinstance(pods, Unread) else tuple(pod for pod in pods if known.is_of_plugin(pod.labels, pod.images))
+    )
     for plugin in plugins:
         yield from _state(plugin)
     if not (plugins or of_pods):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from neuron_scheduler.check.subjects import commands
 from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok, warning
-from neuron_scheduler.check.subjects.known import AWS_RELEASE, KEEPER, OLDER_NAME, OUR_LABEL, OUR_NAME
+from neuron_scheduler.check.subjects.known import AWS_RELEASE, KEEPER, OLDER_NAME, OUR_LABEL, OUR_NAME, has
 from neuron_scheduler.check.subjects.snapshot import Lease, Object, SeenWorkload, Snapshot, Unread
 
 LOGS = "kubectl logs --namespace {} deployment/{} --all-pods"
@@ -152,8 +152,7 @@ def _of_older_versions(snapshot: Snapshot) -> Iterator[Finding]:
     older = [
         seen
         for seen in _objects(snapshot)
-        if seen.labels.get(OUR_LABEL[0]) == OUR_LABEL[1]
-        and (seen.name == OLDER_NAME or seen.name.startswith(f"{OLDER_NAME}-"))
+        if has(seen.labels, OUR_LABEL) and (seen.name == OLDER_NAME or seen.name.startswith(f"{OLDER_NAME}-"))
     ]
     if snapshot.is_older:
         yield warning(

@@ -4,6 +4,7 @@ The names of objects: ours, ours of older versions, and those of AWS's manifests
 Decision 13 says why ours changed. `deployments` of both roads keep AWS's names, and are told apart by what they run.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 OUR_LABEL: Final = ("app.kubernetes.io/name", "neuron-scheduler")
@@ -12,6 +13,8 @@ OLDER_NAME: Final = "my-scheduler"
 """Of our objects in older versions; AWS's objects of this name have no `OUR_LABEL`."""
 EXTENDER: Final = "k8s-neuron-scheduler"
 """Deployment and Service on the road with the default scheduler, AWS's and ours."""
+EXTENDER_LABEL: Final = ("component", EXTENDER)
+"""Of the pods of both."""
 CONFIG_MAP: Final = "neuron-scheduler-config"
 
 LEADER: Final = "neuron-scheduler-leader"
@@ -27,6 +30,16 @@ AWS_ACCOUNTS: Final = (OLDER_NAME, EXTENDER)
 PLUGIN: Final = "neuron-device-plugin"
 """In the names of AWS's DaemonSet, of its image and of its ServiceAccount."""
 PLUGIN_LABEL: Final = ("name", "neuron-device-plugin-ds")
+
+
+def has(labels: Mapping[str, str], label: tuple[str, str]) -> bool:
+    """Return whether one of the labels is this one."""
+    return labels.get(label[0]) == label[1]
+
+
+def is_of_plugin(labels: Mapping[str, str], images: Iterable[str]) -> bool:
+    """Return whether pods with these labels and images are the device plugin's."""
+    return has(labels, PLUGIN_LABEL) or any(PLUGIN in image for image in images)
 
 
 def is_or_was_ours(name: str) -> bool:

@@ -13,9 +13,11 @@ from neuron_scheduler.check.subjects.known import (
     ALLOCATIONS,
     AWS_ACCOUNTS,
     EXTENDER,
+    EXTENDER_LABEL,
     OLDER_NAME,
     OUR_LABEL,
     OUR_NAME,
+    has,
 )
 from neuron_scheduler.check.subjects.policy_parts import strings_of
 from neuron_scheduler.check.subjects.snapshot import Lease, RoleBinding, SeenPod, SeenWorkload, Snapshot, Unread
@@ -127,11 +129,11 @@ def _writers(snapshot: Snapshot) -> tuple[str, ...] | None:
 
 
 def _is_extension(deployment: SeenWorkload) -> bool:
-    return deployment.object.name == EXTENDER or deployment.labels.get("component") == EXTENDER
+    return deployment.object.name == EXTENDER or has(deployment.labels, EXTENDER_LABEL)
 
 
 def _is_extension_pod(pod: SeenPod) -> bool:
-    return pod.labels.get("component") == EXTENDER and pod.labels.get(OUR_LABEL[0]) != OUR_LABEL[1]
+    return has(pod.labels, EXTENDER_LABEL) and not has(pod.labels, OUR_LABEL)
 
 
 def _roles(snapshot: Snapshot) -> Iterator[Finding]:
@@ -176,4 +178,4 @@ def _roles(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _of_ours(binding: RoleBinding) -> bool:
-    return binding.object.labels.get(OUR_LABEL[0]) == OUR_LABEL[1]
+    return has(binding.object.labels, OUR_LABEL)
