@@ -1,13 +1,12 @@
 """
 Builds every part of the process from the settings and connects it with the parts that it calls.
 
-What is watched is listed in `watched_kinds`. Refuses to run or send anything: `app` does.
+What is watched is listed in `watched_kinds`, and `lease_wiring` builds what shares the Lease. Refuses to run or send
+anything: `app` does.
 """
 
-import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import attrs
@@ -25,9 +24,7 @@ from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.controllers.stale_fence import StaleFence
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.extender.assembly import assembled
-from neuron_scheduler.extender.forward import Forward, own_url
 from neuron_scheduler.extender.verbs import Verbs
-from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.nodes import NODES
@@ -39,15 +36,14 @@ from neuron_scheduler.kube.writes.binder import Binder
 from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.kube.writes.evictor import Evictor
-from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
+from neuron_scheduler.lease_wiring import election_of, forward_of, leases_of
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile, extender_profile
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.extender_port import address_and_port
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
@@ -90,7 +86,7 @@ class Parts:
 
 def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     """Build all parts from the settings."""
-    election = _election(config, metrics) if config.leader_elect else None
+    election = election_of(config, metrics) if config.leader_elect else None
     shared = _shared(config, client, metrics, election)
     recorder = _event_recorder(shared)
     conditions = ConditionWriter(client=client, on_retry=metrics.retried, errors=shared.errors)
@@ -119,7 +115,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
             client=client,
             known=pods.get,
             unsynced=lambda: unsynced((nodes, *others, pods)),
-            forward=None if election is None else _forward(config, election),
+            forward=None if election is None else forward_of(config, election),
             budgets=budgets.all,
             count_unknown_only=count_unknown_only(config),
         )
@@ -193,7 +189,7 @@ def _binder(shared: _Shared, election: ElectionThread | None) -> Binder:
     binder = Binder(client=shared.client, may_send=shared.may_bind, timeout=config.bind_timeout, errors=shared.errors)
     if election is not None:
         binder.explained = StaleFence(
-            leases=_leases(config, shared.client),
+            leases=leases_of(config, shared.client),
             identity=shared.identity,
             clock=time.monotonic,
             pause=shared.queue.pause,
@@ -311,50 +307,6 @@ def _profiles(config: Config) -> dict[str, Profile]:
         )
         for profile in config.profiles
     }
-
-
-def _election(config: Config, metrics: Metrics) -> ElectionThread:
-    @asynccontextmanager
-    async def connect() -> AsyncIterator[LeaseClient]:
-        connection = await auth.load(config.kubeconfig or None, config.master or None)
-        async with Client(
-            connection=connection, on_request=lambda code, method: metrics.requested(method, code)
-        ) as client:
-            yield _leases(config, client)
-
-    return ElectionThread(
-        connect=connect,
-        extender_address=_extender_url(config),
-        lease_duration=config.leader_elect_lease_duration,
-        renew_deadline=config.leader_elect_renew_deadline,
-        retry_period=config.leader_elect_retry_period,
-    )
-
-
-def _extender_url(config: Config) -> str:
-    """Return the URL at which other replicas reach the extender of this one; empty if it is off."""
-    if not config.extender_bind_address:
-        return ""
-    address, port = address_and_port(config.extender_bind_address)
-    return own_url(address, port, pod_ip=os.environ.get("POD_IP", ""), tls=bool(config.extender_tls_cert_file))
-
-
-def _forward(config: Config, election: ElectionThread) -> Forward:
-    return Forward(
-        leader=lambda: election.leader_address,
-        own=election.extender_address,
-        identity=election.identity,
-        cert_file=config.extender_tls_cert_file,
-        key_file=config.extender_tls_private_key_file,
-    )
-
-
-def _leases(config: Config, client: Client) -> LeaseClient:
-    return LeaseClient(
-        client=client,
-        namespace=config.leader_elect_resource_namespace,
-        name=config.leader_elect_resource_name,
-    )
 
 
 def _always() -> bool:

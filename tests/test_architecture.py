@@ -42,7 +42,11 @@ MAY_IMPORT: Final = {
     "controllers": DOMAIN | LEAVES | KUBE,
     "extender": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints"},
     "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
-    "wiring": DOMAIN | LEAVES | KUBE | {"settings", "controllers", "controllers.handlers", "extender", "watched_kinds"},
+    "lease_wiring": LEAVES | KUBE | {"settings", "controllers", "extender"},
+    "wiring": DOMAIN
+    | LEAVES
+    | KUBE
+    | {"settings", "controllers", "controllers.handlers", "extender", "lease_wiring", "watched_kinds"},
     "app": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints", "extender", "settings", "stopping", "wiring"},
     "sandbox.apiserver": LEAVES,  # it shares no code with its clients
     "sandbox.controllers": {"sandbox.apiserver"} | LEAVES,
