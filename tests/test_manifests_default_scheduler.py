@@ -96,6 +96,13 @@ def test_the_deployment_is_an_extender(road: dict[str, Object], both: dict[str, 
     assert spec == other
 
 
+def test_the_container_has_one_name_on_both_roads(road: dict[str, Object], both: dict[str, Object]) -> None:
+    """The one that `kubectl logs -c` needs."""
+    assert [container(each["spec"])["name"] for each in (road[DEPLOYMENT], both[BOTH_ROADS])] == [
+        "neuron-scheduler"
+    ] * 2
+
+
 @pytest.mark.parametrize(
     ("where", "queue", "components"),
     [("default-scheduler", False, ()), (".", True, ("extender",)), (".", True, ("extender", "extender-tls"))],
