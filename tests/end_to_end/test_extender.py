@@ -225,6 +225,22 @@ async def test_whole_nodes_over_tls(plane: ControlPlane, account: Path, empty: R
             await process.line("Chose victims for kube-scheduler")
 
 
+async def test_no_victims_are_named_for_two_pods(road: SchedulerProcess, empty: RestClient) -> None:
+    """Else both would be nominated there, and kube-scheduler would keep the space from each because of the other."""
+    await add_priority_classes(empty, high=100)
+    for name in ("trn1-a", "trn1-b"):
+        await create_node(empty, node_manifest(name, "trn1.32xlarge"))
+    low, high = [f"low-{n}" for n in range(32)], [f"high-{n}" for n in range(3)]
+    async with kubelets(empty):
+        await create_all(partial(create_pod, empty), (by_default(name, neuron=1) for name in low))
+        await all_placed(empty, low)
+        pods = [by_default(name, neuron=8, priorityClassName="high") for name in high]
+        await create_all(partial(create_pod, empty), pods)
+        left = await all_placed(empty, high)
+    held_cores(left.values(), {"trn1-a": "trn1.32xlarge", "trn1-b": "trn1.32xlarge"})
+    assert len(left) == 3 + 32 - 3 * 8, "not one pod more than needed was deleted"
+
+
 async def test_the_manifest_is_what_the_tests_use() -> None:
     """The manifest names one extender with all four verbs for AWS's three resources."""
     document = kube_scheduler.configuration("http://127.0.0.1:1", Path("kubeconfig"))

@@ -4,7 +4,9 @@ Which pods one node would have to lose for a pod, if another scheduler has alrea
 kube-scheduler evicts as many devices as the pod asks for; whether they are a legal block is chance. The proposal stays
 where it frees one and no cheaper victims would. Otherwise other pods are chosen, by the criteria of our own search and
 with all filters; where these refuse what kube-scheduler accepts, whose settings we do not know, victims that free a
-block are added to the proposal. Refuses to compare nodes: kube-scheduler does.
+block are added to the proposal. A proposal with more pods than the count needs stays, if it frees a block:
+kube-scheduler knows of a pod there that we do not, such as one for which it has just evicted pods; cheaper victims
+would be those of that pod, once more. Refuses to compare nodes: kube-scheduler does.
 """
 
 from collections.abc import Set as AbstractSet
@@ -13,9 +15,10 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
-from neuron_scheduler.cluster.rows.node_info import evictable, without_pods
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, evictable, without_pods
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.scheduling.cycle.filters import refusals_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.preemption.trials import ByFilters
@@ -46,21 +49,37 @@ def victims_instead(
         if not refusals_of(cluster, slot, pod, beside):
             return None
         kept = _if_enough(cluster, slot, ours, proposed)
+        if kept is not None and _is_more_than_the_count(cluster.view.row(slot), pod, kept):
+            return kept
         found = victims_on(cluster, slot, incoming, below=pod.priority, limit=None if kept is None else kept.cost)
         if isinstance(found, Victims):
             return found
-        if kept is not None:
-            return kept
-        more = victims_on(cluster, slot, ours, below=pod.priority)
-        if not isinstance(more, Victims):
-            return None
-        return _if_enough(cluster, slot, ours, proposed | {victim.uid for victim in more.pods})
+        return kept if kept is not None else _with_more(cluster, slot, ours, proposed)
 
 
 def _with_offered_requests(pod: Pod, node: Node) -> Pod:
     """Return a pod without requests for what the node does not offer: a driver provides it, or nobody counts it."""
     requests = {name: amount for name, amount in pod.requests.items() if name in node.allocatable}
     return pod if len(requests) == len(pod.requests) else attrs.evolve(pod, requests=requests)
+
+
+def _with_more(cluster: Cluster, slot: Slot, incoming: Incoming, proposed: AbstractSet[str]) -> Victims | None:
+    """Return the proposal with the victims that free a block; None if there are none."""
+    more = victims_on(cluster, slot, incoming, below=incoming.pod.priority)
+    if not isinstance(more, Victims):
+        return None
+    return _if_enough(cluster, slot, incoming, proposed | {victim.uid for victim in more.pods})
+
+
+def _is_more_than_the_count(node_info: NodeInfo, pod: Pod, victims: Victims) -> bool:
+    """Return whether one of the victims could stay if the numbers of devices and cores were all that counts."""
+    remaining = without_pods(node_info, {victim.uid for victim in victims.pods})
+    to_spare = {
+        name: remaining.free(name) - pod.requests[name] for name in NEURON_NAMES if pod.requests.get(name, 0) > 0
+    }
+    return any(
+        all(victim.requests.get(name, 0) <= spare for name, spare in to_spare.items()) for victim in victims.pods
+    )
 
 
 def _if_enough(cluster: Cluster, slot: Slot, incoming: Incoming, uids: AbstractSet[str]) -> Victims | None:
