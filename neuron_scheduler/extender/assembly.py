@@ -17,7 +17,7 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.pod_reads import PodReads
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.profile import extender_profile, preemption_profile
+from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile, preemption_profile
 
 
 def assembled(
@@ -47,21 +47,7 @@ def assembled(
         count_unknown_only: unknown Neuron allocations count by number only.
     """
     profile = extender_profile(count_unknown_only=count_unknown_only)
-    bind = Bind(
-        cluster=loop.cluster,
-        profile=profile,
-        assumptions=loop.assumptions,
-        cycle=loop.binding_cycle,
-        known=known,
-        reads=PodReads(client=client),
-        reporter=reporter,
-        may_bind=loop.may_bind,
-        own_names=loop.profiles.keys(),
-        clock=loop.clock,
-        counted=loop.metrics.extender_bound,
-        errors=loop.errors,
-    )
-
+    bind = _bind(loop, profile, reporter, known, PodReads(client=client))
     preempt = Preempt(
         cluster=loop.cluster,
         profile=preemption_profile(count_unknown_only=count_unknown_only),
@@ -71,14 +57,6 @@ def assembled(
         abandoned=bind.abandoned,
         clock=loop.clock,
     )
-
-    def role() -> Role:
-        if bind.leads:
-            return Role.LEADS
-        if election is not None and not election.leading:
-            return Role.FOLLOWS
-        return Role.STOPS if loop.stopping else Role.TAKES_OVER
-
     return Verbs(
         cluster=loop.cluster,
         profile=profile,
@@ -86,7 +64,34 @@ def assembled(
         preempt=preempt,
         forward=forward,
         unsynced=unsynced,
-        role=role,
+        role=lambda: _role(bind, loop, election),
         clock=loop.clock,
         errors=loop.errors,
     )
+
+
+def _bind(
+    loop: SchedulingLoop, profile: Profile, reporter: PodReporter, known: Callable[[str], Pod | None], reads: PodReads
+) -> Bind:
+    return Bind(
+        cluster=loop.cluster,
+        profile=profile,
+        assumptions=loop.assumptions,
+        cycle=loop.binding_cycle,
+        known=known,
+        reads=reads,
+        reporter=reporter,
+        may_bind=loop.may_bind,
+        own_names=loop.profiles.keys(),
+        clock=loop.clock,
+        counted=loop.metrics.extender_bound,
+        errors=loop.errors,
+    )
+
+
+def _role(bind: Bind, loop: SchedulingLoop, election: ElectionThread | None) -> Role:
+    if bind.leads:
+        return Role.LEADS
+    if election is not None and not election.leading:
+        return Role.FOLLOWS
+    return Role.STOPS if loop.stopping else Role.TAKES_OVER
