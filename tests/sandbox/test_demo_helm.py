@@ -1,15 +1,14 @@
 """The chart can be tried on a laptop: the real helm against `demo --serve`."""
 
-import subprocess
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.control_plane.binaries import require
 from tests.support.demo import ROOT, served
+from tests.support.helm import CHART, RELEASE, Helm
 
-CHART = str(ROOT / "manifests" / "chart")
 IN_SYSTEM = ("--namespace", "kube-system")
 
 
@@ -17,18 +16,13 @@ IN_SYSTEM = ("--namespace", "kube-system")
 async def test_helm_installs_upgrades_and_removes(tmp_path: Path) -> None:
     """AWS's command with our chart; the pods of the release are real schedulers, and helm waits for them."""
     async with served(tmp_path) as demo:
-        homes = {f"HELM_{kind}_HOME": str(tmp_path / kind) for kind in ("CACHE", "CONFIG", "DATA")}
-        environment = {"HOME": str(tmp_path), "KUBECONFIG": str(demo.kubeconfig), **homes}
+        user, kubectl = Helm(tmp_path / "helm", demo.kubeconfig), demo.kubectl
 
-        async def helm(*arguments: str) -> str:
-            command = [str(require("helm")), *arguments, *IN_SYSTEM]
-            done = await anyio.run_process(command, stderr=subprocess.STDOUT, check=False, env=environment)
-            assert done.returncode == 0, done.stdout.decode()
-            return done.stdout.decode()
+        async def helm(*arguments: str | Path) -> str:
+            return await anyio.to_thread.run_sync(partial(user.run, *arguments, *IN_SYSTEM))
 
-        kubectl = demo.kubectl
         await kubectl("delete", "deployment", "my-scheduler", *IN_SYSTEM)  # helm takes over nothing that is not its own
-        install = ("upgrade", "--install", "neuron-scheduler", CHART)
+        install = ("upgrade", "--install", RELEASE, CHART)
         values = ("--set=scheduler.enabled=true", "--set=npd.enabled=false", "--set=image.repository=neuron-scheduler")
         assert "STATUS: deployed" in await helm(*install, *values, "--wait", "--timeout=60s")
         await kubectl("apply", "-f", str(ROOT / "manifests/examples/trn1.yaml"))
@@ -36,8 +30,8 @@ async def test_helm_installs_upgrades_and_removes(tmp_path: Path) -> None:
         assert "REVISION: 2" in await helm(*install, *values, "--set=replicas=1", "--wait", "--timeout=60s")
         replicas = ("get", "deployment", "my-scheduler", *IN_SYSTEM, "-o", "jsonpath={.spec.replicas}")
         assert await kubectl(*replicas) == "1"
-        await helm("rollback", "neuron-scheduler", "1", "--wait", "--timeout=60s")
+        await helm("rollback", RELEASE, "1", "--wait", "--timeout=60s")
         assert await kubectl(*replicas) == "2"
-        await helm("uninstall", "neuron-scheduler", "--wait", "--timeout=60s")
+        await helm("uninstall", RELEASE, "--wait", "--timeout=60s")
         await kubectl("get", "deployment", "my-scheduler", *IN_SYSTEM, code=1)
         assert "four-devices-on-trn1" in await kubectl("get", "pods", "-o", "name"), "running pods stay"
