@@ -1,6 +1,6 @@
 """What kube-scheduler's bind call does to the cluster, and what it is answered."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -13,31 +13,10 @@ from neuron_scheduler.extender.bind import NOT_LEADING
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.writes.binder import BindOutcome, Bound, Fenced, Gone, Refused
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME, NEURON_ALLOCATED
-from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, until
 from tests.support.builders import node, pod
-from tests.support.extender_road import Road, call, serving, torus, turns
-
-
-class Answer:
-    """The answer to a call that runs in a task of its own."""
-
-    def __init__(self) -> None:
-        self.text: str | None = None
-        self.scope = anyio.CancelScope()
-
-    async def of(self, road: Road, name: str, on: str = "n") -> None:
-        """Call the verb."""
-        with self.scope:
-            self.text = await road.verb.bind(call(name, on))
-
-
-def assert_nothing_is_held(road: Road) -> None:
-    """No pod is assumed, no core is held, and no call is remembered."""
-    assert (road.cluster.pod_count, road.cluster.assumed_count, road.held()) == (0, 0, 0)
-    assert road.verb.under_way == 0
-    assert road.scheduler.fence.waiting == 0
+from tests.support.extender_road import Answer, Road, assert_nothing_is_held, call, serving, torus, turns
 
 
 async def test_a_pod_gets_a_legal_block_with_its_binding() -> None:
@@ -355,186 +334,6 @@ async def test_an_api_server_that_hangs_is_not_flooded() -> None:
         road.foreign("p")
         assert "too many Bindings wait for the API server" in await road.verb.bind(call("p"))
         tasks.cancel_scope.cancel()
-
-
-async def at_the_fence(road: Road) -> None:
-    """Bind a pod of four devices that does not start, so that the next one waits."""
-    road.foreign("first", devices=4)
-    assert await road.verb.bind(call("first")) == ""
-    road.confirm("first")
-
-
-async def test_a_call_waits_at_the_fence() -> None:
-    """Until the kubelet has admitted the pod before it."""
-    async with serving() as road:
-        await at_the_fence(road)
-        road.foreign("p", devices=4)
-        answer = Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer.of, road, "p")
-            await turns()
-            assert (answer.text, road.scheduler.fence.waiting) == (None, 1)
-            road.change("first", admitted=True)
-        assert answer.text == ""
-        assert road.held() == 16
-
-
-async def test_a_resource_that_kube_scheduler_gets_elsewhere_is_no_obstacle() -> None:
-    """A DRA driver may provide it, or kube-scheduler is told to ignore it; also after a wait at the fence."""
-    async with serving() as road:
-        await at_the_fence(road)
-        road.foreign("p", devices=4, requests={"example.com/claimed": 1})
-        answer = Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer.of, road, "p")
-            await until(lambda: road.scheduler.fence.waiting == 1)
-            road.change("first", admitted=True)
-        assert answer.text == ""
-
-
-async def test_a_call_does_not_wait_at_the_fence_for_ever() -> None:
-    """kube-scheduler is told to try again before its own timeout, and nothing is held."""
-    async with serving() as road:
-        await at_the_fence(road)
-        road.foreign("p", devices=4)
-        road.verb.longest_at_fence = 0.01
-        assert "have not started yet; try again later" in await road.verb.bind(call("p"))
-        assert (road.held(), road.verb.under_way, road.scheduler.fence.waiting) == (8, 0, 0)
-        road.change("first", admitted=True)
-        assert await road.verb.bind(call("p")) == ""
-
-
-async def test_a_binding_without_an_outcome_is_not_waited_for_for_ever() -> None:
-    """It keeps its place and is sent again; a later call for the node gets the outcome."""
-    async with serving(outcomes={"p": IN_DOUBT}) as road:
-        road.foreign("p", devices=4)
-        road.verb.longest_at_fence = road.verb.longest_call = 0.01
-        assert "has no outcome yet; it is sent again until it has" in await road.verb.bind(call("p"))
-        assert (road.held(), road.verb.under_way) == (8, 1)
-        road.verb.longest_at_fence = road.verb.longest_call = 60.0
-        road.outcomes["p"] = Bound()
-        assert await road.verb.bind(call("p")) == ""
-        assert road.verb.under_way == 0
-
-
-async def test_a_client_that_hangs_up_at_the_fence_takes_its_binding_along() -> None:
-    """kube-scheduler will call again; until then nothing is held for the pod."""
-    async with serving() as road:
-        await at_the_fence(road)
-        road.foreign("p", devices=4)
-        answer = Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer.of, road, "p")
-            await until(lambda: road.scheduler.fence.waiting == 1)
-            answer.scope.cancel()
-        assert (road.held(), road.verb.under_way, road.scheduler.fence.waiting) == (8, 0, 0)
-        road.change("first", admitted=True)
-        await turns()
-        assert road.tried == ["first"]
-
-
-async def test_a_client_that_hangs_up_leaves_the_binding_to_another_caller() -> None:
-    """The second call, after a timeout, still gets the pod bound."""
-    async with serving() as road:
-        await at_the_fence(road)
-        road.foreign("p", devices=4)
-        first, second = Answer(), Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(first.of, road, "p")
-            tasks.start_soon(second.of, road, "p")
-            await until(lambda: road.scheduler.fence.waiting == 1)
-            await turns()
-            first.scope.cancel()
-            await turns()
-            road.change("first", admitted=True)
-        assert (first.text, second.text) == (None, "")
-
-
-async def test_a_client_that_hangs_up_after_the_binding_was_sent_loses_nothing() -> None:
-    """The pod keeps its place until the outcome is known, and its place is free again if it is refused."""
-    async with serving(outcomes={"p": IN_DOUBT}) as road:
-        road.foreign("p", devices=4)
-        answer = Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer.of, road, "p")
-            await until(lambda: road.count("p") > 1)
-            assert not road.verb.abandoned("uid-p")
-            answer.scope.cancel()
-        assert (road.held(), road.verb.under_way) == (8, 1)
-        assert road.verb.abandoned("uid-p")
-        road.outcomes["p"] = Refused(403, "no", retryable=False)
-        await until(lambda: road.verb.under_way == 0)
-        assert not road.verb.abandoned("uid-p")
-        assert_nothing_is_held(road)
-
-
-CHANGES: dict[str, Callable[[Road], object]] = {
-    "the pod is gone": lambda road: road.lose("p"),
-    "the pod begins to terminate": lambda road: road.change("p", terminating=True),
-    "the node is gone": lambda road: road.nodes.deleted(torus("n")),
-    "the node is being drained": lambda road: road.nodes.updated(
-        torus("n"), torus("n", taints=(Taint("t", Effect.NO_EXECUTE),))
-    ),
-    "another process gives its cores away": lambda road: road.see(
-        pod("thief", devices=4, ids=(4, 5, 6, 7), on="n", admitted=True)
-    ),
-    "the pod was resized": lambda road: road.change("p", requests={"cpu": 5}),
-    "the process stops": lambda road: road.scheduler.stop(),
-}
-
-
-@pytest.mark.parametrize("case", CHANGES)
-async def test_what_happens_at_the_fence_is_an_error_for_the_caller(case: str) -> None:
-    """The Binding is not sent, and the pod holds nothing any more."""
-    async with serving() as road:
-        await at_the_fence(road)
-        road.foreign("p", devices=4)
-        answer = Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer.of, road, "p")
-            await until(lambda: road.scheduler.fence.waiting == 1)
-            CHANGES[case](road)
-            await turns()
-            road.change("first", admitted=True)
-        assert answer.text
-        assert road.tried == ["first"]
-        assert road.cluster.node_of("uid-p") is None
-        assert road.verb.under_way == 0
-
-
-async def test_the_lease_is_lost_at_the_fence() -> None:
-    """The Binding is held back at the last moment, and the caller is told to try again."""
-    async with serving() as road:
-        await at_the_fence(road)
-        road.foreign("p", devices=4)
-        road.outcomes["p"] = Fenced()  # what the binder returns without the Lease
-        answer = Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer.of, road, "p")
-            await until(lambda: road.scheduler.fence.waiting == 1)
-            road.leads = False
-            road.change("first", admitted=True)
-        assert answer.text
-        assert "may not bind any more" in answer.text
-        assert road.held() == 8
-
-
-async def test_both_roads_share_the_fence() -> None:
-    """A pod of our own queue waits for the one that kube-scheduler had bound, and the other way round."""
-    async with serving() as road:
-        await at_the_fence(road)
-        road.add("own", devices=4)
-        await turns()
-        assert road.scheduler.fence.waiting == 1
-        road.change("first", admitted=True)
-        await until(lambda: ("own", "n") in road.reports)
-        road.foreign("p", devices=4)
-        answer = Answer()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer.of, road, "p")
-            await turns()
-            assert answer.text is None
-            answer.scope.cancel()
 
 
 @pytest.mark.parametrize("part", ["recheck", "bind", "allocated"])

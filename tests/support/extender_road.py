@@ -175,3 +175,23 @@ async def serving(**settings: Any) -> AsyncIterator[Road]:
 def torus(name: str, **fields: Any) -> Any:
     """Return a node with 16 devices of 2 cores."""
     return node(name, "trn1.32xlarge", pods=1000, **fields)
+
+
+class Answer:
+    """The answer to a call that runs in a task of its own."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.scope = anyio.CancelScope()
+
+    async def of(self, road: Road, name: str, on: str = "n") -> None:
+        """Call the verb."""
+        with self.scope:
+            self.text = await road.verb.bind(call(name, on))
+
+
+def assert_nothing_is_held(road: Road) -> None:
+    """No pod is assumed, no core is held, and no call is remembered."""
+    assert (road.cluster.pod_count, road.cluster.assumed_count, road.held()) == (0, 0, 0)
+    assert road.verb.under_way == 0
+    assert road.scheduler.fence.waiting == 0
