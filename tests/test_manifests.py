@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
@@ -29,7 +28,6 @@ from tests.support.builders import machine, node, request
 from tests.support.harness import cluster_of
 from tests.support.kustomize import KUBECTL, ROOT, kubectl
 
-TOOLS = Path(sys.executable).parent
 ACCOUNT = "system:serviceaccount:kube-system:neuron-scheduler"
 CONFIG = "neuron-scheduler-config"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler"

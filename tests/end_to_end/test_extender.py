@@ -100,8 +100,8 @@ async def test_seven_devices_of_a_trn1_are_refused(road: SchedulerProcess, empty
     await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
     condition = await refused(empty, "seven", saying="does not support", scheduler_name=NAME, neuron=7)
     assert SEVEN in condition["message"]
-    [event] = await events_of(empty, "seven", "FailedScheduling")
-    assert SEVEN in event["note"]
+    events = await events_of(empty, "seven", "FailedScheduling")  # kube-scheduler may have tried twice already
+    assert [event["note"] for event in events if SEVEN not in event["note"]] == []
     await road.line("Failed nodes: map[trn1:Instance type trn1.32xlarge does not support requests for device: 7.")
 
 
