@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.settings import extender_port, lease_times
+from neuron_scheduler.settings import endpoint_ports, extender_port, lease_times
 from neuron_scheduler.settings.setting import (
     FILE,
     between,
@@ -239,7 +239,13 @@ class Config:
                 renew=self.leader_elect_renew_deadline,
                 retry=self.leader_elect_retry_period,
             )
-        self._check_endpoints()
+        endpoint_ports.require_consistent(
+            port=self.port,
+            secure_port=self.secure_port,
+            cert_file=self.tls_cert_file,
+            key_file=self.tls_private_key_file,
+            authorize_metrics=self.authorize_metrics,
+        )
         extender_port.require_consistent(
             self.extender_bind_address,
             cert_file=self.extender_tls_cert_file,
@@ -294,18 +300,6 @@ class Config:
             raise ConfigurationError(
                 f"--pod-initial-backoff-seconds ({self.pod_initial_backoff_seconds:g}) is longer than"
                 f" --pod-max-backoff-seconds ({self.pod_max_backoff_seconds:g})"
-            )
-
-    def _check_endpoints(self) -> None:
-        if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
-            given, missing = ("cert", "private-key") if self.tls_cert_file else ("private-key", "cert")
-            raise ConfigurationError(f"--tls-{given}-file needs --tls-{missing}-file too")
-        if self.tls_cert_file and self.secure_port and self.secure_port == self.port:
-            raise ConfigurationError(f"--port and --secure-port are both {self.port}: give them different ports")
-        if self.authorize_metrics and not self.serves_tls:
-            raise ConfigurationError(
-                "--authorize-metrics needs --secure-port above 0, --tls-cert-file and --tls-private-key-file:"
-                " a token must not be sent without TLS"
             )
 
 

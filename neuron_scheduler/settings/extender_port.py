@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.settings.endpoint_ports import require_pair
 
 DEFAULT: Final = ":12345"
 """Where the command `extender` listens unless it is told otherwise: the port of AWS's extension."""
@@ -60,9 +61,7 @@ def require_consistent(
     """
     if needed and not address:
         raise ConfigurationError("the command extender needs --extender-bind-address")
-    if bool(cert_file) != bool(key_file):
-        given, missing = ("cert", "private-key") if cert_file else ("private-key", "cert")
-        raise ConfigurationError(f"--extender-tls-{given}-file needs --extender-tls-{missing}-file too")
+    require_pair("--extender-tls", cert_file=cert_file, key_file=key_file)
     if client_ca_file and not cert_file:
         raise ConfigurationError(
             "--extender-client-ca-file needs --extender-tls-cert-file: only TLS shows who the client is"
