@@ -14,7 +14,7 @@ OLDER_NAME: Final = "my-scheduler"
 EXTENDER: Final = "k8s-neuron-scheduler"
 """Deployment and Service on the road with the default scheduler, AWS's and ours."""
 EXTENDER_LABEL: Final = ("component", EXTENDER)
-"""Of the pods of both."""
+"""Of the pods of AWS's extension."""
 CONFIG_MAP: Final = "neuron-scheduler-config"
 
 LEADER: Final = "neuron-scheduler-leader"
