@@ -9,6 +9,7 @@ from neuron_scheduler.check.subjects.known import AWS_RELEASE, KEEPER, OLDER_NAM
 from neuron_scheduler.check.subjects.snapshot import Lease, Object, SeenWorkload, Snapshot, Unread
 
 LOGS = "kubectl logs --namespace {} deployment/{} --all-pods"
+USUAL_NAMESPACE = "kube-system"
 PODS = f"kubectl describe pods --namespace {{}} --selector {'='.join(OUR_LABEL)}"
 
 
@@ -22,6 +23,12 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
             "neuron-scheduler is not installed",
             advice="The README also has the ways with Helm and with the default scheduler",
             command=commands.INSTALL,
+        )
+    if snapshot.accounts == () and snapshot.namespace != USUAL_NAMESPACE:  # each namespace has the account `default`
+        yield warning(
+            "namespace-missing",
+            f"The namespace {snapshot.namespace} does not exist, or it has no ServiceAccounts",
+            command=f"neuron-scheduler check --namespace {USUAL_NAMESPACE}",
         )
     for deployment in snapshot.ours:
         yield from _state(snapshot, deployment)

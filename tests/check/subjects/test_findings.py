@@ -121,6 +121,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "installation-unknown": sick(deployments=FORBIDDEN),
     "not-installed": BEFORE,
     "scaled-to-zero": sick(deployments=(deployment(replicas=0, ready=0),)),
+    "namespace-missing": attrs.evolve(BEFORE, namespace="kube-sytem", accounts=()),
     "not-ready": sick(deployments=(deployment(ready=0),)),
     "partly-ready": sick(deployments=(deployment(ready=1),)),
     "another-version": sick(deployments=(deployment(image="r/neuron-scheduler:0.0.9"),)),
