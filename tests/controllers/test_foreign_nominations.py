@@ -49,10 +49,18 @@ class World:
             evictor=world, reporter=world, metrics=Metrics(), budgets=lambda: (), give_up=lambda _: False, **shared
         )
         self.handler = PodHandler(
-            metrics=Metrics(), scheduler_names={"my-scheduler"}, gone=self.kept.forget, came=executor.recheck,
-            left=lambda _: None, started=lambda _: None, double_booked=lambda *_: None, unknown=lambda *_: None,
-            noticed=self.kept.noticed, pending_elsewhere=self.kept.pending, **shared,
-        )  # fmt: skip
+            metrics=Metrics(),
+            scheduler_names={"my-scheduler"},
+            gone=self.kept.forget,
+            came=executor.recheck,
+            left=lambda _: None,
+            started=lambda _: None,
+            double_booked=lambda *_: None,
+            unknown=lambda *_: None,
+            noticed=self.kept.noticed,
+            pending_elsewhere=self.kept.pending,
+            **shared,
+        )
 
     def evict(self, name: str) -> None:
         """Show that kube-scheduler has deleted a pod."""

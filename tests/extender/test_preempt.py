@@ -39,9 +39,14 @@ def verb(
         return now[0]
 
     return Preempt(
-        cluster=cluster, profile=preemption_profile(), beside=extender_profile(), budgets=lambda: budgets,
-        own_names={"my-scheduler"}, abandoned=lambda uid: uid in abandoned, clock=clock,
-    )  # fmt: skip
+        cluster=cluster,
+        profile=preemption_profile(),
+        beside=extender_profile(),
+        budgets=lambda: budgets,
+        own_names={"my-scheduler"},
+        abandoned=lambda uid: uid in abandoned,
+        clock=clock,
+    )
 
 
 def preemptor(**fields: Any) -> dict[str, Any]:

@@ -19,8 +19,13 @@ async def server_side_apply_removes_what_a_manager_leaves_out(api: Api) -> None:
         return dict(reply.body)
 
     head = {"apiVersion": "v1", "kind": "ConfigMap"}
-    created = await api.call("PATCH", "configmaps/a", head | {"metadata": {"name": "a", "labels": {"x": "1"}},
-        "data": {"a": "1", "b": "2"}}, query={"fieldManager": "one"}, media_type=APPLY)  # fmt: skip
+    created = await api.call(
+        "PATCH",
+        "configmaps/a",
+        head | {"metadata": {"name": "a", "labels": {"x": "1"}}, "data": {"a": "1", "b": "2"}},
+        query={"fieldManager": "one"},
+        media_type=APPLY,
+    )
     assert created.status == 201
     await apply("configmaps/a", "two", head | {"metadata": {"name": "a"}, "data": {"c": "3"}})
     await api.call("PATCH", "configmaps/a", {"data": {"d": "4"}}, media_type=MERGE)

@@ -135,8 +135,10 @@ async def what_a_deployment_may_not_be(api: Api) -> None:
     """422 for a selector that does not fit, a missing image, a restart policy; the selector cannot change."""
     other = {"matchLabels": {"app": "other"}}
     bare = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main"}]}}
-    once = {"metadata": {"labels": LABELS}, "spec": {"restartPolicy": "Never", "containers": [
-        {"name": "main", "image": "example/web:1"}]}}  # fmt: skip
+    once = {
+        "metadata": {"labels": LABELS},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "example/web:1"}]},
+    }
     for spec, want in (
         ({"selector": other}, "`selector` does not match template `labels`"),
         ({"selector": None}, "spec.selector"),

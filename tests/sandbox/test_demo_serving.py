@@ -215,10 +215,18 @@ async def test_a_pod_that_is_removed_by_force_takes_its_process_with_it(tmp_path
             while await leader(kubectl) in {"", first}:
                 pass
         assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=30s")
-        mounts = [{"op": "add", "path": "/spec/template/spec/volumes", "value": [
-            {"name": "config", "configMap": {"name": "absent"}}]},
-            {"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts", "value": [
-            {"name": "config", "mountPath": "/etc/x"}]}]  # fmt: skip
+        mounts = [
+            {
+                "op": "add",
+                "path": "/spec/template/spec/volumes",
+                "value": [{"name": "config", "configMap": {"name": "absent"}}],
+            },
+            {
+                "op": "add",
+                "path": "/spec/template/spec/containers/0/volumeMounts",
+                "value": [{"name": "config", "mountPath": "/etc/x"}],
+            },
+        ]
         await kubectl("patch", *SCHEDULER, "--type=json", "-p", json.dumps(mounts))
         reason = "jsonpath={.items[*].status.containerStatuses[0].state.waiting.reason}"
         with anyio.fail_after(30):

@@ -162,11 +162,17 @@ async def test_pods_of_the_default_scheduler_get_nodes(kubectl: Kubectl) -> None
     for name, container, spec in (
         ("plain", plain, {}),
         ("chosen", plain, {"nodeSelector": {"kubernetes.io/hostname": "trn1-a"}}),
-        ("tolerating", plain, {"nodeSelector": {"kubernetes.io/hostname": "tainted"}, "tolerations": [
-            {"key": "x", "operator": "Exists"}]}),
+        (
+            "tolerating",
+            plain,
+            {
+                "nodeSelector": {"kubernetes.io/hostname": "tainted"},
+                "tolerations": [{"key": "x", "operator": "Exists"}],
+            },
+        ),
         ("nowhere", plain, {"nodeSelector": {"kubernetes.io/hostname": "tainted"}}),
         ("neuron", neuron, {}),
-    ):  # fmt: skip
+    ):
         body = {
             "apiVersion": "v1",
             "kind": "Pod",

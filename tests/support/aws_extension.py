@@ -119,9 +119,11 @@ class AwsExtension:
                 bound = await self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={name}")
                 ended = ("Succeeded", "Failed")
                 used = {
-                    core for pod in bound["items"] if pod["status"].get("phase") not in ended
+                    core
+                    for pod in bound["items"]
+                    if pod["status"].get("phase") not in ended
                     for core in _held(node, pod)
-                }  # fmt: skip
+                }
             self.used[name] = used
         return self.used[name]
 

@@ -60,14 +60,26 @@ class Road(World):
         shared: dict[str, Any] = {"cluster": self.cluster, "queue": self.queue, "clock": lambda: self.now}
         self.kept = ForeignNominations(profile=extender_profile(), **shared)
         handler = PodHandler(
-            metrics=Metrics(), scheduler_names={"my-scheduler"}, gone=self.kept.forget, came=lambda _: None,
-            left=lambda _: None, started=lambda _: None, double_booked=lambda *_: None, unknown=lambda *_: None,
-            noticed=self._noticed, pending_elsewhere=self.kept.pending, **shared,
-        )  # fmt: skip
+            metrics=Metrics(),
+            scheduler_names={"my-scheduler"},
+            gone=self.kept.forget,
+            came=lambda _: None,
+            left=lambda _: None,
+            started=lambda _: None,
+            double_booked=lambda *_: None,
+            unknown=lambda *_: None,
+            noticed=self._noticed,
+            pending_elsewhere=self.kept.pending,
+            **shared,
+        )
         self.nodes = NodeHandler(
-            cluster=self.cluster, queue=self.queue, metrics=Metrics(), gone=fence.node_gone,
-            nomination_lost=lambda _: None, changed=fence.node_changed,
-        )  # fmt: skip
+            cluster=self.cluster,
+            queue=self.queue,
+            metrics=Metrics(),
+            gone=fence.node_gone,
+            nomination_lost=lambda _: None,
+            changed=fence.node_changed,
+        )
         self.store = ObjectStore(handler=handler, kind="Pod", same=PODS.same)
         self.verb = Bind(
             cluster=self.cluster,
