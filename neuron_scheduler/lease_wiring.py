@@ -54,6 +54,7 @@ def forward_of(config: Config, election: ElectionThread) -> Forward:
         identity=election.identity,
         cert_file=config.extender_tls_cert_file,
         key_file=config.extender_tls_private_key_file,
+        client_ca_file=config.extender_client_ca_file,
     )
 
 

@@ -5,9 +5,9 @@ A Service sends kube-scheduler to any replica, and only the leader may decide. I
 else may write, so no other address is trusted. A request is passed on once: the leader may have lost the Lease
 meanwhile, and two replicas could send a request back and forth. When a replica has ended, another program may get its
 address and say 200 to everything; kube-scheduler would believe that its pod is bound, and never look at it again. So
-only an answer with the verb's own field counts. With TLS the leader must show the certificate that this
-replica serves, too, or one that is signed by an authority in the same file: they share a Secret. Refuses to repeat a
-request: kube-scheduler tries the pod again.
+only an answer with the verb's own field counts. With TLS the leader must show a certificate of the clients' authority;
+if clients need none, the certificate that this replica serves, too, or one that is signed by an authority in the same
+file: they share a Secret. Refuses to repeat a request: kube-scheduler tries the pod again.
 """
 
 import ssl
@@ -49,6 +49,8 @@ class Forward:
         own: our own URL.
         identity: who we are, for the leader's log.
         cert_file, key_file: what this replica serves with TLS; empty without TLS.
+        client_ca_file: the authority of the clients' certificates, empty if they need none. The leader's is one of
+            them, so the authority is enough, also while only one replica has read a renewed certificate.
         timeout: seconds.
     """
 
@@ -57,6 +59,7 @@ class Forward:
     identity: str = ""
     cert_file: str = ""
     key_file: str = ""
+    client_ca_file: str = ""
     timeout: float = TIMEOUT
     _tls: Tls | None = attrs.field(init=False)
     _url: str = attrs.field(default="", init=False)
@@ -67,8 +70,12 @@ class Forward:
         if not self.cert_file:
             return None
         return Tls(
-            time.monotonic, ca_file=self.cert_file, cert_file=self.cert_file, key_file=self.key_file, check_name=False
+            time.monotonic, ca_file=self._trusted, cert_file=self.cert_file, key_file=self.key_file, check_name=False
         )
+
+    @property
+    def _trusted(self) -> str:
+        return self.client_ca_file or self.cert_file
 
     async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
         """
@@ -121,7 +128,7 @@ class Forward:
         if isinstance(error, TimeoutError):
             return f"none came within {self.timeout:g} s"
         if isinstance(error, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted by {self.cert_file}: {error.verify_message}"
+            return f"its certificate is not trusted by {self._trusted}: {error.verify_message}"
         if isinstance(error, ConnectionError | ssl.SSLError) and self._tls is not None:
             return f"{error}; with --extender-client-ca-file, {self.cert_file} must be valid for clients, too"
         return str(error) or type(error).__name__

@@ -153,9 +153,11 @@ class Files:
     certificate: Path
     key: Path
 
-    def forward(self, url: str) -> Forward:
+    def forward(self, url: str, client_ca_file: str = "") -> Forward:
         """Return a follower with this certificate."""
-        return Forward(leader=lambda: url, cert_file=str(self.certificate), key_file=str(self.key))
+        return Forward(
+            leader=lambda: url, cert_file=str(self.certificate), key_file=str(self.key), client_ca_file=client_ca_file
+        )
 
 
 def files(folder: Path, issued: Issued) -> Files:
@@ -212,6 +214,20 @@ async def test_another_certificate_is_not_trusted(tmp_path: Path) -> None:
     async with serving(theirs) as url:
         assert "its certificate is not trusted by" in await sentence_of(ours.forward(url))
         assert "has no certificate to compare" in await sentence_of(Forward(leader=lambda: url))
+
+
+async def test_a_leader_with_a_renewed_certificate_is_trusted_by_its_authority(tmp_path: Path) -> None:
+    """A new Secret reaches the replicas one after the other; the authority of the clients' certificates is the same."""
+    authority, ca_file = Authority(), tmp_path / "ca.crt"
+    ca_file.write_bytes(authority.pem)
+    issued = [authority.issue("k8s-neuron-scheduler", for_clients=True) for _ in range(2)]
+    leaves = [attrs.evolve(each, chain=each.chain[: each.chain.index(b"-----BEGIN", 1)]) for each in issued]
+    old, new = (files(tmp_path / name, leaf) for name, leaf in zip(("old", "new"), leaves, strict=True))
+    async with serving(new, str(ca_file)) as url:
+        forward = old.forward(url, str(ca_file))
+        assert await forward.send("bind", BODY) == (200, BOUND)
+        forward.close()
+        assert "its certificate is not trusted by" in await sentence_of(old.forward(url))
 
 
 async def test_a_leader_that_asks_for_certificates_gets_the_one_that_all_replicas_share(tmp_path: Path) -> None:
