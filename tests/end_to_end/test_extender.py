@@ -205,7 +205,7 @@ async def test_whole_nodes_over_tls(plane: ControlPlane, account: Path, empty: R
         issued.private_key_pem.write_to_path(files[key])
     flags = {"tls-cert-file": "crt", "tls-private-key-file": "key", "client-ca-file": "ca"}
     shown = {"caFile": files["ca"], "certFile": files["client"], "keyFile": files["client-key"]}
-    await add_priority_classes(empty, high=1000)
+    await add_priority_classes(empty, high=100)
     await create_node(empty, node_manifest("trn1", "trn1.32xlarge"))
     await create_node(empty, node_manifest("inf2", "inf2.xlarge"))
     port = free_port()
