@@ -139,7 +139,7 @@ def _owners(snapshot: Snapshot) -> Iterator[Finding]:
             "owned-by-aws-release",
             f"{counted(len(stolen), 'object')} of ours {'belongs' if len(stolen) == 1 else 'belong'} to AWS's Helm"
             f" release {AWS_RELEASE}, whose next upgrade may delete or replace them",
-            advice="Switch the scheduler off in that release, then install ours again",
+            advice="Switch the scheduler off in that release as in docs/migrating.md, then install ours again",
             command=commands.switch_off(AWS_RELEASE, stolen[0].release_namespace),
             objects=sorted(f"{seen.kind} {seen.key}" for seen in stolen),
         )

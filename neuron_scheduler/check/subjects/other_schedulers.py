@@ -35,7 +35,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
             "schedulers-unknown", Severity.UNCHECKED, f"Other schedulers are not known: {snapshot.deployments}"
         )
     elif not found:
-        yield ok("no-other-scheduler", f"No other scheduler serves {listed(snapshot.scheduler_names)}")
+        yield ok("no-other-scheduler", f"No other Deployment serves {listed(snapshot.scheduler_names)}")
 
 
 def _schedulers(snapshot: Snapshot) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ def _schedulers(snapshot: Snapshot) -> Iterator[Finding]:
                 message,
                 advice="Stop it"
                 + ("" if snapshot.ours else " before you install")
-                + "; its running pods stay as they are",
+                + "; its running pods stay as they are (docs/migrating.md has all steps)",
                 command=commands.removal(deployment.object),
             )
     for one, *more in _twice(snapshot):
