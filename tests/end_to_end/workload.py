@@ -63,7 +63,7 @@ async def add_nodes(scheduler: SchedulerProcess, api: RestClient, **types: str) 
 
 
 async def add_priority_classes(api: RestClient, **values: int) -> None:
-    """Create priority classes, `name=value`, if they do not exist."""
+    """Create priority classes, `name=value`; the tests of a session share them, and a value never changes."""
     for name, value in values.items():
         manifest = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         await api.apply(manifest | {"value": value})
