@@ -31,7 +31,7 @@ class Tls:
         ca_file, ca_data: a file, or PEM; if both are missing, the system's store.
         certificate: returns a client certificate and key as PEM, which override the files.
         server_name: the name to check instead of the URL's host.
-        check_name: False where the authorities sign for nobody else, so that any name will do.
+        check_name: False where every server of these authorities is trusted alike, so that any name will do.
         origin: names in an error the source of settings that are in no file.
     """
 
