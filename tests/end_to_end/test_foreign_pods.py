@@ -25,8 +25,11 @@ async def bound_elsewhere(
 
 
 async def has_seen_all(api: RestClient, scheduler: SchedulerProcess) -> None:
-    """Return when the scheduler has seen every change of a pod made so far: its watch is in their order."""
+    """Return when the scheduler has seen every change of a pod made so far, as watch and log are in their order."""
+    marker = ("Unable to schedule pod; no fit; waiting", 'pod="default/marker"')
+    before = len(scheduler.lines_with(*marker))
     await refused(api, "marker", neuron=99)
+    await scheduler.line(*marker, count=before + 1)
     await remove(api, "marker")
 
 
@@ -83,7 +86,7 @@ async def test_a_whole_machine_needs_no_ids(api: RestClient, scheduler: Schedule
     await has_seen_all(api, scheduler)
     condition = await refused(api, "one", neuron=1)
     assert condition["message"].startswith(f"0/1 nodes are available: 1 Insufficient {NEURON}. Capacity: 0 Neuron")
-    assert (await scheduler.metrics())["neuron_scheduler_unknown_holders"] == 0
+    await scheduler.until(lambda metrics: metrics["neuron_scheduler_unknown_holders"] == 0)
     assert complaints(scheduler, "whole") == [0]
 
 
@@ -124,11 +127,11 @@ async def test_an_unknown_holder_may_be_anywhere(
     (event,) = await events_of(api, name, EVENT)
     assert event["type"] == "Warning"
     assert "Until it ends, node inf2 gets no pod that asks for more than one device or core" in event["note"]
-    assert (await scheduler.metrics())["neuron_scheduler_unknown_holders"] == 1
+    await scheduler.until(lambda metrics: metrics["neuron_scheduler_unknown_holders"] == 1)
     await remove(api, name)
     pair, single = await placed(api, "pair"), await api.get(f"{PODS}/single")
     assert not set(ids_of(pair)) & set(ids_of(single))
-    assert (await scheduler.metrics())["neuron_scheduler_unknown_holders"] == 0
+    await scheduler.until(lambda metrics: metrics["neuron_scheduler_unknown_holders"] == 0)
 
 
 async def test_pods_that_were_created_with_a_node_are_named(api: RestClient, scheduler: SchedulerProcess) -> None:
@@ -175,14 +178,14 @@ async def test_conflicting_claims_hold_until_both_are_gone(api: RestClient, sche
     for name, rival in (("claims", "claims-too"), ("claims-too", "claims")):
         (event,) = await events_of(api, name, "NeuronConflict")
         assert f"default/{rival}" in event["note"]
-    assert (await scheduler.metrics())["neuron_scheduler_conflicting_cores"] == 2
+    await scheduler.until(lambda metrics: metrics["neuron_scheduler_conflicting_cores"] == 2)
     await remove(api, "claims")
     async with kubelets(api):
         assert ids_of(await placed(api, "ours", neuron=2)) in ((0, 1), (4, 5))
         await refused(api, "three", neuron=3)
         await remove(api, "claims-too")
         assert ids_of(await placed(api, "three"))[0] in (0, 2, 3)
-    assert (await scheduler.metrics())["neuron_scheduler_conflicting_cores"] == 0
+    await scheduler.until(lambda metrics: metrics["neuron_scheduler_conflicting_cores"] == 0)
 
 
 async def test_an_allocation_that_changes_later_is_not_followed(api: RestClient, scheduler: SchedulerProcess) -> None:
