@@ -6,13 +6,13 @@ Both are pure functions of the cluster, and nothing is kept between them: kube-s
 Refuses to reserve anything: `bind` decides again.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, less, membership
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, less, membership, slots_of
 from neuron_scheduler.extender.protocol import MOST_PRIORITY
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
@@ -97,19 +97,16 @@ def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequen
         rest = fitting(cluster, pod, plan, _known(cluster, slots))
         overlay = nominated_overlay(cluster, pod.priority)
         view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
-        classes: list[Callable[[Slot], bool]] = []
-        while rest and len(classes) < MOST_PRIORITY:
+        scores: dict[Slot | None, int] = {}
+        for score in range(MOST_PRIORITY, 0, -1):
+            if not rest:
+                break
             best = rest
             for prefer in plan.preferences:
                 best = prefer(view, pod, best)
-            classes.append(membership(best, cluster.view.live.bit_length()))
+            scores.update(dict.fromkeys(slots_of(best), score))
             rest = less(rest, best)
-    return [0 if slot is None else _score(slot, classes) for slot in slots]
-
-
-def _score(slot: Slot, classes: Iterable[Callable[[Slot], bool]]) -> int:
-    """Return the score of a node by the first of the classes, the best first, that it is in."""
-    return next((MOST_PRIORITY - place for place, is_in in enumerate(classes) if is_in(slot)), 0)
+    return [scores.get(slot, 0) for slot in slots]
 
 
 def _slots(cluster: Cluster, names: Sequence[str]) -> list[Slot | None]:
