@@ -61,6 +61,7 @@ class Informer(Generic[T]):
     Attributes:
         on_failure: called with the resource's name when a list or watch has failed.
         on_unhandled: called with it when the handler has failed on an object.
+        time_limit: returns a scope that is cancelled after so many seconds; a watch runs in it.
         synced: set when the first list has been handled.
         lists, watches, events: how many there have been.
         version: of the event or list that is being handed over.
@@ -72,6 +73,7 @@ class Informer(Generic[T]):
     on_failure: Callable[[str], None] = _ignore
     on_unhandled: Callable[[str], None] = _ignore
     clock: Callable[[], float] = time.monotonic
+    time_limit: Callable[[float], anyio.CancelScope] = anyio.move_on_after
     random: Callable[[], float] = randomness.random
     backoff: Backoff = attrs.field(factory=lambda: Backoff(randomness.random))
     synced: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -248,7 +250,7 @@ class Informer(Generic[T]):
         }
         most = seconds + WATCH_SLACK
         self._opened_at = self.clock()  # before the request: some proxies send no header before the first event
-        with anyio.move_on_after(most) as scope:
+        with self.time_limit(most) as scope:
             async with self.client.stream(self.resource.path, params=params, read_timeout=most) as stream:
                 self.watches += 1
                 await self._follow(stream)
