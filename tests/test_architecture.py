@@ -12,7 +12,8 @@ MODEL: Final = {"model"}
 CLUSTER: Final = {"cluster", "cluster.index", "cluster.rows", "cluster.tables"}
 SCHEDULING: Final = {"scheduling.plugins", "scheduling.cycle", "scheduling.queue", "scheduling.preemption"}
 DOMAIN: Final = {"model", "neuron"} | CLUSTER | SCHEDULING
-PURE: Final = DOMAIN | {"check.subjects"}
+EXPLAIN: Final = {"explain", "explain.answers", "explain.changes"}
+PURE: Final = DOMAIN | EXPLAIN | {"check.subjects"}
 KUBE: Final = {"kube", "kube.http", "kube.objects", "kube.watch", "kube.writes"}
 
 MAY_IMPORT: Final = {
@@ -27,6 +28,10 @@ MAY_IMPORT: Final = {
     "scheduling.cycle": MODEL | {"neuron", "scheduling.plugins"} | CLUSTER,
     "scheduling.queue": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
     "scheduling.preemption": MODEL | {"neuron", "scheduling.plugins", "scheduling.cycle"} | CLUSTER,
+    "explain.answers": set[str](),
+    "explain.changes": DOMAIN | {"explain.answers"},
+    "explain": DOMAIN | EXPLAIN,
+    "answer_json": {"explain.answers"},
     "errors": set[str](),
     "telemetry": {"errors"},
     "work_queue": set[str](),
@@ -38,16 +43,25 @@ MAY_IMPORT: Final = {
     "kube": MODEL | LEAVES | KUBE,
     "endpoints": {"kube", "kube.http"} | LEAVES,
     "settings": {"errors", "scheduling.plugins"},
+    "capture": DOMAIN | LEAVES | KUBE,
+    "journal": DOMAIN | EXPLAIN | LEAVES | KUBE,
+    "questions": DOMAIN | EXPLAIN | LEAVES | KUBE | {"answer_json", "endpoints"},
+    "page": LEAVES | {"endpoints"},
+    "commands": DOMAIN | EXPLAIN | LEAVES | KUBE | {"answer_json", "capture", "journal", "settings"},
     "controllers.handlers": DOMAIN | LEAVES | KUBE,
-    "controllers": DOMAIN | LEAVES | KUBE,
+    "controllers": DOMAIN | EXPLAIN | LEAVES | KUBE | {"journal"},
     "extender": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints"},
     "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
     "lease_wiring": LEAVES | KUBE | {"settings", "controllers", "extender"},
     "wiring": DOMAIN
     | LEAVES
     | KUBE
-    | {"settings", "controllers", "controllers.handlers", "extender", "lease_wiring", "watched_kinds"},
-    "app": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints", "extender", "settings", "stopping", "wiring"},
+    | {"settings", "controllers", "controllers.handlers", "extender", "journal", "lease_wiring", "watched_kinds"},
+    "app": DOMAIN
+    | EXPLAIN
+    | LEAVES
+    | KUBE
+    | {"controllers", "endpoints", "extender", "journal", "page", "questions", "settings", "stopping", "wiring"},
     "sandbox.apiserver": LEAVES,  # it shares no code with its clients
     "sandbox.controllers": {"sandbox.apiserver"} | LEAVES,
     "sandbox": {"sandbox.apiserver", "sandbox.controllers"} | LEAVES,
@@ -55,7 +69,7 @@ MAY_IMPORT: Final = {
     "usage_maps": {"kube.http", "kube.objects", "kube.watch"} | CLUSTER | MODEL | {"neuron"} | LEAVES,
     "check.subjects": MODEL | {"neuron"} | CLUSTER,
     "check": MODEL | LEAVES | KUBE | {"check.subjects"},
-    "cli": {"app", "check", "usage_maps", "settings", "sandbox.demo"} | LEAVES,
+    "cli": {"app", "check", "commands", "usage_maps", "settings", "sandbox.demo"} | LEAVES,
     "stopping": set[str](),
     "__main__": {"cli", "stopping"},
 }

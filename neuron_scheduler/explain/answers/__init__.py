@@ -1,0 +1,1 @@
+"""The answers as frozen values, without the functions that compute them."""
