@@ -20,11 +20,11 @@ import attrs
 from anyio.abc import TaskGroup
 
 from neuron_scheduler import __version__
-from neuron_scheduler.controllers import fleet_metrics
 from neuron_scheduler.controllers.leader_watch import LeaderWatch
 from neuron_scheduler.endpoints.access import Access
 from neuron_scheduler.endpoints.server import Check, Endpoints, health, lease_watchdog, serving
 from neuron_scheduler.errors import StalledError
+from neuron_scheduler.explain import inventory
 from neuron_scheduler.kube import access_review
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
@@ -112,7 +112,7 @@ class App:
 
     async def run(self) -> None:
         """Run until asked to stop; a failure of any part ends all."""
-        self.metrics.ask(self._state, lambda: fleet_metrics.prepared(self.parts.cluster))
+        self.metrics.ask(self._state, lambda: inventory.prepared(self.parts.cluster))
         try:
             with self.requests.listening() as requests:
                 await self._run(requests)
@@ -275,7 +275,7 @@ class App:
 
     def _state(self) -> State:
         cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election
-        devices = fleet_metrics.devices(cluster, count_unknown_only=count_unknown_only(self.config))
+        devices = inventory.devices(cluster, count_unknown_only=count_unknown_only(self.config))
         waits = queue.count_by_cause()
         return State(
             leader=election.leading if election is not None else True,
@@ -286,8 +286,8 @@ class App:
                 "pods": cluster.pod_count,
                 "assumed_pods": cluster.assumed_count,
             },
-            unknown_holders=fleet_metrics.unknown_holders(cluster),
-            conflicting_cores=fleet_metrics.double_booked_cores(cluster),
+            unknown_holders=inventory.unknown_holders(cluster),
+            conflicting_cores=inventory.double_booked_cores(cluster),
             binds_in_flight=binder.in_flight,
             waiting_for_volumes=self.parts.volumes.waiting,
             waiting_for_allocate=self.parts.scheduling_loop.fence.waiting,

@@ -1,5 +1,5 @@
 """
-The devices of all nodes, counted for the metrics with indexes, so that a scrape does not loop over nodes.
+The devices of all nodes, counted with indexes for the metrics and the fleet, so that a scrape does not loop over nodes.
 
 Free is what `neuron_topology` counts as free, as in the text of a refusal (`scheduling.cycle.neuron_shortage`), for a
 pod that asks for nothing but devices: it tolerates the taints that are usual on Neuron nodes, and no others. Refuses to

@@ -8,7 +8,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
-from neuron_scheduler.controllers import fleet_metrics
+from neuron_scheduler.explain import inventory
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
@@ -26,7 +26,7 @@ OTHERS = Taint("team", Effect.NO_SCHEDULE, "red")
 
 def withheld(cluster: Cluster, *, count_unknown_only: bool = False) -> dict[str, int]:
     """Return what is withheld of trn1.32xlarge, by reason."""
-    counted = fleet_metrics.devices(cluster, count_unknown_only=count_unknown_only).withheld
+    counted = inventory.devices(cluster, count_unknown_only=count_unknown_only).withheld
     return {reason: count for (name, reason), count in counted.items() if count and name == TRN1}
 
 
@@ -48,7 +48,7 @@ def test_devices_of_a_closed_node_are_withheld(closed: dict[str, object], reason
     """4 of 16 devices are used and the other 12 are withheld; the open node beside it is counted as usual."""
     nodes = [node("a", TRN1, **closed), node("b", TRN1)]  # type: ignore[arg-type]  # passed on as they are
     cluster = cluster_of(nodes, [pod("p", devices=4, on="a", ids=range(4)), pod("q", devices=8, on="b", ids=range(8))])
-    counted = fleet_metrics.devices(cluster)
+    counted = inventory.devices(cluster)
     assert (counted.free[TRN1], counted.used[TRN1], counted.largest_block[TRN1]) == (8, 12, 8)
     assert withheld(cluster) == {reason: 12}
 
@@ -57,16 +57,16 @@ def test_usual_taints_close_nothing() -> None:
     """A pod that asks for Neuron tolerates them; a PreferNoSchedule taint withholds nothing either."""
     taints = (USUAL, Taint("aws.amazon.com/neuroncore", Effect.NO_EXECUTE), Taint("slow", Effect.PREFER_NO_SCHEDULE))
     cluster = cluster_of([node("a", TRN1, taints=taints)])
-    assert fleet_metrics.devices(cluster).free[TRN1] == 16
+    assert inventory.devices(cluster).free[TRN1] == 16
 
 
 def test_unknown_holders_withhold_what_they_may_hold() -> None:
     """All devices that no pod is known to hold are withheld; with count-only just as many as the pod asks for."""
     cluster = cluster_of([node("a", TRN1)], [pod("u", devices=2, on="a"), pod("p", devices=4, on="a", ids=range(4))])
-    counted = fleet_metrics.devices(cluster)
+    counted = inventory.devices(cluster)
     assert (counted.free[TRN1], counted.used[TRN1], counted.largest_block[TRN1]) == (0, 4, 0)
     assert withheld(cluster) == {"unknown_holder": 12}
-    trusted = fleet_metrics.devices(cluster, count_unknown_only=True)
+    trusted = inventory.devices(cluster, count_unknown_only=True)
     assert (trusted.free[TRN1], trusted.largest_block[TRN1]) == (10, 8)
     assert withheld(cluster, count_unknown_only=True) == {"not_allocatable": 2}
 
@@ -76,7 +76,7 @@ def test_nominated_devices_are_withheld() -> None:
     cluster = cluster_of([node("a", TRN1), node("b", TRN1)])
     coming = pod("n", devices=8, priority=5)
     cluster.nominate("a", Nomination(coming, cores=CoreMask((1 << 16) - 1)))
-    counted = fleet_metrics.devices(cluster)
+    counted = inventory.devices(cluster)
     assert (counted.free[TRN1], counted.used[TRN1], counted.largest_block[TRN1]) == (24, 0, 16)
     assert withheld(cluster) == {"promised": 8}
 
@@ -84,15 +84,15 @@ def test_nominated_devices_are_withheld() -> None:
 def test_types_are_sums_over_machines() -> None:
     """LNC 1 and LNC 2, and HyperPod's prefix, are one instance type."""
     nodes = [node("a", TRN2), node("b", TRN2, cores_per_device=8), node("c", f"ml.{TRN2}", unschedulable=True)]
-    counted = fleet_metrics.devices(cluster_of(nodes, [pod("p", cores=32, on="b", ids=range(32))]))
+    counted = inventory.devices(cluster_of(nodes, [pod("p", cores=32, on="b", ids=range(32))]))
     assert (counted.free[TRN2], counted.used[TRN2], counted.largest_block[TRN2]) == (28, 4, 16)
-    assert counted.withheld[TRN2, fleet_metrics.Withheld.CORDONED] == 16
+    assert counted.withheld[TRN2, inventory.Withheld.CORDONED] == 16
 
 
 def test_the_old_name_of_devices() -> None:
     """Nodes of an old plugin offer their devices only under the alias."""
     old = attrs.evolve(node("a", "inf1.6xlarge"), allocatable={"aws.amazon.com/neurondevice": 4, "pods": 9})
-    counted = fleet_metrics.devices(cluster_of([old, node("b", "inf1.6xlarge")]))
+    counted = inventory.devices(cluster_of([old, node("b", "inf1.6xlarge")]))
     assert (counted.free["inf1.6xlarge"], counted.largest_block["inf1.6xlarge"]) == (8, 4)
 
 
@@ -145,7 +145,7 @@ def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
             node_info.node, labels={**node_info.node.labels, "kubernetes.io/hostname": node_info.node.name}
         )
         cluster.put_node(labelled)
-    counted = fleet_metrics.devices(cluster)
+    counted = inventory.devices(cluster)
     there: Counter[str] = Counter()
     largest: Counter[str] = Counter()
     for node_info in cluster.view.rows():
@@ -172,7 +172,7 @@ def test_the_metrics_and_the_sentence_agree() -> None:
     nodes += [node("d", TRN1), node("e", TRN1, unschedulable=True)]
     held = [pod("p", devices=5, on="a", ids=(0, 4, 8, 9, 10)), pod("q", devices=8, on="b", ids=range(8))]
     cluster = cluster_of(nodes, [*held, pod("u", devices=1, on="d")])
-    counted, refused = fleet_metrics.devices(cluster), decide(cluster, pod(devices=8))
+    counted, refused = inventory.devices(cluster), decide(cluster, pod(devices=8))
     assert isinstance(refused, FitError)
     assert refused.hint == (
         f"Fragmentation: {counted.free[TRN1]} Neuron devices free on 2 nodes,"
@@ -184,6 +184,6 @@ def test_the_metrics_and_the_sentence_agree() -> None:
 def test_indexes_are_prepared_in_steps() -> None:
     """After the preparation, counting builds no index."""
     cluster = cluster_of([node(f"n{i}", TRN1) for i in range(200)])
-    assert len([*fleet_metrics.prepared(cluster)]) > 3
-    assert not [*fleet_metrics.prepared(cluster)]
-    assert fleet_metrics.devices(cluster).free[TRN1] == 3200
+    assert len([*inventory.prepared(cluster)]) > 3
+    assert not [*inventory.prepared(cluster)]
+    assert inventory.devices(cluster).free[TRN1] == 3200
