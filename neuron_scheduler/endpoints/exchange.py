@@ -6,7 +6,7 @@ chunks, two lengths. Refuses a request that it cannot read in full.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +16,7 @@ import attrs
 
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
+METHODS: Final = ("GET", "HEAD")
 
 _HEAD: Final = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.[01]\r\n((?:[!-9;-~]+:[^\r\n]*\r\n)*)\r\n")
 
@@ -79,6 +80,22 @@ class Reply:
         lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         head = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n{lines}\r\n".encode("latin-1")
         return head + self.body if with_body else head
+
+
+Answer = Callable[[Request], Awaitable[Reply]]
+
+
+@attrs.frozen
+class Page:
+    """
+    What answers the requests for one path.
+
+    Attributes:
+        methods: those that it has; a request with another one gets 405.
+    """
+
+    answer: Answer
+    methods: tuple[str, ...] = METHODS
 
 
 def text(status: int, sentence: str, fields: Mapping[str, str] = NO_FIELDS) -> Reply:

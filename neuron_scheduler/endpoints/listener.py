@@ -10,12 +10,12 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import attrs
 
-from neuron_scheduler.endpoints.exchange import Reply, Request, read_request, text
+from neuron_scheduler.endpoints.exchange import Answer, read_request, text
 from neuron_scheduler.endpoints.turns import Turns
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.telemetry import logs
@@ -25,8 +25,6 @@ BACKLOG: Final = 1024  # connections that the kernel keeps for us
 GOODBYE: Final = 1.0  # seconds for the end of TLS
 END_OF_HEAD: Final = b"\r\n\r\n"
 PAUSE: Final = 1.0  # seconds without new connections after one could not be accepted
-
-Answer = Callable[[Request], Awaitable[Reply]]
 
 log = logs.logger(__name__)
 

@@ -4,7 +4,8 @@ The process's own endpoints: /healthz, /livez, /readyz and /metrics, over HTTP a
 The answers are like kube-scheduler's (`apiserver/pkg/server/healthz`): `ok`, or the list of checks with `?verbose` or
 if one fails. Live means that the event loop answers and a leader renews its Lease; ready means that the informers
 have synced, leader or not. Refuses to know what a check does: each is a function that returns what is wrong, or
-None. Nothing secret is served, so clients need no token, except for /metrics if there is an `Access`.
+None. Nothing secret is served, so clients need no token, except for /metrics if there is an `Access`. Other rooms add
+their pages by path.
 """
 
 import os
@@ -12,6 +13,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import anyio
@@ -19,9 +21,9 @@ import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.endpoints.certificate import Certificate
-from neuron_scheduler.endpoints.exchange import Reply, Request, text
+from neuron_scheduler.endpoints.exchange import Answer, Page, Reply, Request, text
 from neuron_scheduler.endpoints.exposition import Exposition
-from neuron_scheduler.endpoints.listener import PLAIN, TLS, Answer, Listener, open_socket
+from neuron_scheduler.endpoints.listener import PLAIN, TLS, Listener, open_socket
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.telemetry.metrics import Metrics
 
@@ -29,7 +31,7 @@ Check = Callable[[], str | None]
 
 LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
 CLOSING_TIME: Final = 2.0
-METHODS: Final = ("GET", "HEAD")
+NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
 
 
 class Access(Protocol):
@@ -83,6 +85,7 @@ async def serving(
     ready: Mapping[str, Check],
     metrics: Metrics,
     access: Access | None = None,
+    pages: Mapping[str, Page] = NO_PAGES,
 ) -> AsyncIterator[None]:
     """
     Answer requests while the context is open.
@@ -93,6 +96,7 @@ async def serving(
         ready: what /readyz checks, by name, beside `ping`.
         metrics: what /metrics shows.
         access: who may read /metrics, which is served over HTTPS only then; None for everybody.
+        pages: what else is served, by path, over HTTP and HTTPS; each page judges its clients itself.
 
     Raises:
         ConfigurationError: an address is taken or not ours, or the certificate cannot be used.
@@ -103,7 +107,7 @@ async def serving(
         if endpoints.port:
             plain = Listener(
                 listening=open_listening(endpoints.address, endpoints.port, "--port or --bind-address"),
-                answer=_answering(live, ready, shown if access is None else _elsewhere),
+                answer=_answering(live, ready, shown if access is None else _elsewhere, pages),
                 dropped=metrics.connection_dropped,
                 limits=PLAIN,
             )
@@ -111,7 +115,7 @@ async def serving(
         if certificate is not None:
             secure = Listener(
                 listening=open_listening(endpoints.address, endpoints.secure_port, "--secure-port or --bind-address"),
-                answer=_answering(live, ready, shown),
+                answer=_answering(live, ready, shown, pages),
                 dropped=metrics.connection_dropped,
                 limits=TLS,
                 certificate=certificate.context,
@@ -155,21 +159,24 @@ async def _not_here(_request: Request) -> Reply:
     return text(404, "404 page not found\n")
 
 
-def _answering(live: Mapping[str, Check], ready: Mapping[str, Check], metrics_page: Answer) -> Answer:
+def _answering(
+    live: Mapping[str, Check], ready: Mapping[str, Check], metrics_page: Answer, more: Mapping[str, Page] = NO_PAGES
+) -> Answer:
     pages = {
-        "/healthz": _checking("healthz", live),
-        "/livez": _checking("livez", live),
-        "/readyz": _checking("readyz", ready),
-        "/metrics": metrics_page,
+        **more,
+        "/healthz": Page(_checking("healthz", live)),
+        "/livez": Page(_checking("livez", live)),
+        "/readyz": Page(_checking("readyz", ready)),
+        "/metrics": Page(metrics_page),
     }
 
     async def answer(request: Request) -> Reply:
         page = pages.get(request.path)
         if page is None:
             return text(404, "404 page not found\n")
-        if request.method not in METHODS:
-            return text(405, "405 method not allowed\n", {"Allow": ", ".join(METHODS)})
-        return await page(request)
+        if request.method not in page.methods:
+            return text(405, "405 method not allowed\n", {"Allow": ", ".join(page.methods)})
+        return await page.answer(request)
 
     return answer
 

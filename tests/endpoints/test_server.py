@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trustme
 
-from neuron_scheduler.endpoints.exchange import Reply, text
+from neuron_scheduler.endpoints.exchange import Page, Reply, Request, text
 from neuron_scheduler.endpoints.server import Check, Endpoints, lease_watchdog, serving
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -117,6 +117,25 @@ async def test_metrics_and_nothing_else(health: Health) -> None:
             assert response.status == 405
         async with client.head("/healthz") as response:
             assert response.status == 200
+
+
+async def test_pages_of_other_rooms(free_tcp_port: int) -> None:
+    """A page is served by its path, with the methods that it has; it cannot take the place of a health check."""
+
+    async def shown(request: Request) -> Reply:
+        return text(200, f"{request.method} {request.path}?{request.query}")
+
+    pages = {"/v1/one": Page(shown), "/v1/two": Page(shown, ("POST",)), "/livez": Page(shown)}
+    endpoints = Endpoints(address="127.0.0.1", port=free_tcp_port)
+    async with (
+        serving(endpoints, live={}, ready={}, metrics=Metrics(), pages=pages),
+        aiohttp.ClientSession(f"http://127.0.0.1:{free_tcp_port}", trust_env=False) as client,
+    ):
+        assert await get(client, "/v1/one?a=b") == (200, "GET /v1/one?a=b")
+        assert [(await get(client, path))[0] for path in ("/v1/two", "/v1/three", "/v1")] == [405, 404, 404]
+        async with client.post("/v1/two") as response:
+            assert (response.status, await response.text()) == (200, "POST /v1/two?")
+        assert await get(client, "/livez") == (200, "ok")
 
 
 async def test_a_taken_port_is_a_sentence(health: Health) -> None:
