@@ -1,0 +1,207 @@
+"""
+A node that does not exist yet, for questions such as "would the pod fit if a trn1.32xlarge joined?".
+
+It is shaped like the nodes of its type that the cluster has: their labels, taints, allocatable amounts and daemon pods,
+without what belongs to one machine or to a passing state. A type that the cluster lacks is shaped by the catalog, which
+knows its devices and nothing of its host. Refuses to change anything but the fork that it is asked to join.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Resources
+from neuron_scheduler.model.selectors import Taint
+from neuron_scheduler.model.volumes import CSINode, NodeStorage
+from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, doubts
+
+_MOST_READ: Final = 128
+"""Nodes of a type that are read, the youngest: a new node is like them."""
+_MOST_SHAPES: Final = 8
+_PLENTY: Final = 1 << 50
+"""Stands for an amount of cpu, memory or storage that is not known."""
+_PODS_ON_ANY_NODE: Final = 110
+_LATER: Final = float("inf")
+
+_OF_ONE_MACHINE: Final = (
+    "neuron.amazonaws.com/ultraserver-server-id",
+    "neuron.amazonaws.com/ultraserver-node-id",
+    "topology.k8s.aws/capacity-block-id",
+    "topology.k8s.aws/network-node-layer",
+    "topology.k8s.aws/ultraserver-id",
+)
+"""Beginnings of the keys of labels that say where one machine is."""
+_INSTANCE_ID: Final = re.compile(r"i-[0-9a-f]{8,17}")
+_PASSING: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_PASSING_TAINTS: Final = frozenset(
+    {
+        "DeletionCandidateOfClusterAutoscaler",
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "karpenter.sh/disruption",
+        "karpenter.sh/unregistered",
+    }
+)
+_DAEMONS: Final = ("DaemonSet", "Node")
+"""Kinds of the owners of pods that run on every node; `Node` owns static pods."""
+
+
+@attrs.frozen
+class FreshNode:
+    """
+    What a new node would look like.
+
+    Attributes:
+        node: with a name that `join` replaces.
+        like: the existing node that it is shaped like; empty if it comes from the catalog. Then its cpu, memory, taints
+            and most of its labels are not known, and cpu and memory count as plenty.
+        daemons: pods that would run on it as they run on that node.
+        storage: what that node can attach.
+    """
+
+    node: Node
+    like: str = ""
+    daemons: tuple[Pod, ...] = ()
+    storage: NodeStorage = attrs.field(factory=NodeStorage)
+
+    @property
+    def zone(self) -> str:
+        """Its zone; empty if it is not known."""
+        return self.node.labels.get(ZONE_LABEL, "")
+
+
+def fresh_nodes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
+    """
+    Return the shapes of a new node of a type, the most frequent first: one for each zone, node group and so on.
+
+    `instance_type` is without `ml.`. Empty for a type that neither the cluster nor the catalog has. It asks for the
+    indexes of the labels of instance types and zones (`View.prepared` builds them in steps).
+    """
+    return _like_existing(view, instance_type) or tuple(_from_catalog(view, instance_type))
+
+
+def known_types(view: View) -> tuple[str, ...]:
+    """Return the types with Neuron of which `fresh_nodes` knows a shape: those of the cluster, then the catalog's."""
+    by_type = view.labelled(INSTANCE_TYPE_LABEL)
+    present = (str(value) for value in by_type.values if _with_neuron(view, by_type.get(value)))
+    return tuple(dict.fromkeys((*sorted(name.removeprefix("ml.") for name in present), *INSTANCE_TYPES)))
+
+
+def join(cluster: Cluster, fresh: FreshNode, number: int = 1) -> str:
+    """Add a new node to a fork, with its daemon pods, and return its name; `number` tells several of a type apart."""
+    name = f"new-{fresh.node.instance_type}-{number:03}"
+    own = {key: name for key, value in fresh.node.labels.items() if value == fresh.node.name}
+    cluster.put_storage(
+        CSINode(f"csi-{name}", name, fresh.storage.limits, fresh.storage.migrated, fresh.storage.drivers)
+    )
+    cluster.put_node(attrs.evolve(fresh.node, uid=f"uid-{name}", name=name, labels={**fresh.node.labels, **own}))
+    for index, pod in enumerate(fresh.daemons):
+        cluster.put_pod(attrs.evolve(pod, uid=f"{name}-{index}", node_name=name))
+    return name
+
+
+def _like_existing(view: View, instance_type: str) -> tuple[FreshNode, ...]:
+    groups: dict[object, list[NodeInfo]] = {}
+    for node_info in islice(_youngest(view, _of_type(view, instance_type)), _MOST_READ):
+        node = node_info.node
+        if node_info.machine is not None and not node.refusal:
+            labels, taints = _lasting_labels(node), _lasting_taints(node)
+            groups.setdefault((frozenset(labels.items()), taints), []).append(node_info)
+    in_order = sorted(groups.values(), key=len, reverse=True)
+    return tuple(_shaped_like(max(alike, key=_soundness)) for alike in in_order[:_MOST_SHAPES])
+
+
+def _of_type(view: View, instance_type: str) -> NodeSet:
+    return view.labelled(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
+
+
+def _youngest(view: View, nodes: NodeSet) -> Iterator[NodeInfo]:
+    """Yield the rows of nodes, about the youngest first: slots are given by age."""
+    while nodes:
+        highest = Slot(nodes.bit_length() - 1)
+        nodes ^= 1 << highest
+        yield view.row(highest)
+
+
+def _with_neuron(view: View, nodes: NodeSet) -> bool:
+    return any(node_info.machine is not None for node_info in islice(_youngest(view, nodes), _MOST_READ))
+
+
+def _soundness(node_info: NodeInfo) -> tuple[bool, bool, int]:
+    """Order nodes by how well they show what a new one would be."""
+    node = node_info.node
+    return not node.neuron_unhealthy, doubts(node) is None, sum(1 for _ in _daemons(node_info))
+
+
+def _shaped_like(node_info: NodeInfo) -> FreshNode:
+    node = node_info.node
+    whole = {resource: amount for resource, amount in node.capacity.items() if amount}  # no device of it is sick
+    fresh = attrs.evolve(
+        node,
+        created=_LATER,
+        labels=_lasting_labels(node),
+        taints=_lasting_taints(node),
+        unschedulable=False,
+        allocatable={**node.allocatable, **whole},
+        neuron_unhealthy=False,
+        images=(),
+    )
+    storage = attrs.evolve(node_info.storage, attachments=frozenset())
+    fresh = attrs.evolve(fresh, labels={**fresh.labels, **dict.fromkeys(_named_after(node), node.name)})
+    return FreshNode(fresh, node.name, tuple(_daemons(node_info)), storage)
+
+
+def _lasting_labels(node: Node) -> dict[str, str]:
+    """Return the labels that a new node of the group would have, too, without its own name."""
+    named = _named_after(node)
+    return {
+        key: value
+        for key, value in node.labels.items()
+        if key not in named and not key.startswith(_OF_ONE_MACHINE) and not _INSTANCE_ID.fullmatch(value)
+    }
+
+
+def _named_after(node: Node) -> frozenset[str]:
+    """Return the keys of the labels whose value is the node's own name."""
+    names = (node.name, node.labels.get(HOSTNAME_LABEL, node.name))
+    return frozenset(key for key, value in node.labels.items() if value in names)
+
+
+def _lasting_taints(node: Node) -> tuple[Taint, ...]:
+    """Return the taints that a new node of the group would have, too."""
+    return tuple(
+        taint
+        for taint in node.taints
+        if taint.key not in _PASSING_TAINTS
+        and not taint.key.startswith(_PASSING)
+        and not taint.key.endswith("/agent-not-ready")
+    )
+
+
+def _daemons(node_info: NodeInfo) -> Iterator[Pod]:
+    for pod_info in node_info.pod_infos.values():
+        pod = pod_info.pod
+        if pod.owner is not None and pod.owner.kind in _DAEMONS and not pod.terminating and not pod_info.unreadable:
+            yield pod
+
+
+def _from_catalog(view: View, instance_type: str) -> Iterable[FreshNode]:
+    row = INSTANCE_TYPES.get(instance_type)
+    if row is None:
+        return
+    silicon: Resources = {NEURON_DEVICE: row.devices, NEURON_CORE: row.devices * row.cores_per_device[0]}
+    host: Resources = {CPU: _PLENTY, MEMORY: _PLENTY, EPHEMERAL_STORAGE: _PLENTY, PODS: _PODS_ON_ANY_NODE}
+    labels = {INSTANCE_TYPE_LABEL: instance_type, HOSTNAME_LABEL: "new", "kubernetes.io/os": "linux"}
+    zones = sorted(str(zone) for zone in view.labelled(ZONE_LABEL).values)[:_MOST_SHAPES]
+    for zone in ({ZONE_LABEL: zone} for zone in zones) if zones else ({},):
+        node = Node("", "new", _LATER, {**labels, **zone}, allocatable={**host, **silicon}, capacity=silicon)
+        yield FreshNode(node)

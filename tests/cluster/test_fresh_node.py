@@ -1,0 +1,127 @@
+"""A new node looks like the older ones of its type, without what is theirs alone, and joins a fork only."""
+
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
+from neuron_scheduler.model.pod import Owner
+from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
+from neuron_scheduler.model.selectors import Effect, Taint
+from neuron_scheduler.model.volumes import CSINode
+from neuron_scheduler.neuron.catalog import INSTANCE_TYPES
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from tests.support.builders import node, pod
+
+TRN1 = "trn1.32xlarge"
+PROFILE = default_profile("my-scheduler")
+NEURON_TAINT = Taint("aws.amazon.com/neuron", Effect.NO_SCHEDULE, "true")
+
+
+def cluster_of(*nodes: Any) -> Cluster:
+    """Return a cluster with these nodes."""
+    cluster = Cluster()
+    for made in nodes:
+        cluster.put_node(made)
+    return cluster
+
+
+def only(cluster: Cluster, instance_type: str = TRN1) -> FreshNode:
+    """Return the one shape of a new node of a type."""
+    (fresh,) = fresh_nodes(cluster.view, instance_type)
+    return fresh
+
+
+def test_it_has_the_lasting_labels_and_its_own_name() -> None:
+    """The zone and the group stay; its host name is its own; what says where one machine is has gone."""
+    old = {
+        HOSTNAME_LABEL: "a",
+        ZONE_LABEL: "z1",
+        "group": "blue",
+        "neuron.amazonaws.com/ultraserver-server-id-4": "0a",
+        "topology.k8s.aws/network-node-layer-3": "nn-1",
+        "instance-id": "i-0123456789abcdef0",
+    }
+    cluster = cluster_of(node("a", TRN1, labels=old))
+    fresh = only(cluster)
+    fork = cluster.fork()
+    name = join(fork, fresh, 7)
+    joined = fork.node(name)
+    assert joined is not None
+    assert joined.node.labels == {INSTANCE_TYPE_LABEL: TRN1, HOSTNAME_LABEL: name, ZONE_LABEL: "z1", "group": "blue"}
+    assert (fresh.like, fresh.zone, name) == ("a", "z1", "new-trn1.32xlarge-007")
+
+
+def test_a_passing_state_is_not_copied() -> None:
+    """A new node is neither cordoned nor ill, has all its devices, and only the lasting taints."""
+    passing = ("node.kubernetes.io/not-ready", "ToBeDeletedByClusterAutoscaler", "ebs.csi.aws.com/agent-not-ready")
+    taints = (NEURON_TAINT, *(Taint(key, Effect.NO_SCHEDULE) for key in passing))
+    sick = node("a", TRN1, taints=taints, unschedulable=True, neuron_unhealthy=True, allocatable={NEURON_DEVICE: 15})
+    fresh = only(cluster_of(sick)).node
+    assert (fresh.taints, fresh.unschedulable, fresh.neuron_unhealthy) == ((NEURON_TAINT,), False, False)
+    assert fresh.allocatable[NEURON_DEVICE] == 16
+
+
+def test_its_daemon_pods_use_what_they_use_elsewhere() -> None:
+    """Pods of DaemonSets and static pods run on it; others do not, and neither the cordon nor they take its devices."""
+    cluster = cluster_of(node("a", TRN1, cpu=10_000, unschedulable=True))
+    cluster.put_pod(pod("ds", on="a", cpu=1500, owner=Owner("apps/v1", "DaemonSet", "ds")))
+    cluster.put_pod(pod("static", on="a", cpu=500, owner=Owner("v1", "Node", "a")))
+    cluster.put_pod(pod("job", on="a", cpu=4000, devices=16, ids=range(16), owner=Owner("batch/v1", "Job", "j")))
+    fork = cluster.fork()
+    joined = fork.node(join(fork, only(cluster)))
+    assert joined is not None
+    assert (joined.free(CPU), joined.free(NEURON_DEVICE), len(joined.pod_infos)) == (8000, 16, 2)
+    assert cluster.pod_count == 3
+    assert isinstance(schedule_pod(fork, pod("p", devices=16, cpu=8000), PROFILE), Decision)
+
+
+def test_its_volume_limits_are_those_of_its_sister() -> None:
+    """A new node has the CSI drivers of the node that it is shaped like, and nothing attached."""
+    cluster = cluster_of(node("a", TRN1))
+    cluster.put_storage(CSINode("c", "a", {"ebs.csi.aws.com": 25}, drivers=frozenset({"ebs.csi.aws.com"})))
+    fork = cluster.fork()
+    joined = fork.node(join(fork, only(cluster)))
+    assert joined is not None
+    assert dict(joined.storage.limits) == {"ebs.csi.aws.com": 25}
+
+
+def test_there_is_a_shape_for_each_group() -> None:
+    """Zones are different shapes, the most frequent first; HyperPod's nodes are found without their prefix."""
+    nodes = [node(f"n{i}", f"ml.{TRN1}", labels={ZONE_LABEL: f"z{i > 1}"}, created=i) for i in range(5)]
+    shapes = fresh_nodes(cluster_of(*nodes).view, TRN1)
+    assert [(shape.zone, shape.like in {"n2", "n3", "n4"}) for shape in shapes] == [("zTrue", True), ("zFalse", False)]
+
+
+def test_a_sound_node_is_the_model() -> None:
+    """A node whose device plugin has not reported everything is no model while another one is sound."""
+    cluster = cluster_of(node("a", TRN1, devices=16), node("b", TRN1, devices=4, created=9.0))
+    assert only(cluster).like == "a"
+
+
+@pytest.mark.parametrize("instance_type", ["trn1.32xlarge", "inf2.24xlarge", "trn2.48xlarge"])
+def test_a_type_that_the_cluster_lacks_comes_from_the_catalog(instance_type: str) -> None:
+    """It has all its devices, as much cpu as anybody asks for, and a shape for each zone of the cluster."""
+    cluster = cluster_of(node("m", "m5.xlarge", labels={ZONE_LABEL: "z1"}), node("k", labels={ZONE_LABEL: "z2"}))
+    shapes = fresh_nodes(cluster.view, instance_type)
+    assert [(shape.like, shape.zone) for shape in shapes] == [("", "z1"), ("", "z2")]
+    fork = cluster.fork()
+    join(fork, shapes[1])
+    whole = pod("p", devices=INSTANCE_TYPES[instance_type].devices, cpu=400_000)
+    decision = schedule_pod(fork, whole, PROFILE)
+    assert isinstance(decision, Decision)
+    assert decision.node_name == f"new-{instance_type}-001"
+
+
+def test_an_unknown_type_has_no_shape() -> None:
+    """Neither does a type of which the cluster has only nodes without Neuron."""
+    cluster = cluster_of(node("m", "m5.xlarge"), node("t", TRN1))
+    assert fresh_nodes(cluster.view, "m5.xlarge") == ()
+    assert fresh_nodes(cluster.view, "x1.huge") == ()
+    types = known_types(cluster.view)
+    assert types[0] == TRN1
+    assert "m5.xlarge" not in types
+    assert set(types) == set(INSTANCE_TYPES)
