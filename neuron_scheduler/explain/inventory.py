@@ -55,7 +55,7 @@ class Withheld(enum.StrEnum):
     """Kubelet would hand out fewer devices than there are."""
 
 
-class _Stock(NamedTuple):
+class Stock(NamedTuple):
     """
     What one node has, as far as it is counted here; many nodes have the same.
 
@@ -91,7 +91,7 @@ class Devices:
     withheld: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     largest_block: Counter[str] = attrs.field(factory=Counter)
 
-    def add_open(self, stock: _Stock, remaining: _Stock, nodes: int) -> None:
+    def add_open(self, stock: Stock, remaining: Stock, nodes: int) -> None:
         """Add nodes that take pods; `remaining` is what is left of their stock with the nominated pods on them."""
         name = stock.instance_type
         self.free[name] += remaining.free * nodes
@@ -100,7 +100,7 @@ class Devices:
         self.largest_block[name] = max(self.largest_block[name], remaining.largest_block if nodes else 0)
 
 
-def _stock(node_info: NodeInfo) -> tuple[_Stock, ...]:
+def stock_of(node_info: NodeInfo) -> tuple[Stock, ...]:
     """Index definition: the nodes by what they have. A single index, because many rows change between two scrapes."""
     machine, neuron_usage = node_info.machine, node_info.neuron_usage
     if machine is None:
@@ -111,12 +111,12 @@ def _stock(node_info: NodeInfo) -> tuple[_Stock, ...]:
         devices, whole = machine.devices, whole_free_devices(machine, neuron_usage.free)
         free, block = neuron_topology.free_units_of(name)(node_info), neuron_topology.largest_block_of(name)(node_info)
     unclear = neuron_usage.unknown_holders, neuron_usage.double_booked.bit_count()
-    return (_Stock(machine.instance_type or "unknown", devices, whole, free, block, *unclear),)
+    return (Stock(machine.instance_type or "unknown", devices, whole, free, block, *unclear),)
 
 
-def _stocks(view: View) -> Iterator[tuple[_Stock, NodeSet]]:
-    stocks = view.postings(_stock)
-    return ((cast(_Stock, stock), stocks.get(stock)) for stock in stocks.values)
+def _stocks(view: View) -> Iterator[tuple[Stock, NodeSet]]:
+    stocks = view.postings(stock_of)
+    return ((cast(Stock, stock), stocks.get(stock)) for stock in stocks.values)
 
 
 def unknown_holders(cluster: Cluster) -> int:
@@ -133,8 +133,8 @@ def prepared(cluster: Cluster) -> Iterator[None]:
     """Bring the indexes that are used here up to date, a few rows at a time; yields when other tasks may run."""
 
     def ask(view: View) -> None:
-        view.postings(_stock)
-        _closed(view, count_unknown_only=False)
+        view.postings(stock_of)
+        closed_nodes(view, count_unknown_only=False)
 
     return cluster.view.prepared(ask)
 
@@ -148,7 +148,7 @@ def devices(cluster: Cluster, *, count_unknown_only: bool = False) -> Devices:
         count_unknown_only: pods with unknown ids count by number only (`--unknown-allocations=count-only`).
     """
     view, counted = cluster.view, Devices()
-    closed = _closed(view, count_unknown_only=count_unknown_only)
+    closed = closed_nodes(view, count_unknown_only=count_unknown_only)
     open_ = view.live
     for nodes in closed.values():
         open_ = less(open_, nodes)
@@ -162,12 +162,12 @@ def devices(cluster: Cluster, *, count_unknown_only: bool = False) -> Devices:
         counted.add_open(stock, stock, (nodes & open_).bit_count())
     overlay = WithNominated(PLAIN_POD.priority)
     for node_info in map(view.row, slots_of(nominated)):  # few nodes
-        for stock, remaining in zip(_stock(node_info), _stock(overlay(node_info)), strict=True):
+        for stock, remaining in zip(stock_of(node_info), stock_of(overlay(node_info)), strict=True):
             counted.add_open(stock, remaining, 1)
     return counted
 
 
-def _closed(view: View, *, count_unknown_only: bool) -> dict[Withheld, NodeSet]:
+def closed_nodes(view: View, *, count_unknown_only: bool) -> dict[Withheld, NodeSet]:
     """Return the nodes that take no such pod, each under its first reason."""
     refused = {refusal.reason: refusal.nodes for refusal in node_unschedulable.filter_nodes(view, PLAIN_POD, view.live)}
     closed = {
