@@ -31,6 +31,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.usage_maps import usage_maps
+from neuron_scheduler.telemetry.line_formats import printable
 
 T = TypeVar("T")
 
@@ -145,4 +146,4 @@ def _of_node(node: Annotated, row: NodeInfo, machine: Machine) -> Iterator[str]:
 
 
 def _comment(text: str) -> str:
-    return "# " + "".join(character if character.isprintable() else "?" for character in text)
+    return f"# {printable(text)}"

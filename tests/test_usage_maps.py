@@ -103,7 +103,7 @@ async def test_objects_that_cannot_be_read_are_named() -> None:
     assert summary == "# 1 nodes with Neuron; the usage maps of 1 differ from what their pods hold"
     assert [line.startswith("#") for line in rest] == [True, True, True, False]
     assert "Node b cannot be read" in rest[0]
-    assert "Pod default/p?rm cannot be read" in rest[1]
+    assert "Pod default/p\\nrm cannot be read" in rest[1]
     assert maps_of(rest[3]) == maps("xxxxxx", "x" * 12)
 
 

@@ -13,6 +13,7 @@ import attrs
 
 from neuron_scheduler.check.report import Report
 from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, listed
+from neuron_scheduler.telemetry.line_formats import printable
 
 WIDEST: Final = 120
 NARROWEST: Final = 40
@@ -66,7 +67,7 @@ class TextReport:
         if finding.advice:
             yield from self._wrapped(f"{finding.advice}.", first=below, rest=below)
         if finding.command:
-            yield f"{below}$ {_printable(finding.command)}"
+            yield f"{below}$ {printable(finding.command)}"
 
     def _objects(self, finding: Finding, below: str) -> Iterator[str]:
         """Yield the objects: short names in one line, longer ones in a line each."""
@@ -81,7 +82,7 @@ class TextReport:
     def _wrapped(self, text: str, *, first: str, rest: str) -> Iterator[str]:
         width = max(NARROWEST, min(self.width, WIDEST))
         yield from textwrap.wrap(
-            _printable(text),
+            printable(text),
             width,
             initial_indent=first,
             subsequent_indent=rest,
@@ -94,11 +95,6 @@ class TextReport:
 
     def _coloured(self, text: str, code: str) -> str:
         return f"\033[{code}m{text}\033[0m" if self.colour else text
-
-
-def _printable(text: str) -> str:
-    """Return a text that may come from the cluster without what could control the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def summary(report: Report) -> str:

@@ -57,6 +57,15 @@ def leaves(exc: BaseException) -> Iterator[BaseException]:
         yield exc
 
 
+def printable(text: str) -> str:
+    """Return a text from the cluster for a person's terminal: control characters are shown as Go's escapes."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else _escaped(character)
+
+
 def _quote(text: str) -> str:
     """Return the text as Go's `strconv.Quote` writes it: one line, printable characters as they are."""
     if text.isprintable() and '"' not in text and "\\" not in text:

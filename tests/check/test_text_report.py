@@ -73,7 +73,7 @@ def test_colour_adds_nothing_else() -> None:
 def test_names_from_the_cluster_cannot_control_the_terminal() -> None:
     """A schedulerName may have any characters."""
     found = lines(warning("x", "The schedulerName is \033[2Jevil", command="echo \a"))
-    assert found == ["  warning      The schedulerName is ?[2Jevil", "               $ echo ?"]
+    assert found == ["  warning      The schedulerName is \\x1b[2Jevil", "               $ echo \\a"]
 
 
 @pytest.mark.parametrize(
