@@ -5,31 +5,36 @@ A new kind is one entry in `others`: its informer and its right to be listed and
 build informers: `wiring` gives each handler its own.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
+from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
 from neuron_scheduler.controllers.handlers.namespaces import NamespaceHandler
 from neuron_scheduler.controllers.handlers.nodes import NodeHandler
 from neuron_scheduler.controllers.handlers.pods import PodHandler, ignore_pod
 from neuron_scheduler.controllers.handlers.storage import StorageHandler
 from neuron_scheduler.controllers.handlers.workloads import WorkloadHandler
-from neuron_scheduler.controllers.pod_reporter import PodReporter
-from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
-from neuron_scheduler.controllers.rejections import Rejections
-from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
-from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
 from neuron_scheduler.kube.objects.namespaces import NAMESPACES
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.objects.workloads import WORKLOADS
 from neuron_scheduler.kube.watch.object_store import Handler
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:  # the commands that read a cluster once use `others`, and import nothing that writes
+    from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
+    from neuron_scheduler.controllers.pod_reporter import PodReporter
+    from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
+    from neuron_scheduler.controllers.rejections import Rejections
+    from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
+    from neuron_scheduler.controllers.volume_binder import VolumeBinder
 
 
 def node_handler(
-    loop: SchedulingLoop, executor: PreemptionExecutor, volumes: VolumeBinder, rejections: Rejections
+    loop: "SchedulingLoop", executor: "PreemptionExecutor", volumes: "VolumeBinder", rejections: "Rejections"
 ) -> NodeHandler:
     """Return the handler of nodes."""
 
@@ -49,11 +54,11 @@ def node_handler(
 
 
 def pod_handler(
-    loop: SchedulingLoop,
-    reporter: PodReporter,
-    volumes: VolumeBinder,
-    rejections: Rejections,
-    foreign: ForeignNominations | None,
+    loop: "SchedulingLoop",
+    reporter: "PodReporter",
+    volumes: "VolumeBinder",
+    rejections: "Rejections",
+    foreign: "ForeignNominations | None",
 ) -> PodHandler:
     """Return the handler of pods; `foreign` is None if the extender is off."""
 
@@ -86,13 +91,17 @@ def pod_handler(
 
 
 def others(
-    loop: SchedulingLoop, volumes: VolumeBinder, budgets: DisruptionBudgetHandler
+    cluster: Cluster,
+    queue: SchedulingQueue,
+    metrics: Metrics,
+    *,
+    budgets: DisruptionBudgetHandler,
+    noticed: Callable[[str], None],
 ) -> Iterator[tuple[Resource[Any], Handler[Any]]]:
-    """Yield every other watched resource with its handler."""
-    cluster, queue, metrics = loop.cluster, loop.queue, loop.metrics
+    """Yield every other watched resource with its handler; `noticed` is that of `StorageHandler`."""
     yield BUDGETS, budgets
     yield NAMESPACES, NamespaceHandler(namespaces=cluster.namespaces, queue=queue, metrics=metrics)
     for resource in WORKLOADS:
         yield resource, WorkloadHandler(workloads=cluster.workloads, metrics=metrics, resource=resource.name)
     for resource in STORAGE:
-        yield resource, StorageHandler(cluster=cluster, queue=queue, metrics=metrics, noticed=volumes.noticed)
+        yield resource, StorageHandler(cluster=cluster, queue=queue, metrics=metrics, noticed=noticed)

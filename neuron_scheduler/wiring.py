@@ -105,7 +105,8 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
     pod_handler = watched_kinds.pod_handler(loop, reporter, volumes, rejections, foreign)
     pods = _informer(client, metrics, PODS, pod_handler)
     nodes = _informer(client, metrics, NODES, watched_kinds.node_handler(loop, executor, volumes, rejections))
-    others = tuple(_informer(client, metrics, *kind) for kind in watched_kinds.others(loop, volumes, budgets))
+    other_kinds = watched_kinds.others(loop.cluster, loop.queue, metrics, budgets=budgets, noticed=volumes.noticed)
+    others = tuple(_informer(client, metrics, *kind) for kind in other_kinds)
     verbs = None
     if config.extender_bind_address:
         verbs = assembled(
