@@ -12,7 +12,8 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.check.report import Report
-from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, listed
+from neuron_scheduler.check.subjects.finding import Finding, Severity
+from neuron_scheduler.model.wording import counted, listed
 from neuron_scheduler.telemetry.line_formats import printable
 
 WIDEST: Final = 120

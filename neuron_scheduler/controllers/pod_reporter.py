@@ -8,7 +8,7 @@ may find thousands of bound pods with a problem. Their Events must not delay tho
 written. Refuses to decide what a message says.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import attrs
@@ -18,6 +18,7 @@ from neuron_scheduler.kube.writes.condition_writer import NUMBERS_PAUSE
 from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE, shape
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.id_text import numbered
 from neuron_scheduler.neuron.topology import Placement
 
 OBSERVED_AT_ONCE: Final = 200
@@ -153,16 +154,4 @@ def _with_ids(pod: Pod, placement: Placement | None) -> str:
 
 def _ids(pod: Pod, placement: Placement) -> str:
     """Return `devices 4-7`, `core 5` or `devices 0-3, 8`."""
-    unit = "" if pod.neuron is None else pod.neuron.unit
-    return f"{unit}{'' if len(placement.ids) == 1 else 's'} {_runs(placement.ids)}"
-
-
-def _runs(ids: Iterable[int]) -> str:
-    """Return ascending ids with each run of neighbours as its first and last: `0-3, 8`."""
-    runs: list[list[int]] = []
-    for number in ids:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ", ".join("-".join(map(str, run)) for run in runs)
+    return numbered(placement.ids, "" if pod.neuron is None else pod.neuron.unit)

@@ -6,8 +6,9 @@ Decision 2 says what the scheduler does about them.
 
 from collections.abc import Iterator
 
-from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, note, ok, warning
+from neuron_scheduler.check.subjects.finding import Finding, Severity, error, note, ok, warning
 from neuron_scheduler.check.subjects.snapshot import Snapshot, Unread
+from neuron_scheduler.model.wording import counted
 
 ADVICE = (
     "Until they end, their nodes get no pods with several devices or cores; set schedulerName in their templates and"

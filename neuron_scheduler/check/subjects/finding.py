@@ -5,7 +5,7 @@ The codes and severities are part of the JSON form, so scripts may depend on the
 """
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -68,13 +68,3 @@ def warning(code: str, message: str, *, objects: Iterable[str] = (), **rest: str
 def error(code: str, message: str, *, objects: Iterable[str] = (), **rest: str) -> Finding:
     """Return a finding that something is broken."""
     return Finding(code, Severity.ERROR, message, objects=tuple(objects), **rest)
-
-
-def counted(number: int, singular: str, plural: str = "") -> str:
-    """Return `1 node` or `2 nodes`."""
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"
-
-
-def listed(words: Sequence[str]) -> str:
-    """Return `a`, `a and b`, or `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from neuron_scheduler.check.subjects import commands
-from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok, warning
+from neuron_scheduler.check.subjects.finding import Finding, Severity, error, note, ok, warning
 from neuron_scheduler.check.subjects.known import AWS_RELEASE, KEEPER, OLDER_NAME, OUR_LABEL, OUR_NAME, has
 from neuron_scheduler.check.subjects.snapshot import Lease, Object, SeenWorkload, Snapshot, Unread
+from neuron_scheduler.model.wording import counted, listed
 
 LOGS = "kubectl logs --namespace {} deployment/{} --all-pods"
 USUAL_NAMESPACE = "kube-system"

@@ -6,12 +6,13 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, note, ok, warning
+from neuron_scheduler.check.subjects.finding import Finding, Severity, note, ok, warning
 from neuron_scheduler.check.subjects.known import PLUGIN_LABEL
 from neuron_scheduler.check.subjects.snapshot import SeenNode, Snapshot, Unread
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import NEURON_HEALTH, Node
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
+from neuron_scheduler.model.wording import counted
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, doubts, machine_of
 
 FAMILIES: Final = ("inf", "trn")

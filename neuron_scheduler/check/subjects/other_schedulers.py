@@ -8,7 +8,7 @@ ours, so the two never schedule at the same time, but the one that started first
 from collections.abc import Iterator
 
 from neuron_scheduler.check.subjects import commands
-from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok, warning
+from neuron_scheduler.check.subjects.finding import Finding, Severity, error, note, ok, warning
 from neuron_scheduler.check.subjects.known import (
     ALLOCATIONS,
     AWS_ACCOUNTS,
@@ -21,6 +21,7 @@ from neuron_scheduler.check.subjects.known import (
 )
 from neuron_scheduler.check.subjects.policy_parts import strings_of
 from neuron_scheduler.check.subjects.snapshot import Lease, RoleBinding, SeenPod, SeenWorkload, Snapshot, Unread
+from neuron_scheduler.model.wording import counted, listed
 
 _ROLES = ("system:auth-delegator",)
 """Roles of others that our manifests bind (components/secure-metrics)."""

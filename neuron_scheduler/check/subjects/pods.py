@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok, warning
+from neuron_scheduler.check.subjects.finding import Finding, Severity, error, note, ok, warning
 from neuron_scheduler.check.subjects.known import EXTENDER, OLDER_NAME
 from neuron_scheduler.check.subjects.snapshot import DEFAULT_SCHEDULER, NeuronPod, Snapshot, Unread
+from neuron_scheduler.model.wording import counted, listed
 
 _ALIKE: Final = 0.85  # of difflib's ratio: one letter of a dozen differs
 

@@ -8,10 +8,11 @@ exists. A policy of an older version for another account refuses our Bindings.
 from collections.abc import Iterator, Mapping
 
 from neuron_scheduler.check.subjects import commands
-from neuron_scheduler.check.subjects.finding import Finding, Severity, error, listed, note, ok, warning
+from neuron_scheduler.check.subjects.finding import Finding, Severity, error, note, ok, warning
 from neuron_scheduler.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME, POLICIES
 from neuron_scheduler.check.subjects.policy_parts import EXPECTED, accounts, digests, strings_of
 from neuron_scheduler.check.subjects.snapshot import Policy, Snapshot, Unread
+from neuron_scheduler.model.wording import listed
 
 PURPOSES = {
     LEADER: "an old leader's Bindings are not refused",

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from neuron_scheduler.check.subjects import commands
-from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, error, listed, note, ok
+from neuron_scheduler.check.subjects.finding import Finding, Severity, error, note, ok
 from neuron_scheduler.check.subjects.snapshot import Snapshot, Unread
+from neuron_scheduler.model.wording import counted, listed
 
 
 def findings(snapshot: Snapshot) -> Iterator[Finding]:

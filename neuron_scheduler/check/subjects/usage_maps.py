@@ -8,10 +8,11 @@ ones.
 
 from collections.abc import Iterator
 
-from neuron_scheduler.check.subjects.finding import Finding, counted, note, warning
+from neuron_scheduler.check.subjects.finding import Finding, note, warning
 from neuron_scheduler.check.subjects.known import EXTENDER
 from neuron_scheduler.check.subjects.snapshot import SeenNode, Snapshot, Unread
 from neuron_scheduler.model.annotations import USAGE_MAPS
+from neuron_scheduler.model.wording import counted
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.usage_maps import usage_maps
 

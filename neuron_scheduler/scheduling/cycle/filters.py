@@ -121,6 +121,12 @@ def accepted(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> Fi
     return candidates, refusals + more
 
 
+def kept_for_others(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
+    """Return the nodes with nominations that would take the pod if the nominated pods never came; for refused pods."""
+    doubtful = nodes_with_nominations(cluster, pod.priority)
+    return _passing(cluster.view, pod, profile.plan(pod).accepts, doubtful)
+
+
 def refusals_of(cluster: Cluster, slot: Slot, pod: Pod, profile: Profile) -> list[Refusal]:
     """
     Return why one node refuses a pod, with the nominated pods or without them; empty if it passes.

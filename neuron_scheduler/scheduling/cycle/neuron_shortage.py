@@ -107,13 +107,13 @@ def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal]) -> 
     )
     if not named:
         return ""
-    sentences = ", ".join(f"{node_info.node.name} is blocked by {_holders(node_info)}" for node_info in named)
+    sentences = ", ".join(f"{node_info.node.name} is blocked by {unknown_holder(node_info)}" for node_info in named)
     more = blocked.bit_count() - len(named)
     rest = f"; {more} more {'node has' if more == 1 else 'nodes have'} such pods" if more else ""
     return f"Unknown ids: {sentences}{rest}."
 
 
-def _holders(node_info: NodeInfo) -> str:
+def unknown_holder(node_info: NodeInfo) -> str:
     """Name the oldest of a node's pods with unknown ids, and its schedulerName."""
     unknown = [pod_info for pod_info in node_info.pod_infos.values() if pod_info.cores is None]
     first = min(unknown, key=lambda pod_info: (pod_info.pod.created, pod_info.pod.key))
@@ -153,7 +153,7 @@ def _too_little_or_in_pieces(view: View, request: NeuronRequest, nodes: NodeSet)
     holding = (free.at_least(1, nodes) or nodes).bit_count()
     return NeuronShortage(
         cause,
-        f"{cause.capitalize()}: {_amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
+        f"{cause.capitalize()}: {amount(total, request.unit)} free on {holding} {'node' if holding == 1 else 'nodes'},"
         f" largest free block {block}, {_needs(request, unit=False)}{_beside(view, request, nodes, total)}.",
     )
 
@@ -163,7 +163,7 @@ def _beside(view: View, request: NeuronRequest, nodes: NodeSet, total: int) -> s
     if request.unit is not Unit.DEVICE or total >= request.total:
         return ""
     cores = view.column(_cores_in_pieces).total(nodes)
-    return f"; {_amount(cores, Unit.CORE)} more on devices that others use in part" if cores else ""
+    return f"; {amount(cores, Unit.CORE)} more on devices that others use in part" if cores else ""
 
 
 def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
@@ -171,18 +171,18 @@ def _invalid_count(machines: Iterable[Machine], request: NeuronRequest) -> str:
     unit = request.unit
     by_type: dict[str, dict[str, Machine]] = {}
     for machine in sorted(machines, key=lambda machine: (machine.size(unit), machine.devices)):
-        serves = _serves(machine, request)
-        if serves:
-            by_type.setdefault(machine.instance_type or "unknown", {}).setdefault(serves, machine)
+        counts_served = serves(machine, request)
+        if counts_served:
+            by_type.setdefault(machine.instance_type or "unknown", {}).setdefault(counts_served, machine)
     counts = [
-        f"{name}{f' with {machine.size(unit)} {unit}s' if len(alike) > 1 else ''} {serves}"
+        f"{name}{f' with {machine.size(unit)} {unit}s' if len(alike) > 1 else ''} {counts_served}"
         for name, alike in sorted(by_type.items())
-        for serves, machine in alike.items()
+        for counts_served, machine in alike.items()
     ]
     return f"Invalid count: {_needs(request)}, {'; '.join(counts)}." if counts else ""
 
 
-def _serves(machine: Machine, request: NeuronRequest) -> str:
+def serves(machine: Machine, request: NeuronRequest) -> str:
     """Return which counts a machine serves; it may serve each count of the request, but not all at once."""
     counts = served(machine, request.unit)
     if {*request.counts, *request.init_counts} <= {*counts}:
@@ -195,13 +195,18 @@ def _either(counts: tuple[int, ...]) -> str:
 
 
 def _needs(request: NeuronRequest, *, unit: bool = True) -> str:
-    """Return what the pod needs, container by container if a few of them ask."""
-    total = _amount(request.total, request.unit) if unit else str(request.total)
+    return f"pod needs {asked(request, unit=unit)}"
+
+
+def asked(request: NeuronRequest, *, unit: bool = True) -> str:
+    """Return what a request is for, container by container if a few of them ask: `8 Neuron devices (4 + 4)`."""
+    total = amount(request.total, request.unit) if unit else str(request.total)
     parts = request.widest
     if not 1 < len(parts) <= MOST_PARTS:
-        return f"pod needs {total}{f' in {len(parts)} containers' if len(parts) > 1 else ''}"
-    return f"pod needs {total} ({' + '.join(map(str, parts))})"
+        return f"{total}{f' in {len(parts)} containers' if len(parts) > 1 else ''}"
+    return f"{total} ({' + '.join(map(str, parts))})"
 
 
-def _amount(count: int, unit: Unit) -> str:
+def amount(count: int, unit: Unit) -> str:
+    """Return `1 Neuron device` or `2 Neuron cores`."""
     return f"{count} Neuron {unit.value}{'' if count == 1 else 's'}"

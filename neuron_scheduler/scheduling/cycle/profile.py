@@ -22,7 +22,7 @@ from neuron_scheduler.scheduling.plugins import (
     registry,
     smallest_block,
 )
-from neuron_scheduler.scheduling.plugins.contract import Accept, Filter, Prefer, Preference, PreFilter
+from neuron_scheduler.scheduling.plugins.contract import Accept, Filter, PluginName, Prefer, Preference, PreFilter
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField, left_out
 
 _MOST_PLANS = 1024
@@ -45,12 +45,18 @@ class Plan:
 
 @attrs.frozen
 class Profile:
-    """The ordered steps of the plugins behind one `schedulerName`."""
+    """
+    The ordered steps of the plugins behind one `schedulerName`.
+
+    Attributes:
+        plugins: names of those that refuse nodes or pods, in kube-scheduler's order.
+    """
 
     scheduler_name: str
     pre_filters: tuple[PreFilter, ...]
     filters: tuple[Filter, ...]
     preferences: tuple[Preference, ...]
+    plugins: tuple[PluginName, ...] = attrs.field(kw_only=True, eq=False)
     _fields: tuple[PodField, ...] = attrs.field(init=False, eq=False, repr=False)
     _left_out: Callable[[Pod], tuple[bool, ...]] = attrs.field(init=False, eq=False, repr=False)
     _plans: dict[tuple[bool, ...], Plan] = attrs.field(factory=dict, init=False, eq=False, repr=False)
@@ -107,6 +113,7 @@ def default_profile(
         scheduler_name=scheduler_name,
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
+        plugins=tuple(plugin.name for plugin in plugins),
         preferences=tuple(by_name[name] for name in preferences),
     )
 
@@ -128,6 +135,7 @@ def extender_profile(*, count_unknown_only: bool = False) -> Profile:
         scheduler_name="",
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
+        plugins=tuple(plugin.name for plugin in plugins),
         preferences=(node_rejections.PREFERENCE, smallest_block.by_block(count_unknown_only=count_unknown_only)),
     )
 
@@ -148,5 +156,6 @@ def preemption_profile(*, count_unknown_only: bool = False) -> Profile:
         scheduler_name="",
         pre_filters=registry.pre_filters_of(plugins),
         filters=registry.filters_of(plugins),
+        plugins=tuple(plugin.name for plugin in plugins),
         preferences=(),
     )

@@ -27,6 +27,7 @@ from neuron_scheduler.scheduling.cycle.filters import (
     accepted,
     counted,
     fitting,
+    kept_for_others,
     nodes_with_nominations,
     nominated_overlay,
     refusals_of,
@@ -41,6 +42,7 @@ from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
 _MOST_ASKED_ONE_BY_ONE: Final = 100  # nodes: an explanation must not cost more in a larger fleet
+OTHERS: Final = "pods of the same or a higher priority"
 ALIAS_HINT = f"{NEURON_DEVICE_ALIAS} is an old name; ask for {NEURON_DEVICE}."
 
 
@@ -97,6 +99,19 @@ class FitError:
         reasons = self.pod_reason or ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons))
         sentences = (f"0/{self.nodes} nodes are available: {reasons}.", self.hint, self.preemption, self.blocked)
         return " ".join(filter(None, sentences))
+
+
+@attrs.frozen
+class Diagnosis:
+    """
+    Why no node was found for a pod, with the refusals from which every figure in it comes.
+
+    Attributes:
+        refusals: in the order of the filters; where nodes are nominated, first with the nominated pods, then without.
+    """
+
+    fit_error: FitError
+    refusals: tuple[Refusal, ...] = ()
 
 
 @attrs.frozen
@@ -164,8 +179,13 @@ def decide_on(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> D
 
 def fit_error(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> FitError:
     """Return why no node was found for a pod; the cluster must be as it was then."""
+    return diagnosis(cluster, pod, profile, no_node).fit_error
+
+
+def diagnosis(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> Diagnosis:
+    """Return the same with the refusals; their node sets are valid until the cluster changes."""
     if no_node.pod_refusal is not None:
-        return _refused_pod(cluster, no_node.pod_refusal)
+        return Diagnosis(_refused_pod(cluster, no_node.pod_refusal))
     if cluster.nomination(pod.uid) is None:
         return _no_fit(cluster, pod, profile, no_node.too_late)
     with cluster.without_nomination(pod.uid):
@@ -241,18 +261,33 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
     )
 
 
-def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Refusal]) -> FitError:
-    refusals = [*accepted(cluster, pod, profile, cluster.view.live)[1], *too_late]
+def _no_fit(cluster: Cluster, pod: Pod, profile: Profile, too_late: Sequence[Refusal]) -> Diagnosis:
+    refusals = (*accepted(cluster, pod, profile, cluster.view.live)[1], *too_late)
     counts = counted(refusals)
     alias = ALIAS_HINT if insufficient(NEURON_DEVICE_ALIAS) in counts else ""
-    shortage, blocked = neuron_shortage(cluster, pod, profile, refusals), unknown_holders(cluster, pod, refusals)
-    cause = shortage.cause if shortage is not None else cause_of(pod, refusals)
-    return FitError(
+    blocked = unknown_holders(cluster, pod, refusals)
+    cause, sentence = _cause(cluster, pod, profile, refusals, blocked=bool(blocked))
+    error = FitError(
         nodes=cluster.view.node_count,
         reasons=tuple(sorted(counts.items())),
         plugins=frozenset(refusal.plugin for refusal in refusals),
-        hint=" ".join(filter(None, ("" if shortage is None else shortage.sentence, alias))),
+        hint=" ".join(filter(None, (sentence, alias))),
         new_node_cannot_help=not new_node_could_help(pod) or any(refusal.new_node_cannot_help for refusal in refusals),
         blocked=blocked,
-        cause=Cause.UNKNOWN_HOLDER if blocked else cause,
+        cause=cause,
     )
+    return Diagnosis(error, refusals)
+
+
+def _cause(
+    cluster: Cluster, pod: Pod, profile: Profile, refusals: Sequence[Refusal], *, blocked: bool
+) -> tuple[Cause, str]:
+    """Return what a pod with these refusals waits for, and the sentence about it; empty if there is none."""
+    kept = kept_for_others(cluster, pod, profile).bit_count()
+    if kept:
+        nodes = f"{kept} node{'' if kept == 1 else 's'}"
+        return Cause.NOMINATED, f"Nominated: {nodes} would take the pod without the space kept for {OTHERS}."
+    shortage = neuron_shortage(cluster, pod, profile, refusals)
+    if shortage is None:
+        return Cause.UNKNOWN_HOLDER if blocked else cause_of(pod, refusals), ""
+    return Cause.UNKNOWN_HOLDER if blocked else shortage.cause, shortage.sentence

@@ -26,6 +26,8 @@ class Cause(enum.StrEnum):
     """Neuron: pods whose ids are unknown may hold what the pod needs."""
     UNHEALTHY = "unhealthy"
     """Neuron: the nodes report a problem."""
+    NOMINATED = "nominated"
+    """Space that is kept for pods of the same or a higher priority, for which others were evicted."""
     RESOURCES = "resources"
     """Other resources: cpu, memory, number of pods, host ports."""
     TAINTS = "taints"

@@ -16,10 +16,11 @@ from neuron_scheduler.check.subjects import (
     rights,
     usage_maps,
 )
-from neuron_scheduler.check.subjects.finding import Finding, Severity, counted, listed
+from neuron_scheduler.check.subjects.finding import Finding, Severity
 from neuron_scheduler.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME
 from neuron_scheduler.check.subjects.nodes import Machines, has_neuron_type, machines
 from neuron_scheduler.check.subjects.snapshot import Access, Lease, Snapshot, Unread
+from neuron_scheduler.model.wording import counted, listed
 from tests.support.builders import node, pod
 from tests.support.snapshots import (
     BEFORE,

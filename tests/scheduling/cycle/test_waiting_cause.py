@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, SpreadConstraint, Taint
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.plugins import neuron_topology, node_declared_features, node_resources_fit
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -107,3 +109,15 @@ def test_counts_are_looked_at_just_before_resources() -> None:
 def test_every_plugin_that_refuses_has_a_cause() -> None:
     """What the kubelet lacks has none of its own."""
     assert [plugin.name for plugin in PLUGINS if plugin.cause is Cause.OTHER] == [node_declared_features.NAME]
+
+
+@pytest.mark.parametrize(("nominated", "want"), [(5, Cause.NOMINATED), (4, Cause.CAPACITY)])
+def test_space_that_is_kept_for_others_is_a_cause_of_its_own(nominated: int, want: Cause) -> None:
+    """A pod waits for nominated pods of its own or a higher priority only if a node would take it without them."""
+    cluster = cluster_of([node("a", TRN1), node("b", TRN1)], [holder("b", *range(12))])
+    first = pod("first", devices=16, priority=5)
+    cluster.nominate("a", Nomination(first, CoreMask((1 << 32) - 1)))
+    pending = pod(devices=8 if nominated == 5 else 32, priority=nominated)
+    refused = refusal(cluster, pending)
+    assert refused.cause is want
+    assert refused.hint.startswith(want.capitalize())

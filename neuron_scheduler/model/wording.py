@@ -1,0 +1,45 @@
+"""
+Counts, lists and amounts as people write them, for every text that the scheduler makes.
+
+Refuses to read them again: an amount that is read is a Kubernetes quantity (`quantity`).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from neuron_scheduler.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+
+_BINARY: Final = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+_BYTES: Final = (MEMORY, EPHEMERAL_STORAGE)
+_LONGEST: Final = 80
+
+
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """Return `1 node` or `2 nodes`."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return `a`, `a and b`, or `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def few(words: Sequence[str], most: int = 3) -> str:
+    """Return `a, b, c and 4 more`: the first of the words, each of them cut where it is longer than names are."""
+    rest = len(words) - most
+    return listed([*map(clipped, words[:most]), *([f"{rest} more"] if rest > 0 else [])])
+
+
+def clipped(text: str) -> str:
+    """Return a text from the cluster, cut where it is longer than names are."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def quantity(resource: str, amount: int) -> str:
+    """Return an amount of a resource as Kubernetes writes it, without loss: `500m` of cpu, `16Gi` of memory."""
+    if resource == CPU:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if resource in _BYTES or resource.startswith("hugepages-"):
+        size, suffix = next(((size, suffix) for suffix, size in _BINARY if amount and not amount % size), (1, ""))
+        return f"{amount // size}{suffix}"
+    return str(amount)
