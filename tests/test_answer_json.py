@@ -14,6 +14,7 @@ from neuron_scheduler.explain.answers.explanation import (
     PodSummary,
     Verdict,
 )
+from neuron_scheduler.explain.answers.fleet import Fleet, Holder, MachinePicture, TypeSummary
 
 ANSWER = Explanation(
     pod=PodSummary("ml", "train-0", "my-scheduler", 5, 1.5, "8 Neuron devices", "aws.amazon.com/neurondevice", 8),
@@ -39,3 +40,11 @@ def test_another_version_and_another_thing() -> None:
     assert from_json(to_json(ANSWER) | {"newField": {"aB": 1}}, Explanation) == ANSWER
     with pytest.raises(msgspec.ValidationError):
         from_json({"kind": "Status"}, Explanation)
+
+
+def test_the_fleet_there_and_back() -> None:
+    """Runs of cores and enums survive, too."""
+    holder = Holder("ml", "train-0", ((0, 7), (10, 11)))
+    machine = MachinePicture("n1", "trn1.32xlarge", "torus", 16, 2, ("device", "core"), "h" * 8 + "f" * 24, (holder,))
+    answer = Fleet((machine,), (TypeSummary("trn1.32xlarge", 1, 16, 12, 4, 0, 8),), ("One sentence.",))
+    assert from_json(msgspec.json.decode(msgspec.json.encode(to_json(answer))), Fleet) == answer

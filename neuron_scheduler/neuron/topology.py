@@ -181,6 +181,39 @@ def largest_free_block(machine: Machine, free: CoreMask, unit: Unit) -> int:
     return min(1, longest) if machine.shape is Shape.FLAT else longest
 
 
+@memoised(maxsize=MOST_REMEMBERED)
+def free_blocks(machine: Machine, free: CoreMask, most: int) -> tuple[int, ...]:
+    """
+    Return the sizes in devices of the free blocks, the largest first; each is a legal count, and they do not overlap.
+
+    Args:
+        machine: whose devices.
+        free: its free cores.
+        most: devices that the blocks may have in all, as many as the kubelet would hand out.
+    """
+    if Unit.DEVICE not in machine.units:
+        return ()
+    free_ids = _free_ids(machine, free, Unit.DEVICE)
+    left, sizes = free_ids.free, list[int]()
+    for count in reversed(free_ids.blocks):
+        for start in free_ids.block_starts(left, count):
+            left ^= ones(count) << start
+            sizes.append(count)
+    sizes += sorted((length for _, length in free_ids.bins(left)), reverse=True)
+    return tuple(sizes) if sum(sizes) <= most else _limited(sizes, most, served(machine, Unit.DEVICE))
+
+
+def _limited(sizes: Iterable[int], most: int, legal: tuple[int, ...]) -> tuple[int, ...]:
+    """Return legal parts of the blocks that have `most` devices in all."""
+    parts: list[int] = []
+    for size in sizes:
+        left = size
+        while part := max((count for count in legal if count <= min(left, most)), default=0):
+            parts.append(part)
+            left, most = left - part, most - part
+    return tuple(parts)
+
+
 @memoised(maxsize=4096)
 def _geometry(machine: Machine, unit: Unit) -> tuple[int, int, tuple[int, ...]]:
     """Return ids per device, ids per cell, and the sizes of aligned blocks (see `packing`)."""

@@ -18,9 +18,11 @@ from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.topology import (
     UNEVEN,
     Placement,
+    free_blocks,
     illegal_count,
     largest_free_block,
     place,
+    served,
     whole_free_devices,
 )
 from tests.support.neuron_oracle import Kind, Piece, Spec, division
@@ -328,6 +330,33 @@ def test_largest_free_block(situation: tuple[Machine, CoreMask, NeuronRequest]) 
 
 
 # The documents' own cases
+
+
+@pytest.mark.parametrize("machine", [INF2_24, INF1_6, TRN1_2, TRN3_4, FLAT_3], ids=str)
+def test_free_blocks_of_small_machines(machine: Machine) -> None:
+    """The blocks are all whole free devices that the kubelet gives out, in legal counts; the largest is the largest."""
+    for bits in states(range(1 << min(machine.core_count, 12))):
+        _check_free_blocks(machine, CoreMask(bits))
+
+
+@given(st.integers(0, (1 << 16) - 1), st.integers(0, 16))
+@settings(max_examples=examples(500))
+def test_free_blocks_of_a_torus(whole: int, most: int) -> None:
+    """Also on a torus, where blocks are aligned, and if the kubelet has fewer devices."""
+    free = CoreMask(sum(0b11 << 2 * device for device in range(16) if whole >> device & 1))
+    _check_free_blocks(TRN1, free)
+    limited = free_blocks(TRN1, free, most)
+    assert sum(limited) == min(most, whole.bit_count())
+    assert {*limited} <= {1, 4, 8, 16}
+    assert limited[:1] <= free_blocks(TRN1, free, 16)[:1]
+
+
+def _check_free_blocks(machine: Machine, free: CoreMask) -> None:
+    blocks = free_blocks(machine, free, machine.devices)
+    assert sum(blocks) == whole_free_devices(machine, free)
+    assert {*blocks} <= {*served(machine, Unit.DEVICE)}
+    assert [*blocks] == sorted(blocks, reverse=True)
+    assert max(blocks, default=0) == largest_free_block(machine, free, Unit.DEVICE)
 
 
 def test_nine_cores() -> None:

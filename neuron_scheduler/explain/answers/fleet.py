@@ -56,6 +56,7 @@ class MachinePicture:
             `devices` is the number of cores.
         cores: the state of each core, device by device: a string of the letters of `CoreState`.
         holders: the pods with Neuron, in the order of their cores; unknown holders last.
+        used_devices: pods hold some or all of their cores.
         free_devices: as the metrics count them: what a pod of priority 0 that asks for devices only can get now.
         withheld: why the node takes no pods, in the words of the metrics (cordoned, tainted, ...); empty if it does.
         set_aside: its kubelet has rejected pods, so it is used last.
@@ -72,6 +73,7 @@ class MachinePicture:
     units: tuple[str, ...]
     cores: str
     holders: tuple[Holder, ...] = ()
+    used_devices: int = 0
     free_devices: int = 0
     free_blocks: tuple[int, ...] = ()
     withheld: str = ""

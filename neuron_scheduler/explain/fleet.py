@@ -1,0 +1,192 @@
+"""
+The fleet at one moment: each machine's cores, their holders, and what is withheld.
+
+Free devices, blocks and the reasons of withheld machines come from `inventory`, so that sums equal the metrics. Rows
+never change, so the picture is of one moment, although it is made over several steps. Refuses to draw it.
+"""
+
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.labels import domain_of
+from neuron_scheduler.cluster.index.nodeset import slots_of
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.explain import inventory
+from neuron_scheduler.explain.answers.fleet import CoreState, Fleet, Holder, MachinePicture, TypeSummary
+from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.node import BETA_ZONE_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
+from neuron_scheduler.neuron.packing import runs
+from neuron_scheduler.neuron.topology import free_blocks
+
+ROWS_A_STEP: Final = 16
+_WITHHELD, _UNCLEAR = -2 << 16, -1 << 16  # ranks below that of any number of devices outside of a block
+_ULTRASERVER_LABELS: Final = (
+    "neuron.amazonaws.com/ultraserver-server-id-4",
+    "neuron.amazonaws.com/ultraserver-server-id-2",
+    "topology.k8s.aws/ultraserver-id",
+    "topology.k8s.aws/capacity-block-id",
+)
+"""The first one that a node has counts; on Trn3 the reservation's id stands for the UltraServer."""
+
+
+def fleet(cluster: Cluster, *, names: bool = True, count_unknown_only: bool = False) -> Iterator[Fleet | None]:
+    """
+    Yield None whenever other tasks may run, and at the end the fleet.
+
+    Args:
+        cluster: may change between two steps; the picture stays that of the moment when its indexes were ready.
+        names: whether the pods' namespaces and names are in it; which cores belong together is in it anyway.
+        count_unknown_only: pods with unknown ids count by number only (`--unknown-allocations=count-only`).
+    """
+    yield from inventory.prepared(cluster)
+    ranked: list[tuple[int, MachinePicture]] = []
+    sums: dict[str, _Sums] = {}
+    for place, (node_info, machine, reason) in enumerate(_moment(cluster, count_unknown_only=count_unknown_only)):
+        if place % ROWS_A_STEP == 0:
+            yield None
+        rank, picture = _pictured(node_info, machine, reason, names=names)
+        ranked.append((rank, picture))
+        sums.setdefault(picture.instance_type, _Sums()).add(picture)
+    yield None
+    ranked.sort(key=itemgetter(0))
+    types = [
+        TypeSummary(name, of.nodes, of.devices, of.free, of.used, of.devices - of.free - of.used, of.largest_block)
+        for name, of in sorted(sums.items())
+    ]
+    yield Fleet(tuple(picture for _, picture in ranked), tuple(types))
+
+
+def without_names(machine: MachinePicture, hidden: Iterable[str] | None = None) -> MachinePicture:
+    """Return the machine without the names of the pods in these namespaces; None means in all."""
+    namespaces = None if hidden is None else frozenset(hidden)
+    if not any(namespaces is None or holder.namespace in namespaces for holder in machine.holders):
+        return machine
+    holders = tuple(
+        attrs.evolve(holder, namespace="", name="") if namespaces is None or holder.namespace in namespaces else holder
+        for holder in machine.holders
+    )
+    return attrs.evolve(machine, holders=holders)
+
+
+@attrs.define(eq=False)
+class _Sums:
+    """What the machines of one instance type add up to."""
+
+    nodes: int = 0
+    devices: int = 0
+    free: int = 0
+    used: int = 0
+    largest_block: int = 0
+
+    def add(self, machine: MachinePicture) -> None:
+        self.nodes += 1
+        self.devices += machine.devices if Unit.DEVICE in machine.units else 0
+        self.free += machine.free_devices
+        self.used += machine.used_devices
+        self.largest_block = max((self.largest_block, *machine.free_blocks[:1]))
+
+
+def _moment(cluster: Cluster, *, count_unknown_only: bool) -> list[tuple[NodeInfo, Machine, str]]:
+    """Return the rows with Neuron as they are now, each with the reason why its node takes no pods; in one step."""
+    view = cluster.view
+    reasons: dict[str, str] = {}
+    for reason, nodes in inventory.closed_nodes(view, count_unknown_only=count_unknown_only).items():
+        for slot in slots_of(nodes):
+            reasons[view.row(slot).node.name] = reason.value
+    return [(row, row.machine, reasons.get(row.node.name, "")) for row in view.rows() if row.machine is not None]
+
+
+def _pictured(node_info: NodeInfo, machine: Machine, withheld: str, *, names: bool) -> tuple[int, MachinePicture]:
+    """Return a machine, and its rank: the worst machine has the lowest."""
+    node, usage = node_info.node, node_info.neuron_usage
+    (stock,) = inventory.stock_of(node_info)
+    free, blocks = (0, ()) if withheld else _gettable(machine, node_info)
+    unclear = usage.unknown_holders > 0
+    picture = MachinePicture(
+        node_name=node.name,
+        instance_type=stock.instance_type,
+        shape=machine.shape.value,
+        devices=machine.devices,
+        cores_per_device=machine.cores_per_device,
+        units=tuple(unit.value for unit in Unit if unit in machine.units),
+        cores=_states(machine.core_count, usage.free, usage.double_booked, _kept(node_info), unclear=unclear),
+        holders=_holders(node_info, names=names),
+        used_devices=stock.devices - stock.whole,
+        free_devices=free,
+        free_blocks=blocks,
+        withheld=withheld,
+        set_aside=node_info.set_aside is not None and node_info.set_aside.level > 0,
+        zone=node.labels.get(ZONE_LABEL) or node.labels.get(BETA_ZONE_LABEL, ""),
+        ultraserver=_ultraserver(node),
+    )
+    outside = free - max(blocks, default=0)
+    return (_WITHHELD if withheld else _UNCLEAR if unclear or usage.double_booked else -outside), picture
+
+
+def _gettable(machine: Machine, node_info: NodeInfo) -> tuple[int, tuple[int, ...]]:
+    """Return how many devices a plain pod can get, with space that is kept for others left out, and in which blocks."""
+    row = node_info.with_nominated(inventory.PLAIN_POD.priority)
+    free = sum(stock.free for stock in inventory.stock_of(row))
+    return free, free_blocks(machine, row.free_cores, free)
+
+
+@memoised(maxsize=4096)
+def _states(count: int, free: CoreMask, double_booked: CoreMask, kept: CoreMask, *, unclear: bool) -> str:
+    """Return the letters of the cores."""
+    unheld = CoreState.UNKNOWN if unclear else CoreState.FREE
+    letters = [unheld if int(free) >> core & 1 else CoreState.HELD for core in range(count)]
+    for mask, letter in ((kept & free, CoreState.KEPT), (double_booked, CoreState.DOUBLE_BOOKED)):
+        for first, length in runs(int(mask)):
+            letters[first : first + length] = [letter] * length
+    return "".join(letters)
+
+
+def _nominations(node_info: NodeInfo) -> Iterator[tuple[Pod, CoreMask]]:
+    """Yield the pods for which cores are kept, and these cores."""
+    for nomination in node_info.nominations:
+        if nomination.cores and nomination.pod.uid not in node_info.pod_infos:
+            yield nomination.pod, nomination.cores
+
+
+def _kept(node_info: NodeInfo) -> CoreMask:
+    kept = NO_CORES
+    for _, cores in _nominations(node_info):
+        kept |= cores
+    return kept
+
+
+def _holders(node_info: NodeInfo, *, names: bool) -> tuple[Holder, ...]:
+    """Return the pods with Neuron, those with known cores first, in their order."""
+    known: list[tuple[tuple[tuple[int, int], ...], Pod, bool]] = []
+    unknown: list[Pod] = []
+    for pod_info in node_info.pod_infos.values():
+        if pod_info.cores is None:
+            unknown.append(pod_info.pod)
+        elif pod_info.cores:
+            known.append((_runs(pod_info.cores), pod_info.pod, False))
+    known += [(_runs(cores), pod, True) for pod, cores in _nominations(node_info)]
+    known.sort(key=itemgetter(0))
+    return (
+        *(Holder(*_names(pod, names=names), cores=cores, kept=kept) for cores, pod, kept in known),
+        *(Holder(*_names(pod, names=names), unknown=True) for pod in unknown),
+    )
+
+
+def _names(pod: Pod, *, names: bool) -> tuple[str, str]:
+    return (pod.namespace, pod.name) if names else ("", "")
+
+
+def _runs(cores: CoreMask) -> tuple[tuple[int, int], ...]:
+    return tuple((first, first + length - 1) for first, length in runs(int(cores)))
+
+
+def _ultraserver(node: Node) -> str:
+    return next(filter(None, (domain_of(node, key) for key in _ULTRASERVER_LABELS)), "")
