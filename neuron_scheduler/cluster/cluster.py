@@ -255,6 +255,17 @@ class Cluster:
         finally:
             self._table.replace(slot, before)
 
+    @contextmanager
+    def row_added(self, node_info: NodeInfo) -> Iterator[Slot]:
+        """
+        Add the row of a node that is younger than all others inside the `with` block, which gets its slot.
+
+        Raises:
+            ValueError: there is a node of that name.
+        """
+        with self._table.added(node_info) as slot:
+            yield slot
+
     def _settle(self, pod_info: PodInfo) -> None:
         """Put a pod on the node that it names and remove it from any other; on the same node that is one change."""
         uid, name = pod_info.pod.uid, pod_info.pod.node_name

@@ -15,14 +15,15 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot
-from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node
+from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NEURON_CORE, NEURON_DEVICE, PODS, Resources
 from neuron_scheduler.model.selectors import Taint
 from neuron_scheduler.model.volumes import CSINode, NodeStorage
-from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, doubts
+from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, doubts, machine_of
 
 _MOST_READ: Final = 128
 """Nodes of a type that are read, the youngest: a new node is like them."""
@@ -98,15 +99,32 @@ def known_types(view: View) -> tuple[str, ...]:
 
 def join(cluster: Cluster, fresh: FreshNode, number: int = 1) -> str:
     """Add a new node to a fork, with its daemon pods, and return its name; `number` tells several of a type apart."""
+    node, daemons = _named(fresh, number)
+    cluster.put_storage(
+        CSINode(f"csi-{node.name}", node.name, fresh.storage.limits, fresh.storage.migrated, fresh.storage.drivers)
+    )
+    cluster.put_node(node)
+    for pod in daemons:
+        cluster.put_pod(pod)
+    return node.name
+
+
+def row_of(fresh: FreshNode) -> NodeInfo:
+    """Return the row of a new node with its daemon pods, for `Cluster.row_added`: no fork is needed for one node."""
+    node, daemons = _named(fresh, 1)
+    machine = machine_of(node)
+    row = on_node(node, {pod.uid: pod_info_of(pod, machine) for pod in daemons})
+    return attrs.evolve(row, storage=fresh.storage)
+
+
+def _named(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...]]:
+    """Return the node and its daemon pods under names of their own."""
     name = f"new-{fresh.node.instance_type}-{number:03}"
     own = {key: name for key, value in fresh.node.labels.items() if value == fresh.node.name}
-    cluster.put_storage(
-        CSINode(f"csi-{name}", name, fresh.storage.limits, fresh.storage.migrated, fresh.storage.drivers)
+    node = attrs.evolve(fresh.node, uid=f"uid-{name}", name=name, labels={**fresh.node.labels, **own})
+    return node, tuple(
+        attrs.evolve(pod, uid=f"{name}-{index}", node_name=name) for index, pod in enumerate(fresh.daemons)
     )
-    cluster.put_node(attrs.evolve(fresh.node, uid=f"uid-{name}", name=name, labels={**fresh.node.labels, **own}))
-    for index, pod in enumerate(fresh.daemons):
-        cluster.put_pod(attrs.evolve(pod, uid=f"{name}-{index}", node_name=name))
-    return name
 
 
 def _like_existing(view: View, instance_type: str) -> tuple[FreshNode, ...]:

@@ -8,7 +8,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import CHANGED, Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot, from_slots
 from neuron_scheduler.cluster.index.postings import Values
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_pod, without_pod
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.tables import nodes
 from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME, NEURON_ALLOCATED
@@ -118,6 +118,26 @@ def test_slots_do_not_grow_for_ever(remove: bool) -> None:
         cluster.put_node(node("n", uid=str(generation), created=generation))
         assert order(cluster) == ["stays", "n"]
         assert len(cluster._table.slots) < 100
+
+
+def test_rows_for_questions_leave_no_holes() -> None:
+    """A thousand questions about one more node use one slot; nodes that join later are in the order of their age."""
+    cluster = cluster_of(node("a", created=1))
+    for _ in range(1000):
+        with cluster.row_added(on_node(node("fresh", created=float("inf")))) as slot:
+            assert order(cluster) == ["a", "fresh"]
+        assert len(cluster._table.slots) <= slot + 1 == 2
+    cluster.put_node(node("b", created=2))
+    assert order(cluster) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_row_for_a_question_is_new_and_the_youngest(name: str) -> None:
+    """Neither an existing node nor one that would be older than another can be added for a question."""
+    cluster = cluster_of(node("a", created=1))
+    with pytest.raises(ValueError, match="cannot add"), cluster.row_added(on_node(node(name, created=0))):
+        pass
+    assert order(cluster) == ["a"]
 
 
 def _cpu(node_info: NodeInfo) -> int:

@@ -14,7 +14,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_pod, without_pod
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.tables import nodes, pods as pod_table
 from neuron_scheduler.model.node import ZONE_LABEL, Node
@@ -265,6 +265,16 @@ class ClusterMachine(RuleBasedStateMachine):
         fork.put_pod(data.draw(some_pods("z", "a")))
         fork.remove_node("b")
         check_indexes(fork, range(DEFINITIONS))
+
+    @rule(data=st.data(), asked=st.sampled_from([{}, {"devices": 1, "ids": (0,)}]))
+    def add_a_row(self, data: st.DataObject, asked: dict[str, Any]) -> None:
+        """A row that is there for one question is in every index, and in none afterwards."""
+        fresh = attrs.evolve(data.draw(some_nodes("fresh")), created=float("inf"))
+        pod_info = pod_info_of(some_pod("daemon", on="fresh", **asked), machine_of(fresh))
+        with self.cluster.row_added(on_node(fresh, {pod_info.pod.uid: pod_info})) as slot:
+            assert self.cluster.view.slot("fresh") == slot
+            check_indexes(self.cluster, range(1, DEFINITIONS, 2))
+        assert self.cluster.view.slot("fresh") is None
 
     @precondition(lambda self: self.nodes)
     @rule(data=st.data(), pick=picks)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, row_of
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Owner
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
@@ -125,3 +125,17 @@ def test_an_unknown_type_has_no_shape() -> None:
     assert types[0] == TRN1
     assert "m5.xlarge" not in types
     assert set(types) == set(INSTANCE_TYPES)
+
+
+def test_its_row_is_the_one_it_has_after_joining() -> None:
+    """A question about one new node needs no fork: the row that is added for it is the one that a fork would have."""
+    daemon = pod("agent", on="a", devices=1, ids=(0,), cpu=100, owner=Owner("apps/v1", "DaemonSet", "agent"))
+    cluster = cluster_of(node("a", TRN1, labels={HOSTNAME_LABEL: "a"}))
+    cluster.put_pod(daemon)
+    fresh = only(cluster)
+    fork = cluster.fork()
+    joined = fork.node(join(fork, fresh))
+    assert joined == row_of(fresh)
+    assert joined is not None
+    assert joined.pod_infos == row_of(fresh).pod_infos
+    assert len(joined.pod_infos) == 1

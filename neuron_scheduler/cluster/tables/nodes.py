@@ -10,7 +10,8 @@ Pods whose node does not exist (yet, or any more) are kept in *headless* rows, w
 """
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import attrs
@@ -187,6 +188,28 @@ class NodeTable:
         self._move_pods(slot, old, node_info)
         if node_info != old:
             self.of_rows.record(slot, old, node_info)
+
+    @contextmanager
+    def added(self, node_info: NodeInfo) -> Iterator[Slot]:
+        """
+        Add the row of a node that is younger than all others inside the `with` block; its name must be new.
+
+        The slot stays empty afterwards and is used again the next time, so that questions do not leave holes behind.
+        """
+        if self.stale:
+            self._renumber()
+        name, newest = node_info.node.name, self._newest
+        if name in self.slot_of or (newest is not None and _age(node_info) <= newest):
+            raise ValueError(f"cannot add {name!r} for a question: it exists, or another node is younger")
+        if self.slots and self.slots[-1] is None:
+            self.slots.pop()
+            self.nodes.pop()
+        self._insert(node_info)
+        try:
+            yield self.slot_of[name]
+        finally:
+            self._vacate(self.slot_of[name])
+            self._newest = newest
 
     def fork(self) -> Self:
         """Return an independent copy; it shares rows and integers and copies lists of references."""
