@@ -71,7 +71,7 @@ def neuron_shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iter
     for refusal in refusals:
         if refusal.plugin != neuron_topology.NAME and refusal.reason != insufficient(request.resource):
             among = less(among, refusal.nodes)
-    nodes = _otherwise_fitting(cluster, pod, profile, among) if among else NO_NODES
+    nodes = otherwise_fitting(cluster, pod, profile, among) if among else NO_NODES
     large = view.node_column(allocatable_of(request.resource)).at_least(request.total, nodes)
     if not large:
         return NeuronShortage(Cause.CAPACITY, _too_large(view, request, nodes)) if nodes else None
@@ -122,7 +122,7 @@ def unknown_holder(node_info: NodeInfo) -> str:
     return f"{first.pod.key} ({scheduler})" + (f" and {len(unknown) - 1} more" if len(unknown) > 1 else "")
 
 
-def _otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
+def otherwise_fitting(cluster: Cluster, pod: Pod, profile: Profile, among: NodeSet) -> NodeSet:
     """Return the nodes out of `among` that would take the pod if it asked for no Neuron."""
     name = pod.neuron.resource if pod.neuron is not None else ""
     requests = {resource: amount for resource, amount in pod.requests.items() if resource != name}

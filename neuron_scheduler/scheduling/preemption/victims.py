@@ -212,12 +212,12 @@ def _forced(node_info: NodeInfo, pod: Pod, lower: Sequence[Pod]) -> Collection[t
     for nomination in node_info.nominations:
         kept |= nomination.cores if nomination.pod.priority >= pod.priority else NO_CORES
     cores = tuple(node_info.pod_infos[other.uid].cores or NO_CORES for other in lower)
-    groups = _in_the_way(node_info.machine, pod.neuron, node_info.machine.all_cores & ~kept, cores)
+    groups = in_the_way(node_info.machine, pod.neuron, node_info.machine.all_cores & ~kept, cores)
     return [()] if groups is None else [tuple(lower[i] for i in group) for group in groups]
 
 
 @lru_cache(maxsize=MOST_REMEMBERED)
-def _in_the_way(
+def in_the_way(
     machine: Machine, request: NeuronRequest, free: CoreMask, cores_of: tuple[CoreMask, ...]
 ) -> tuple[tuple[int, ...], ...] | None:
     """
