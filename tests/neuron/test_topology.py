@@ -332,7 +332,7 @@ def test_largest_free_block(situation: tuple[Machine, CoreMask, NeuronRequest]) 
 # The documents' own cases
 
 
-@pytest.mark.parametrize("machine", [INF2_24, INF1_6, TRN1_2, TRN3_4, FLAT_3], ids=str)
+@pytest.mark.parametrize("machine", [INF2_24, INF1_6, TRN1_2, TRN3_4, FLAT_3], ids=lambda m: m.instance_type)
 def test_free_blocks_of_small_machines(machine: Machine) -> None:
     """The blocks are all whole free devices that the kubelet gives out, in legal counts; the largest is the largest."""
     for bits in states(range(1 << min(machine.core_count, 12))):
