@@ -30,6 +30,7 @@ class Postings:
 
     keyed: NodeSet = NO_NODES
     _sets: dict[Hashable, NodeSet | tuple[Slot, ...]] = attrs.field(factory=dict)
+    _shared: bool = False  # a fork may have the same dict
 
     @classmethod
     def build(cls, rows: Sequence[Values]) -> Self:
@@ -46,8 +47,9 @@ class Postings:
         return cls(keyed=from_slots((slot for slot, values in by_slot(rows) if values), size), sets=sets)
 
     def fork(self) -> Self:
-        """Return an independent copy; integers and tuples are shared."""
-        return type(self)(keyed=self.keyed, sets=dict(self._sets))
+        """Return an independent copy; the sets are copied when one of the two changes them."""
+        self._shared = True
+        return type(self)(keyed=self.keyed, sets=self._sets, shared=True)
 
     @property
     def values(self) -> AbstractSet[Hashable]:
@@ -92,6 +94,8 @@ class Postings:
         """Move the slot from the old values' sets to the new values'."""
         if old == new:
             return
+        if self._shared:
+            self._sets, self._shared = dict(self._sets), False
         for value in old:
             if value not in new:
                 self._discard(value, slot)

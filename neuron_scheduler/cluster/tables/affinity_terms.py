@@ -44,7 +44,12 @@ _terms_of = attrgetter(*_KINDS)
 
 _Key = TypeVar("_Key")
 _Equality = tuple[str, str] | None
-_Directory = dict[str | None, dict[_Equality, dict[PodAffinityTerm, None]]]
+_Directory = dict[str | None, dict[_Equality, Mapping[PodAffinityTerm, None]]]
+
+
+@attrs.frozen(eq=False)
+class _Version:
+    """The time of a table between two forks of it; it is compared by identity."""
 
 
 @attrs.define(eq=False)
@@ -58,11 +63,15 @@ class _PodsWithTerm:
     Attributes:
         posted: where the term is posted.
         namespace: the first pod's; the term counts towards its limit.
+        table: the table whose totals these are; forks of it have this object too, until they ask for totals.
+        version: the table's when this was made: in a later one, forks have it too, and it must not be changed.
         numbers: pods by slot, where there are any.
     """
 
     posted: tuple[tuple[str | None, _Equality], ...]
     namespace: str
+    table: "TermTable"
+    version: _Version
     numbers: dict[Slot, int] = attrs.field(factory=dict)
     _totals: Column | Rollup | None = None
     _pending: list[tuple[Slot, int]] = attrs.field(factory=list)
@@ -81,11 +90,17 @@ class _PodsWithTerm:
             self._totals = None
             self._pending.clear()
 
-    def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        """Replace the slots of the nodes by their new ones."""
-        self.numbers = {new_slots[slot]: number for slot, number in self.numbers.items()}
-        self._totals = None
-        self._pending.clear()
+    def copied(self, table: "TermTable", version: _Version) -> "_PodsWithTerm":
+        """Return a copy for a table; it keeps the totals if they are that table's."""
+        copy = _PodsWithTerm(self.posted, self.namespace, table, version, dict(self.numbers))
+        if self.table is table:
+            copy._totals, copy._pending = self._totals, list(self._pending)
+        return copy
+
+    def renumbered(self, table: "TermTable", version: _Version, new_slots: Mapping[Slot, Slot]) -> "_PodsWithTerm":
+        """Return a copy with the new slots of the nodes."""
+        numbers = {new_slots[slot]: number for slot, number in self.numbers.items()}
+        return _PodsWithTerm(self.posted, self.namespace, table, version, numbers)
 
     def totals(self, domains: Domains, size: int) -> Column:
         """Return how many pods have the term in the domain of each of `size` slots."""
@@ -123,6 +138,7 @@ class TermTable:
     _pods_with: dict[tuple[TermKind, PodAffinityTerm], _PodsWithTerm] = attrs.field(factory=dict)
     _of_namespace: Counter[str] = attrs.field(factory=Counter)
     _left_out: Counter[tuple[str, TermKind, PodAffinityTerm]] = attrs.field(factory=Counter)
+    _version: _Version = attrs.field(factory=_Version)
 
     def replace(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
         """Replace the terms of a pod on a node by those of its new state; None if it is not there."""
@@ -161,50 +177,65 @@ class TermTable:
             for equality in (*pod.labels.items(), None) if posted else ():
                 for term in posted.get(equality, ()) if posted else ():
                     if _matches(term, pod, namespace_labels):
-                        yield term, self._pods_with[kind, term]
+                        yield term, self._with_own_totals((kind, term))
 
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
         """Replace the slots of the nodes by their new ones."""
-        for pods_with_term in self._pods_with.values():
-            pods_with_term.renumber(new_slots)
+        self._pods_with = {
+            key: pods_with_term.renumbered(self, self._version, new_slots)
+            for key, pods_with_term in self._pods_with.items()
+        }
 
     def fork(self) -> "TermTable":
-        """Return an independent copy, which counts its totals when they are first asked for."""
+        """
+        Return an independent copy, which counts its totals when they are first asked for.
+
+        The numbers of a term are copied when one of the two changes them.
+        """
+        self._version = _Version()
         return TermTable(
             directories={
-                kind: {
-                    namespace: {equality: dict(terms) for equality, terms in posted.items()}
-                    for namespace, posted in directory.items()
-                }
+                kind: {namespace: dict(posted) for namespace, posted in directory.items()}
                 for kind, directory in self._directories.items()
             },
-            pods_with={
-                key: _PodsWithTerm(pods.posted, pods.namespace, dict(pods.numbers))
-                for key, pods in self._pods_with.items()
-            },
+            pods_with=dict(self._pods_with),
             of_namespace=self._of_namespace.copy(),
             left_out=self._left_out.copy(),
         )
 
+    def _with_own_totals(self, key: tuple[TermKind, PodAffinityTerm]) -> _PodsWithTerm:
+        """Return the pods with a term, with totals that are this table's own."""
+        pods_with_term = self._pods_with[key]
+        if pods_with_term.table is not self:
+            pods_with_term = self._pods_with[key] = pods_with_term.copied(self, self._version)
+        return pods_with_term
+
+    def _to_change(self, key: tuple[TermKind, PodAffinityTerm]) -> _PodsWithTerm:
+        """Return the pods with a term, copied first if a fork may have them."""
+        pods_with_term = self._pods_with[key]
+        if pods_with_term.version is not self._version:
+            pods_with_term = self._pods_with[key] = pods_with_term.copied(self, self._version)
+        return pods_with_term
+
     def _add(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
-        pods_with_term = self._pods_with.get((kind, term))
-        if pods_with_term is None and self._of_namespace[pod.namespace] >= MOST_OF_A_NAMESPACE:
+        known = (kind, term) in self._pods_with
+        if not known and self._of_namespace[pod.namespace] >= MOST_OF_A_NAMESPACE:
             self._left_out[pod.uid, kind, term] += 1
             return
-        if pods_with_term is None:
+        if not known:
             self._of_namespace[pod.namespace] += 1
             posted = tuple(_postings_for(self._directories[kind], term))
             for namespace, equality in posted:
                 of_namespace = self._directories[kind].setdefault(namespace, {})
-                of_namespace.setdefault(equality, {})[term] = None
-            pods_with_term = self._pods_with[kind, term] = _PodsWithTerm(posted, pod.namespace)
-        pods_with_term.add(slot, 1)
+                of_namespace[equality] = {**of_namespace.get(equality, {}), term: None}  # forks have the old one
+            self._pods_with[kind, term] = _PodsWithTerm(posted, pod.namespace, self, self._version)
+        self._to_change((kind, term)).add(slot, 1)
 
     def _discard(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
         if (pod.uid, kind, term) in self._left_out:
             _one_less(self._left_out, (pod.uid, kind, term))
             return
-        pods_with_term = self._pods_with[kind, term]
+        pods_with_term = self._to_change((kind, term))
         pods_with_term.add(slot, -1)
         if pods_with_term.numbers:
             return
@@ -212,8 +243,10 @@ class TermTable:
         _one_less(self._of_namespace, pods_with_term.namespace)
         directory = self._directories[kind]
         for namespace, equality in pods_with_term.posted:
-            del directory[namespace][equality][term]
-            if not directory[namespace][equality]:
+            rest = {other: None for other in directory[namespace][equality] if other != term}
+            if rest:
+                directory[namespace][equality] = rest
+            else:
                 del directory[namespace][equality]
             if not directory[namespace]:
                 del directory[namespace]

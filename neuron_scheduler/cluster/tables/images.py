@@ -22,6 +22,7 @@ class ImageTable:
     _nodes: dict[Image, set[str]] = attrs.field(factory=dict)
     _by_name: dict[str, tuple[Image, ...]] = attrs.field(factory=dict)
     _sets: dict[Image, NodeSet] = attrs.field(factory=dict)
+    _own: set[Image] | None = None  # whose nodes no fork has; None before the first fork: all
 
     def replace(self, node: str, slot: Slot, old: tuple[Image, ...], new: tuple[Image, ...]) -> None:
         """Replace the images of the node in a slot."""
@@ -51,28 +52,33 @@ class ImageTable:
             larger |= nodes
 
     def fork(self) -> Self:
-        """Return an independent copy."""
-        return type(self)(
-            nodes={image: set(nodes) for image, nodes in self._nodes.items()},
-            by_name=dict(self._by_name),
-            sets=dict(self._sets),
-        )
+        """Return an independent copy; a set of nodes is copied when one of the two changes it."""
+        self._own = set()
+        return type(self)(nodes=dict(self._nodes), by_name=dict(self._by_name), sets=dict(self._sets), own=set())
+
+    def _nodes_to_change(self, image: Image) -> set[str]:
+        """Return the nodes of an image, copied first if a fork has them."""
+        if self._own is not None and image not in self._own:
+            self._own.add(image)
+            self._nodes[image] = set(self._nodes[image])
+        return self._nodes[image]
 
     def _add(self, image: Image, node: str) -> None:
-        nodes = self._nodes.get(image)
-        if nodes is not None:
-            nodes.add(node)
+        if image in self._nodes:
+            self._nodes_to_change(image).add(node)
             return
         self._nodes[image] = {node}
         for name in dict.fromkeys(image.names):
             self._by_name[name] = (*self._by_name.get(name, ()), image)
 
     def _discard(self, image: Image, node: str) -> None:
-        nodes = self._nodes[image]
+        nodes = self._nodes_to_change(image)
         nodes.remove(node)
         if nodes:
             return
         del self._nodes[image]
+        if self._own is not None:
+            self._own.discard(image)
         self._sets.pop(image, None)
         for name in dict.fromkeys(image.names):
             rest = tuple(kept for kept in self._by_name[name] if kept != image)

@@ -66,6 +66,7 @@ class PodTable:
     _rollups: dict[tuple[Matching, str], _Rolled] = attrs.field(factory=dict)
     _log: ChangeLog[tuple[Slot, Pod | None, Pod | None]] = attrs.field(factory=ChangeLog)
     _preparing: int = 0
+    _own: set[tuple[str, ...]] | None = None  # keys of postings that no fork has; None before the first fork: all
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -84,6 +85,8 @@ class PodTable:
                 self._unpost(before[0])
         self._pods[pod.uid] = (pod, slot)
         for key in _keys(pod):
+            if self._own is not None and key not in self._own:
+                self._make_own(key)
             self._postings.setdefault(key, {})[pod.uid] = None
         self._namespaces[pod.namespace] = None
         self._record(slot, before[0] if before else None, pod)
@@ -175,12 +178,22 @@ class PodTable:
             self._rollups[definition, within.key] = _Rolled(Rollup.build(numbers, within, len(within.nodes)), start)
 
     def fork(self) -> "PodTable":
-        """Return an independent copy, which builds its counts when they are first asked for."""
+        """
+        Return an independent copy, which builds its counts when they are first asked for.
+
+        A posting is copied when one of the two changes it.
+        """
+        self._own = set()
         return PodTable(
-            pods=dict(self._pods),
-            postings={key: dict(uids) for key, uids in self._postings.items()},
-            namespaces=dict(self._namespaces),
+            pods=dict(self._pods), postings=dict(self._postings), namespaces=dict(self._namespaces), own=set()
         )
+
+    def _make_own(self, key: tuple[str, ...]) -> None:
+        """Copy a posting that a fork may have, before it is changed."""
+        if self._own is not None:
+            self._own.add(key)
+        if key in self._postings:
+            self._postings[key] = dict(self._postings[key])
 
     def _count_of(self, definition: Matching, domains: Domains | None) -> "_Count | _Rolled | None":
         if domains is None or domains.unique:
@@ -243,10 +256,14 @@ class PodTable:
 
     def _unpost(self, pod: Pod) -> None:
         for key in _keys(pod):
+            if self._own is not None and key not in self._own:
+                self._make_own(key)
             uids = self._postings[key]
             del uids[pod.uid]
             if not uids:
                 del self._postings[key]
+                if self._own is not None:
+                    self._own.discard(key)
         if (pod.namespace,) not in self._postings:
             del self._namespaces[pod.namespace]
 

@@ -6,7 +6,7 @@ shown: a volume bound to a claim, a node selected for a claim. Such an assumptio
 object.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 import attrs
@@ -61,22 +61,19 @@ class Volumes:
     capacities: dict[str, dict[str, CSIStorageCapacity]] = attrs.field(factory=dict)
     free: FreeVolumes = attrs.field(factory=FreeVolumes)
     _csi_nodes: dict[str, CSINode] = attrs.field(factory=dict)
-    _attachments: dict[str, dict[str, VolumeAttachment]] = attrs.field(factory=dict)
-    _attached_to: dict[str, dict[str, VolumeAttachment]] = attrs.field(factory=dict)
+    _attachments: dict[str, Mapping[str, VolumeAttachment]] = attrs.field(factory=dict)
+    _attached_to: dict[str, Mapping[str, VolumeAttachment]] = attrs.field(factory=dict)
     _assumed_claims: dict[str, PersistentVolumeClaim] = attrs.field(factory=dict)
     _assumed_volumes: dict[str, PersistentVolume] = attrs.field(factory=dict)
-    _kept: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    _kept: dict[str, Mapping[str, None]] = attrs.field(factory=dict)
 
     def fork(self) -> Self:
-        """Return an independent copy."""
+        """Return an independent copy; the rows of attachments and of kept volumes never change, so both have them."""
         copied: dict[str, Any] = {}
         for field in attrs.fields(type(self)):
             table = getattr(self, field.name)
-            copied[field.name.removeprefix("_")] = (
-                table.fork()
-                if isinstance(table, FreeVolumes)
-                else {key: dict(row) if isinstance(row, dict) else row for key, row in table.items()}
-            )
+            copied[field.name.removeprefix("_")] = table.fork() if isinstance(table, FreeVolumes) else dict(table)
+        copied["capacities"] = {class_name: dict(rows) for class_name, rows in self.capacities.items()}
         return type(self)(**copied)
 
     # Reading
@@ -161,8 +158,8 @@ class Volumes:
             case CSIStorageCapacity():
                 self.capacities.setdefault(storage.class_name, {})[storage.key] = storage
             case VolumeAttachment():
-                self._attachments.setdefault(storage.node_name, {})[storage.name] = storage
-                self._attached_to.setdefault(storage.volume_name, {})[storage.name] = storage
+                _add(self._attachments, storage.node_name, storage.name, storage)
+                _add(self._attached_to, storage.volume_name, storage.name, storage)
         after = self._affected(storage)
         return Affected(before.nodes | after.nodes, before.claims | after.claims)
 
@@ -184,7 +181,7 @@ class Volumes:
             case CSIDriver():
                 self.drivers.pop(storage.name, None)
             case CSIStorageCapacity():
-                _drop(self.capacities, storage.class_name, storage.key)
+                self.capacities.get(storage.class_name, {}).pop(storage.key, None)
             case VolumeAttachment():
                 _drop(self._attachments, storage.node_name, storage.name)
                 _drop(self._attached_to, storage.volume_name, storage.name)
@@ -215,7 +212,7 @@ class Volumes:
         if volume.claim is None:
             self.free.put(volume)
         else:
-            self._kept.setdefault(volume.claim.key, {})[volume.name] = None
+            _add(self._kept, volume.claim.key, volume.name, None)
 
     def _unpost(self, name: str) -> None:
         volume = self.volume(name)
@@ -244,8 +241,14 @@ class Volumes:
                 return NOTHING_AFFECTED
 
 
-def _drop(table: dict[str, dict[str, T]], key: str, name: str) -> None:
-    rows = table.get(key, {})
-    rows.pop(name, None)
-    if not rows:
+def _add(table: dict[str, Mapping[str, T]], key: str, name: str, value: T) -> None:
+    """Add a value to a row; the row is replaced, because forks have it too."""
+    table[key] = {**table.get(key, {}), name: value}
+
+
+def _drop(table: dict[str, Mapping[str, T]], key: str, name: str) -> None:
+    rest = {other: value for other, value in table.get(key, {}).items() if other != name}
+    if rest:
+        table[key] = rest
+    else:
         table.pop(key, None)

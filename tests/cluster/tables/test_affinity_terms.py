@@ -90,6 +90,26 @@ def test_terms_of_placed_pods_agree_with_counting(seed: int) -> None:
     assert not any(cluster._table.terms._directories.values())
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_forks_of_forks_go_their_own_ways(seed: int) -> None:
+    """A change of a cluster or of one of its forks is seen by that one only; each has its own totals."""
+    dice = Random(seed)
+    nodes = {name: some_node(dice, name) for name in NODES}
+    family = [(Cluster(), nodes, dict[str, Pod]())]
+    for new in nodes.values():
+        family[0][0].put_node(new)
+    family[0][0].namespaces.put(Namespace("u", "other", {"team": "b"}))
+    for _ in range(80):
+        cluster, nodes, bound = dice.choice(family)
+        if dice.random() < 0.3:
+            family = [*family[-3:], (cluster.fork(), dict(nodes), dict(bound))]
+        for _ in range(dice.choice([1, 2, 30])):
+            _change(dice, cluster, nodes, bound)
+        check(*dice.choice(family), "b")
+    for cluster, nodes, bound in family:
+        check(cluster, nodes, bound, "b")
+
+
 def _change(dice: Random, cluster: Cluster, nodes: dict[str, Node], bound: dict[str, Pod]) -> None:
     chance, name = dice.random(), dice.choice(NODES)
     if chance < 0.1:

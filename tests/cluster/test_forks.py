@@ -1,0 +1,112 @@
+"""A fork shares what neither has changed: a change of one of them is never seen by another."""
+
+from random import Random
+from typing import Final
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.tables.matching import Matching
+from neuron_scheduler.model.node import HOSTNAME_LABEL, Image, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.model.volumes import ClaimRef, CSINode, PersistentVolume, VolumeAttachment
+from tests.support.builders import node, pod
+from tests.support.thoroughness import examples
+
+NODES: Final = "abc"
+LABELS: Final = ("red", "green")
+DRIVER: Final = "ebs.csi.aws.com"
+IMAGES: Final = tuple(Image((f"app:{i}",), i) for i in range(1, 4))
+
+
+@attrs.define
+class World:
+    """A cluster, and what should be in it."""
+
+    cluster: Cluster = attrs.field(factory=Cluster)
+    nodes: dict[str, Node] = attrs.field(factory=dict)
+    pods: dict[str, Pod] = attrs.field(factory=dict)
+    attachments: dict[str, VolumeAttachment] = attrs.field(factory=dict)
+
+    def fork(self) -> "World":
+        """Return a world of its own."""
+        return World(self.cluster.fork(), dict(self.nodes), dict(self.pods), dict(self.attachments))
+
+    def change(self, dice: Random) -> None:
+        """Change a node, a pod or an attachment."""
+        match dice.randrange(5):
+            case 0:
+                images = tuple(dice.sample(IMAGES, k=dice.randint(0, 2)))
+                new = node(dice.choice(NODES), labels={HOSTNAME_LABEL: dice.choice("xy")}, images=images)
+                self.nodes[new.name] = new
+                self.cluster.put_node(new)
+            case 1:
+                gone = dice.choice("pqr")
+                self.pods.pop(gone, None)
+                self.cluster.remove_pod(f"uid-{gone}")
+            case 2:
+                placed = pod(dice.choice("pqr"), on=dice.choice(NODES), labels={"app": dice.choice(LABELS)})
+                self.pods[placed.name] = placed
+                self.cluster.put_pod(placed)
+            case 3:
+                name = dice.choice("12")
+                if name in self.attachments:
+                    self.cluster.remove_storage(self.attachments[name])
+                self.attachments[name] = VolumeAttachment(name, name, dice.choice(NODES), DRIVER, f"v{name}")
+                self.cluster.put_storage(self.attachments[name])
+            case _:
+                for name in NODES:
+                    self.read(name)
+
+    def read(self, name: str) -> tuple[object, ...]:
+        """Return what the cluster knows of a node: pods by label, host names, images and attachments."""
+        view = self.cluster.view
+        slot = view.slot(name)
+        if slot is None:
+            return ()
+        by_label = tuple(view.counts(_labelled(label)).value(slot) for label in LABELS)
+        hosts = tuple(host for host in "xy" if view.labelled(HOSTNAME_LABEL).get(host) >> slot & 1)
+        images = tuple(image.size for image in IMAGES for _, nodes in view.images(image.names[0]) if nodes >> slot & 1)
+        return by_label, hosts, images, self.cluster.volumes.storage_of(name).attachments
+
+    def expected(self, name: str) -> tuple[object, ...]:
+        """Return the same from the plain values."""
+        there = self.nodes.get(name)
+        if there is None:
+            return ()
+        on_it = [placed.labels["app"] for placed in self.pods.values() if placed.node_name == name]
+        sizes = {image.size for image in there.images}
+        attached = {(DRIVER, f"h{a.name}") for a in self.attachments.values() if a.node_name == name}
+        return (
+            tuple(on_it.count(label) for label in LABELS),
+            (there.labels[HOSTNAME_LABEL],),
+            tuple(image.size for image in IMAGES if image.size in sizes),
+            frozenset(attached),
+        )
+
+
+def _labelled(label: str) -> Matching:
+    selector = LabelSelector((Requirement("app", Operator.IN, (label,)),))
+    return Matching((selector,), frozenset({"default"}), terminating=True)
+
+
+@pytest.mark.parametrize("seed", range(examples(20)))
+def test_each_sees_its_own_changes_only(seed: int) -> None:
+    """Forks of forks are changed and read in any order."""
+    dice = Random(seed)
+    first = World()
+    for name in NODES:
+        first.cluster.put_storage(CSINode(f"csi-{name}", name, drivers=frozenset({DRIVER})))
+    for name in "12":
+        volume = PersistentVolume(name, f"v{name}", claim=ClaimRef("default/c"), driver=DRIVER, handle=f"h{name}")
+        first.cluster.put_storage(volume)
+    worlds = [first]
+    for _ in range(150):
+        world = dice.choice(worlds)
+        if dice.random() < 0.2:
+            worlds = [*worlds[-3:], world.fork()]
+        world.change(dice)
+        for checked in worlds:
+            assert [checked.read(name) for name in NODES] == [checked.expected(name) for name in NODES]
