@@ -28,8 +28,8 @@ from neuron_scheduler.telemetry.line_formats import sentence
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
 from tests.control_plane.objects import pod_manifest
+from tests.support.patience import PATIENCE
 
-PATIENCE = 20.0
 FOREVER = 1 << 30
 
 

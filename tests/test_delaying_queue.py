@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.delaying_queue import DelayingQueue
+from tests.support.patience import PATIENCE
 
 
 @attrs.define(eq=False)
@@ -44,7 +45,7 @@ class World:
 @asynccontextmanager
 async def serving(world: World) -> AsyncIterator[None]:
     """Run the workers during the block, and wait for their end."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for _ in range(world.workers):
                 tasks.start_soon(world.queue.serve, world.work)
@@ -85,7 +86,7 @@ async def test_a_worker_wakes_by_itself() -> None:
     queue = DelayingQueue[str](clock=anyio.current_time, share=1)
     queue.add("a", "a", anyio.current_time() + 0.001)
     queue.close()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await queue.serve(world.work)
     assert world.begun == ["a"]
 
@@ -112,7 +113,7 @@ async def test_what_is_put_back_while_it_closes_is_still_worked_on() -> None:
 
     queue.add(3, "a", 0.0)
     queue.close()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
                 tasks.start_soon(queue.serve, work)

@@ -27,6 +27,7 @@ from tests.support import kustomize
 from tests.support.builders import machine, node, request
 from tests.support.harness import cluster_of
 from tests.support.kustomize import KUBECTL, ROOT, kubectl
+from tests.support.patience import PATIENCE
 
 ACCOUNT = "system:serviceaccount:kube-system:neuron-scheduler"
 CONFIG = "neuron-scheduler-config"
@@ -104,7 +105,7 @@ async def plane() -> AsyncIterator[ControlPlane]:
 
 async def until(met: Callable[[], Awaitable[bool]]) -> None:
     """Call until the result is true: an API server does not report when a policy has reached its admission."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         while not await met():  # noqa: ASYNC110 - the condition is another process's
             await anyio.sleep(0.02)
 

@@ -23,6 +23,7 @@ from tests.control_plane.server import ControlPlane, run_control_plane
 from tests.support.certificates import Authority
 from tests.support.documented_commands import reader_shell, run_by
 from tests.support.kustomize import ROOT, customized, kubectl, rendered
+from tests.support.patience import PATIENCE
 
 FOLDER = ROOT / "manifests" / "default-scheduler"
 DEPLOYMENT, SERVICE = "Deployment/k8s-neuron-scheduler", "Service/k8s-neuron-scheduler"
@@ -324,7 +325,7 @@ AWS_LABELS = {"app.kubernetes.io/name": "neuron-scheduler", "app.kubernetes.io/c
 async def test_a_component_requires_a_scheduler_that_gives_device_ids(plane: ControlPlane, tmp_path: Path) -> None:
     """With it a pod with Neuron that names another scheduler is refused; the default scheduler needs no naming."""
     await applied(plane, customized("default-scheduler", tmp_path, "require-scheduler"))
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         while await created(plane, "another") != 403:  # noqa: ASYNC110 - the condition is another process's
             await anyio.sleep(0.02)
     assert await created(plane, "my-scheduler") == 403

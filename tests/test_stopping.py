@@ -10,6 +10,7 @@ import pytest
 
 from neuron_scheduler.stopping import SIGNALS, StopRequests
 from tests.end_to_end.process import ROOT
+from tests.support.patience import PATIENCE
 
 
 def ended(script: str, number: signal.Signals) -> int:
@@ -67,7 +68,7 @@ async def test_requests_come_in_their_order() -> None:
     with requests.listening() as signals:
         requests.receive(signal.SIGINT)
         requests.receive(signal.SIGTERM)
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             async for number in signals:
                 seen.append(number)
                 if len(seen) == 2:
@@ -84,7 +85,7 @@ async def test_a_real_signal_wakes_the_event_loop() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     requests.install()
     try:
-        with requests.listening() as signals, anyio.fail_after(10):
+        with requests.listening() as signals, anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(anyio.to_thread.run_sync, os.kill, os.getpid(), signal.SIGTERM)
                 assert await anext(signals) is signal.SIGTERM

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.support.patience import PATIENCE
+
 MODULES: Final = Path(__file__).parent / "modules"
 
 
@@ -149,7 +151,7 @@ def _installed(name: str) -> Iterator[Path]:
 def _version(program: Path, arguments: tuple[str, ...]) -> str:
     """Return the version that the program prints; empty if it cannot be run."""
     try:
-        run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=30, check=False)
+        run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return run.stdout

@@ -19,12 +19,13 @@ import anyio
 import attrs
 from yarl import URL
 
+from tests.support.patience import PATIENCE
+
 Object = dict[str, Any]
 
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
-FOREGROUND_LIMIT: Final = 30.0  # seconds that a test waits for a condition
 
 
 class ApiError(Exception):
@@ -125,7 +126,7 @@ class RestClient:
         collection: str,
         met: Callable[[dict[str, Object]], bool],
         *,
-        within: float = FOREGROUND_LIMIT,
+        within: float = PATIENCE,
         **parameters: Any,
     ) -> dict[str, Object]:
         """
@@ -152,7 +153,7 @@ class RestClient:
         seen = json.dumps(objects)
         raise TimeoutError(f"{collection} did not get there within {within:g} s: {seen[:4000]}")
 
-    async def wait_for(self, path: str, met: Callable[[Object], bool], *, within: float = FOREGROUND_LIMIT) -> Object:
+    async def wait_for(self, path: str, met: Callable[[Object], bool], *, within: float = PATIENCE) -> Object:
         """Watch one object until it exists and a condition on it holds; return it. Raises as `wait_until`."""
         collection, _, name = path.rpartition("/")
         objects = await self.wait_until(
@@ -163,7 +164,7 @@ class RestClient:
         )
         return next(iter(objects.values()))
 
-    async def wait_gone(self, path: str, *, within: float = FOREGROUND_LIMIT) -> None:
+    async def wait_gone(self, path: str, *, within: float = PATIENCE) -> None:
         """Watch one object until it does not exist. Raises as `wait_until`."""
         collection, _, name = path.rpartition("/")
         await self.wait_until(

@@ -26,6 +26,7 @@ from tests.control_plane.objects import (
 )
 from tests.control_plane.rest import ApiError, Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.support.patience import PATIENCE
 
 POD = "/api/v1/namespaces/default/pods/p"
 
@@ -66,7 +67,7 @@ async def test_a_granted_right_is_enough_and_nothing_more_is_allowed(
     await cluster_api.apply(group | {"kind": "ClusterRole", "rules": [rule]})
     await cluster_api.apply(group | {"kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]})
     async with control_plane.client(token) as reader:
-        with anyio.fail_after(10):  # the authorizer gets it through its own watch
+        with anyio.fail_after(PATIENCE):  # the authorizer gets it through its own watch
             while (await reader.request("GET", "/api/v1/nodes"))[0] == 403:
                 await anyio.lowlevel.checkpoint()
         assert (await reader.request("GET", "/api/v1/nodes/n"))[0] == 403
@@ -185,7 +186,7 @@ async def test_components_die_with_their_parent_however_it_dies(tmp_path: Path) 
     process = await anyio.run_process([sys.executable, "-c", parent], check=False)
     assert process.returncode == -signal.SIGKILL
     child_pid = int(pid_file.read_text())
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         while is_alive(child_pid):
             await anyio.lowlevel.checkpoint()
 

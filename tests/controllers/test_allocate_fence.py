@@ -26,6 +26,7 @@ from neuron_scheduler.telemetry.metrics import Metrics
 from tests.controllers.test_binding_cycle import HANG, IN_DOUBT, World, pending
 from tests.support.builders import node, pod
 from tests.support.device_plugin import NodeAgent
+from tests.support.patience import PATIENCE
 
 SECOND = 1_000_000_000
 TURNS = 60  # of the event loop, more than anything here takes
@@ -261,7 +262,7 @@ async def test_the_time_is_that_of_the_first_try() -> None:
     """A Binding in doubt is repeated as it was."""
     async with at_work(outcomes={"p": IN_DOUBT}) as site:
         site.add("p", devices=4)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while site.count("p") < 4:
                 site.wall += SECOND
                 await anyio.lowlevel.checkpoint()
@@ -335,7 +336,7 @@ async def test_the_two_minutes_count_from_the_answer() -> None:
     """A Binding that was in doubt may have succeeded late."""
     async with at_work(outcomes={"b": IN_DOUBT}) as site:
         site.add("b", "a", devices=4)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while site.count("b") < 3:
                 await anyio.lowlevel.checkpoint()
         site.now += LONGEST / 2
@@ -515,7 +516,7 @@ async def test_who_waits_is_decided_again_where_another_has_its_devices() -> Non
 async def test_a_stop_does_not_wait_at_the_fence() -> None:
     """Pods that wait there are not bound: the next leader decides them."""
     site = Site()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(site.scheduler.run)
             site.add("b", "a", devices=4)

@@ -27,6 +27,7 @@ from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
+from tests.support.patience import PATIENCE
 
 IN_DOUBT = "in doubt"
 HANG = "hang"
@@ -206,7 +207,7 @@ def pending(name: str, **preferred: Any) -> Pod:
 
 async def until(met: Callable[[], bool]) -> None:
     """Return when a condition holds."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         while not met():
             await anyio.lowlevel.checkpoint()
 
@@ -325,7 +326,7 @@ async def test_a_pod_that_must_change_first_waits_for_that() -> None:
 async def test_a_stop_waits_for_doubts() -> None:
     """The loop ends when the last of them has a definite outcome."""
     world = World(outcomes={"bad": IN_DOUBT})
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.scheduler.run)
             world.add("bad")
@@ -339,7 +340,7 @@ async def test_a_stop_waits_for_doubts() -> None:
 async def test_without_the_lease_doubts_are_left() -> None:
     """At a stop they stay assumed, and do not delay the end."""
     world = World(outcomes={"bad": IN_DOUBT})
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.scheduler.run)
             world.add("bad")

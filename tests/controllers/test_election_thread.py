@@ -14,8 +14,8 @@ from neuron_scheduler.controllers.election_thread import ElectionThread
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
 from neuron_scheduler.kube.writes.lease import Record
 from tests.support.leases import Memory
+from tests.support.patience import PATIENCE
 
-PATIENCE = 10.0
 DEADLINE = 1000.0
 
 

@@ -21,6 +21,7 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
+from tests.support.patience import PATIENCE
 
 OURS = default_profile("my-scheduler")
 
@@ -202,7 +203,7 @@ async def test_it_looks_at_the_clock_by_itself(monkeypatch: pytest.MonkeyPatch) 
     world.now = LONGEST + 1.0
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.kept.run)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while world.is_kept():
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

@@ -15,6 +15,7 @@ from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from neuron_scheduler.telemetry import logs
 from tests.support.leases import Memory
+from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 NOW = dt.datetime(2026, 11, 21, 8, tzinfo=dt.UTC)
@@ -47,14 +48,14 @@ def candidate(memory: Memory, name: str = "me", **options: object) -> LeaderElec
 async def acquired(leader: LeaderElector) -> float:
     """Let it acquire, and return how many seconds that took."""
     start = anyio.current_time()
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         await leader.acquire()
     return anyio.current_time() - start
 
 
 async def held(leader: LeaderElector, reached: Callable[[], bool]) -> None:
     """Let it hold until something is reached."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(leader.hold)
             while not reached():
@@ -224,7 +225,7 @@ async def test_two_candidates_one_winner() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.acquire)
         tasks.start_soon(two.acquire)
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while "watch" not in memory.calls:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
@@ -276,7 +277,7 @@ async def test_a_hanging_server_ends_the_tenure_before_the_lease() -> None:
     assert renewed is not None
     hanging.append("now")
     clock.offset += 999.9
-    with anyio.fail_after(10), pytest.raises(LeaseLostError, match="could not be renewed"):
+    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="could not be renewed"):
         await leader.hold()
 
     assert clock() - renewed >= 999.99
@@ -348,7 +349,7 @@ async def test_a_lost_lease_ends_at_once(change: Record | None) -> None:
     leader = candidate(memory)
     await acquired(leader)
     memory.put(change)
-    with anyio.fail_after(10), pytest.raises(LeaseLostError, match=r"held by|deleted"):
+    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match=r"held by|deleted"):
         await leader.hold()
 
     assert not leader.may_bind()
@@ -420,7 +421,7 @@ async def test_a_lease_taken_by_a_write_that_was_cut_off_is_given_back() -> None
     leader = candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(leader.acquire)
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while memory.record is None:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
@@ -461,13 +462,13 @@ async def test_no_lease_is_held_for_a_scheduler_that_does_not_answer() -> None:
         await anyio.wait_all_tasks_blocked()
         assert memory.calls.count("update") == 0
         answers.append(True)
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while "update" not in memory.calls:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
     answers.append(False)
     clock.offset += 1001
-    with anyio.fail_after(10), pytest.raises(LeaseLostError, match="the scheduler did not answer"):
+    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="the scheduler did not answer"):
         await leader.hold()
 
 
@@ -477,7 +478,7 @@ async def test_no_lease_is_taken_for_a_scheduler_that_does_not_answer() -> None:
     leader = candidate(memory, answering=lambda: answers[-1])
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(leader.acquire)
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while memory.calls.count("get") < 3:
                 await anyio.lowlevel.checkpoint()
         assert "create" not in memory.calls

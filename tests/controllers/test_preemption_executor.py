@@ -20,6 +20,7 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of, refusal
+from tests.support.patience import PATIENCE
 from tests.support.queueing import FIT, counts, popped
 
 PROFILE = default_profile("my-scheduler")
@@ -88,7 +89,7 @@ async def preempting(*pods: Pod) -> AsyncIterator[tuple[World, PreemptionExecuto
         clock=lambda: 100.0,
         give_up=world.give_up,
     )
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             await tasks.start(preemption_executor.run)
             yield world, preemption_executor

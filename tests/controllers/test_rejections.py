@@ -32,6 +32,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.telemetry.metrics import Metrics
 from tests.support.builders import node, pod
+from tests.support.patience import PATIENCE
 from tests.support.thoroughness import examples
 from tests.telemetry.test_metrics import samples
 
@@ -289,7 +290,7 @@ async def test_time_alone_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as world:
         world.rejections.clock = anyio.current_time
         await world.leave(pod_info())
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while world.cluster.view.set_aside:
                 await anyio.lowlevel.checkpoint()
     assert world.counted() == {"UnexpectedAdmissionError": 1}

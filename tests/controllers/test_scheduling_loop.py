@@ -16,6 +16,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.telemetry import logs
 from tests.support.builders import node, pod
+from tests.support.patience import PATIENCE
 from tests.support.simulated_server import World, running
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
@@ -35,7 +36,7 @@ def show(world: World) -> None:
 
 async def bound(world: World) -> None:
     """Wait until the pod has its node."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         while not world.there["p"].node_name:
             world.time += 1.0
             await anyio.lowlevel.checkpoint()
@@ -77,7 +78,7 @@ async def test_nothing_is_decided_while_the_lease_may_be_lost() -> None:
     """The loop waits, does not count as looking at its queue meanwhile, and still stops on request."""
     world = world_with_a_pod()
     world.scheduler.may_bind = lambda: False
-    with mock.patch.object(loop, "_PAUSE", 0.0), anyio.fail_after(10):
+    with mock.patch.object(loop, "_PAUSE", 0.0), anyio.fail_after(PATIENCE):
         async with running(world):
             await anyio.lowlevel.checkpoint()
             looked_at = world.scheduler.looked_at
@@ -125,7 +126,7 @@ async def test_what_happens_while_a_refusal_is_prepared_counts(meanwhile: str) -
         prepared[0] += 1
         yield
 
-    with mock.patch.object(IndexWarmup, "of_refusal", preparing), anyio.fail_after(10):
+    with mock.patch.object(IndexWarmup, "of_refusal", preparing), anyio.fail_after(PATIENCE):
         async with running(world):
             while not prepared[0]:
                 await anyio.lowlevel.checkpoint()

@@ -23,9 +23,9 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.control_plane.component import DIE_WITH_PARENT
 from tests.control_plane.server import free_port
+from tests.support.patience import PATIENCE
 
 ROOT: Final = Path(__file__).parents[2]
-PATIENCE: Final = 30.0  # seconds that a test waits for the process
 LONGEST_LINE: Final = 1 << 20
 ACQUIRED: Final = "Successfully acquired lease"
 BOUND: Final = "Successfully bound pod to node"

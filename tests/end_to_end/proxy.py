@@ -15,6 +15,7 @@ import attrs
 from aiohttp import web
 
 from tests.control_plane.server import ControlPlane
+from tests.support.patience import PATIENCE
 
 PASSED_ON: Final = ("Authorization", "Content-Type", "Accept")
 
@@ -53,7 +54,7 @@ class Fault:
 
     async def answered(self) -> tuple[int, str]:
         """Wait for the API server's first answer to a request with this fault; return its status and text."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             await self._answered.wait()
         return self.answers[0]
 

@@ -14,8 +14,9 @@ from tests.control_plane.component import DIE_WITH_PARENT
 from tests.control_plane.objects import create_node, node_manifest
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import free_port
-from tests.end_to_end.process import PATIENCE, ROOT, SchedulerProcess, until
+from tests.end_to_end.process import ROOT, SchedulerProcess, until
 from tests.end_to_end.workload import LEASE, placed
+from tests.support.patience import PATIENCE
 from tests.telemetry.test_stderr import fill
 
 LEADS = 'leader_election_master_status{name="my-scheduler"}'

@@ -17,6 +17,7 @@ import trustme
 from neuron_scheduler.endpoints import listener
 from neuron_scheduler.endpoints.exchange import Reply, Request, text
 from neuron_scheduler.endpoints.listener import Limits, Listener, open_socket
+from tests.support.patience import PATIENCE
 
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
 FILES = Path("/proc/self/fd")
@@ -86,7 +87,7 @@ async def exchange(here: Served, data: bytes = LIVEZ, *, host: str = "127.0.0.1"
 
 async def until(met: Callable[[], bool]) -> None:
     """Wait until the condition is true; this event loop also runs what makes it true."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         while not met():  # noqa: ASYNC110 - there is no event to wait for
             await anyio.sleep(0.001)
 

@@ -31,9 +31,9 @@ from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
 from tests.control_plane.objects import pod_manifest
+from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
-PATIENCE = 30.0
 LEASE = {"leader_elect_lease_duration": 3.0, "leader_elect_renew_deadline": 2.0, "leader_elect_retry_period": 0.1}
 CORE, DEVICE = "aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice"
 NINE, NONE = "0,1,2,3,4,5,6,7,8", " ".join(["false"] * 16)

@@ -31,9 +31,8 @@ from neuron_scheduler.telemetry.metrics import Metrics
 from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.extender.test_verbs import BIND, Leader, Replica, by_names
 from tests.support.builders import node
+from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
-
-PATIENCE = 10.0
 
 
 @attrs.define(eq=False)

@@ -26,7 +26,7 @@ async def test_helm_installs_upgrades_and_removes(tmp_path: Path) -> None:
         values = ("--set=scheduler.enabled=true", "--set=npd.enabled=false", "--set=image.repository=neuron-scheduler")
         assert "STATUS: deployed" in await helm(*install, *values, "--wait", "--timeout=60s")
         await kubectl("apply", "-f", str(ROOT / "manifests/examples/trn1.yaml"))
-        await kubectl("wait", "--for=condition=Ready", "pod/four-devices-on-trn1", "--timeout=30s")
+        await kubectl("wait", "--for=condition=Ready", "pod/four-devices-on-trn1", "--timeout=60s")
         assert "REVISION: 2" in await helm(*install, *values, "--set=replicas=1", "--wait", "--timeout=60s")
         replicas = ("get", "deployment", "my-scheduler", *IN_SYSTEM, "-o", "jsonpath={.spec.replicas}")
         assert await kubectl(*replicas) == "1"

@@ -16,11 +16,13 @@ from neuron_scheduler.sandbox.demo import installation
 from tests.control_plane.binaries import require
 from tests.support.demo import ROOT, Served, read_until, served
 from tests.support.kubectl import KUBECTL, Kubectl, lines
+from tests.support.patience import PATIENCE
 
 EXAMPLES = ROOT / "manifests" / "examples"
 IN_SYSTEM = ("--namespace", "kube-system")
 SCHEDULER = (*IN_SYSTEM, "deployment/my-scheduler")
 OURS = "app.kubernetes.io/name=neuron-scheduler"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 BOUND = '"Successfully bound pod to node" pod="default/'
 
 
@@ -53,7 +55,7 @@ async def test_every_example_runs(demo: Served) -> None:
     pods = {path.stem: yaml.safe_load(path.read_text()) for path in EXAMPLES.glob("*[0-9].yaml")}
     assert len(pods) == 5
     for example in pods.values():
-        await kubectl("wait", "--for=condition=Ready", f"pod/{example['metadata']['name']}", "--timeout=30s")
+        await kubectl("wait", "--for=condition=Ready", f"pod/{example['metadata']['name']}", "--timeout=60s")
     assert await ids(kubectl, "nine-cores-on-inf1") == "0,1,2,3,4,5,6,7,8"
     assert "successfully rolled out" in await kubectl("rollout", "status", "deployment/one-device-each-on-inf2")
     await kubectl("wait", "--for=condition=complete", "job/four-devices-each-on-trn1", "--timeout=60s")
@@ -61,7 +63,7 @@ async def test_every_example_runs(demo: Served) -> None:
     await kubectl("scale", "deployment/one-device-each-on-inf2", "--replicas=4")
     assert "successfully rolled out" in await kubectl("rollout", "status", "deployment/one-device-each-on-inf2")
     await kubectl("delete", "-f", str(EXAMPLES))
-    await kubectl("wait", "--for=delete", "pod", "-l", "app=one-device-each", "--timeout=30s")
+    await kubectl("wait", "--for=delete", "pod", "-l", "app=one-device-each", "--timeout=60s")
     assert [row[0] for row in lines(await kubectl("get", "pods"))[1:]] == ["seven"]
 
 
@@ -88,7 +90,7 @@ async def test_the_verification_steps_of_aws(demo: Served) -> None:
     }
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "nrt-test"}, "spec": spec}
     await kubectl("apply", "-f", "-", stdin=pod)
-    await kubectl("wait", "--for=condition=Ready", "pod/nrt-test", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Ready", "pod/nrt-test", "--timeout=60s")
     assert await ids(kubectl, "nrt-test") == "0,1,2,3,4,5,6,7,8"
     (line,) = [row for row in (await kubectl("logs", name, *IN_SYSTEM)).splitlines() if f"{BOUND}nrt-test" in row]
     for words in ('node="inf1-a"', "evaluatedNodes=7", "feasibleNodes=1"):
@@ -121,7 +123,7 @@ async def test_readme_s_installation(demo: Served) -> None:
     rolled = ("rollout", "status", *SCHEDULER, "--timeout=60s")
     assert "successfully rolled out" in await kubectl(*rolled)
     await kubectl("apply", "-f", str(EXAMPLES / "trn1.yaml"))
-    await kubectl("wait", "--for=condition=Ready", "pod/four-devices-on-trn1", "--timeout=30s")
+    await kubectl("wait", "--for=condition=Ready", "pod/four-devices-on-trn1", "--timeout=60s")
     first = await leader(kubectl)
     assert f"{BOUND}four-devices-on-trn1" in await kubectl("logs", first, *IN_SYSTEM)
     await kubectl("delete", "pod", first, *IN_SYSTEM)
@@ -159,7 +161,7 @@ async def test_logs_follow_and_are_cut(tmp_path: Path) -> None:
         async with await anyio.open_process(follow, env={"HOME": str(tmp_path)}) as process:
             assert process.stdout is not None
             text = ""
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE):
                 number = 0
                 while f"{BOUND}p" not in text:
                     number += 1
@@ -167,7 +169,7 @@ async def test_logs_follow_and_are_cut(tmp_path: Path) -> None:
                     with anyio.move_on_after(1):
                         text += (await process.stdout.receive()).decode()
             await kubectl("delete", "pod", *IN_SYSTEM, "-l", OURS, "--wait=false")
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE):
                 assert await process.wait() == 0
         assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER)
         assert len(lines(await kubectl("logs", *SCHEDULER, "--tail=2"))) == 2
@@ -190,18 +192,18 @@ async def test_a_scheduler_that_cannot_start_is_restarted(tmp_path: Path) -> Non
         await kubectl("patch", *SCHEDULER, "--type=json", "-p", json.dumps(mistake))
         path = "jsonpath={.status.containerStatuses[0].restartCount}=2"
         names: set[str] = set()
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             while len(names) < 2:
                 names = set((await kubectl("get", "pods", *IN_SYSTEM, "-o", "name", "-l", OURS)).split())
         (new,) = names - {ready}
-        await kubectl("wait", f"--for={path}", new, *IN_SYSTEM, "--timeout=30s")
+        await kubectl("wait", f"--for={path}", new, *IN_SYSTEM, "--timeout=60s")
         assert "CrashLoopBackOff" in await kubectl("get", new, *IN_SYSTEM)
         assert "--no-such-flag" in await kubectl("logs", new, *IN_SYSTEM)
         assert "--no-such-flag" in await kubectl("logs", new, *IN_SYSTEM, "--previous")
         await kubectl("apply", "-f", "-", stdin=one_core("p"))
-        await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=30s")
+        await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
         await kubectl("rollout", "undo", *SCHEDULER)
-        assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=30s")
+        assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=60s")
         assert (await kubectl("get", "pods", *IN_SYSTEM, "-o", "name", "-l", OURS)).split() == [ready]
 
 
@@ -210,11 +212,15 @@ async def test_a_pod_that_is_removed_by_force_takes_its_process_with_it(tmp_path
     async with served(tmp_path) as demo:
         kubectl = demo.kubectl
         first = await leader(kubectl)
+        before = await kubectl("get", "lease", "my-scheduler", *IN_SYSTEM, "-o", "jsonpath={.metadata.resourceVersion}")
         await kubectl("delete", "pod", first, *IN_SYSTEM, "--force", "--grace-period=0")
-        with anyio.fail_after(10):  # less than the Lease lasts if it is not released
+        with anyio.fail_after(PATIENCE):
             while await leader(kubectl) in {"", first}:
                 pass
-        assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=30s")
+        changes = await kubectl("get", "--raw", f"{LEASES}?watch=1&resourceVersion={before}&timeoutSeconds=1")
+        holders = [json.loads(line)["object"]["spec"]["holderIdentity"] for line in changes.splitlines()]
+        assert "" in holders  # it was released: it did not expire
+        assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=60s")
         mounts = [
             {
                 "op": "add",
@@ -229,12 +235,12 @@ async def test_a_pod_that_is_removed_by_force_takes_its_process_with_it(tmp_path
         ]
         await kubectl("patch", *SCHEDULER, "--type=json", "-p", json.dumps(mounts))
         reason = "jsonpath={.items[*].status.containerStatuses[0].state.waiting.reason}"
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             while "ContainerCreating" not in await kubectl("get", "pods", *IN_SYSTEM, "-o", reason):
                 pass
         assert 'configmap "absent" not found' in await kubectl("get", "events", *IN_SYSTEM)
         await kubectl("create", "configmap", "absent", *IN_SYSTEM, "--from-literal=a=b")
-        assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=30s")
+        assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=60s")
 
 
 async def test_the_kubeconfig_and_the_picture(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.apiserver.logs import SIMULATED
 from neuron_scheduler.sandbox.server import ApiServer
 from tests.support.kubectl import KUBECTL, Kubectl, lines
+from tests.support.patience import PATIENCE
 from tests.support.sandbox_api import pod
 
 
@@ -70,7 +71,7 @@ async def test_get_watches(kubectl: Kubectl) -> None:
     async with await anyio.open_process(command, env={"HOME": str(kubectl.home)}) as process:
         assert process.stdout is not None
         text = ""
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             while "Pending" not in text:
                 text += (await process.stdout.receive()).decode()
             kubectl.server.registry.bind("default", "p", {"metadata": {"name": "p"}, "target": {"name": "trn1-a"}})
@@ -129,9 +130,9 @@ async def test_a_pod_runs_and_ends(kubectl: Kubectl) -> None:
     """A bound pod becomes Ready by itself, has no logs, and is gone when a waiting delete returns."""
     await kubectl("apply", "-f", "-", stdin=pod("p"))
     kubectl.server.registry.bind("default", "p", {"metadata": {"name": "p"}, "target": {"name": "trn1-a"}})
-    assert await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=10s") == "pod/p condition met\n"
+    assert await kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=60s") == "pod/p condition met\n"
     assert await kubectl("logs", "p") == f"{SIMULATED}\n"
-    assert "deleted" in await kubectl("delete", "pod", "p", "--wait", "--timeout=10s")
+    assert "deleted" in await kubectl("delete", "pod", "p", "--wait", "--timeout=60s")
     assert await kubectl("get", "pods") == "No resources found in default namespace.\n"
 
 

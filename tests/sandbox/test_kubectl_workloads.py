@@ -48,7 +48,7 @@ async def test_our_manifests_can_be_applied_and_deleted(kubectl: Kubectl) -> Non
     assert [line for line in again if not line.endswith("unchanged")] == [
         "poddisruptionbudget.policy/neuron-scheduler configured"
     ]
-    rollout = ("rollout", "status", "--namespace", "kube-system", "deployment/my-scheduler", "--timeout=20s")
+    rollout = ("rollout", "status", "--namespace", "kube-system", "deployment/my-scheduler", "--timeout=60s")
     assert "successfully rolled out" in await kubectl(*rollout)
     applied = await kubectl("apply", "--server-side", "--force-conflicts", "-k", MANIFESTS)
     assert all(line.endswith("serverside-applied") for line in applied.splitlines())
@@ -72,7 +72,7 @@ async def test_apply_removes_what_is_left_out(kubectl: Kubectl) -> None:
 async def test_a_deployment_rolls_and_scales(kubectl: Kubectl) -> None:
     """Apply, rollout, scale, a new image, back again, restart, delete."""
     assert await kubectl(*APPLY, stdin=deployment()) == "deployment.apps/web created\n"
-    status = ("rollout", "status", "deployment/web", "--timeout=20s")
+    status = ("rollout", "status", "deployment/web", "--timeout=60s")
     assert "successfully rolled out" in await kubectl(*status)
     assert lines(await kubectl("get", "deployments"))[1][:4] == ["web", "2/2", "2", "2"]
     assert await kubectl("scale", "deployment/web", "--replicas=3") == "deployment.apps/web scaled\n"
@@ -106,11 +106,11 @@ async def test_a_daemon_set_rolls(kubectl: Kubectl) -> None:
     kubectl.server.create(fleet.node("tainted", "m5.xlarge", taints=[{"key": "x", "effect": "NoSchedule"}]))
     kubectl.server.create(fleet.node("closed", "m5.xlarge", taints=[{"key": "y", "effect": "NoSchedule"}]))
     await kubectl(*APPLY, stdin=whole)
-    rolled = ("rollout", "status", "daemonset/web", "--timeout=20s")
+    rolled = ("rollout", "status", "daemonset/web", "--timeout=60s")
     assert "successfully rolled out" in await kubectl(*rolled)
     assert lines(await kubectl("get", "daemonset"))[1][:6] == ["web", "2", "2", "2", "2", "2"]
     kubectl.server.create(fleet.node("cpu-b", "m5.xlarge"))
-    await kubectl("wait", "--for=jsonpath={.status.numberAvailable}=3", "daemonset/web", "--timeout=20s")
+    await kubectl("wait", "--for=jsonpath={.status.numberAvailable}=3", "daemonset/web", "--timeout=60s")
     await kubectl("set", "image", "daemonset/web", "main=example/web:2")
     assert "successfully rolled out" in await kubectl(*rolled)
     images = await kubectl("get", "pods", "-o", "jsonpath={.items[*].spec.containers[0].image}")
@@ -118,13 +118,13 @@ async def test_a_daemon_set_rolls(kubectl: Kubectl) -> None:
     nodes = await kubectl("get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
     assert sorted(nodes.split()) == ["cpu-a", "cpu-b", "tainted"]
     await kubectl("delete", "daemonset", "web")
-    await kubectl("wait", "--for=delete", "pods", "--all", "--timeout=20s")
+    await kubectl("wait", "--for=delete", "pods", "--all", "--timeout=60s")
 
 
 async def test_jobs_end(kubectl: Kubectl) -> None:
     """A container ends after its sleep, with the code of its exit; `kubectl wait` sees the Job's condition."""
     await kubectl(*APPLY, stdin=job("good", "sleep", "0.1", completions=3, parallelism=2))
-    wait = ("wait", "--timeout=20s")
+    wait = ("wait", "--timeout=60s")
     assert await kubectl(*wait, "--for=condition=complete", "job/good") == "job.batch/good condition met\n"
     assert lines(await kubectl("get", "job", "good"))[1][:3] == ["good", "Complete", "3/3"]
     assert {row[2] for row in lines(await kubectl("get", "pods"))[1:]} == {"Completed"}
@@ -150,7 +150,7 @@ async def test_annotations_say_when_a_pod_ends(kubectl: Kubectl) -> None:
     whole["spec"]["template"]["metadata"] = {"annotations": {"sandbox/run-seconds": "0.1", "sandbox/exit-code": "7"}}
     await kubectl(*APPLY, stdin=whole)
     path = "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}=7"
-    await kubectl("wait", f"--for={path}", "pod", "-l", "job-name=batch", "--timeout=20s")
+    await kubectl("wait", f"--for={path}", "pod", "-l", "job-name=batch", "--timeout=60s")
 
 
 async def test_pods_of_the_default_scheduler_get_nodes(kubectl: Kubectl) -> None:
@@ -180,7 +180,7 @@ async def test_pods_of_the_default_scheduler_get_nodes(kubectl: Kubectl) -> None
             "spec": {"containers": [container], **spec},
         }
         await kubectl(*APPLY, stdin=body)
-    await kubectl("wait", "--for=condition=Ready", "pod/plain", "pod/chosen", "pod/tolerating", "--timeout=20s")
+    await kubectl("wait", "--for=condition=Ready", "pod/plain", "pod/chosen", "pod/tolerating", "--timeout=60s")
     path = "custom-columns=NAME:.metadata.name,NODE:.spec.nodeName"
     placed = {row[0]: row[1] for row in lines(await kubectl("get", "pods", "-o", path))[1:]}
     assert placed == {

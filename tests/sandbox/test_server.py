@@ -14,6 +14,7 @@ from neuron_scheduler.sandbox.apiserver.resources import PODS
 from neuron_scheduler.sandbox.apiserver.status import StatusError, expired
 from neuron_scheduler.sandbox.apiserver.store import Store
 from neuron_scheduler.sandbox.server import ApiServer
+from tests.support.patience import PATIENCE
 from tests.support.sandbox_api import Api, connect, pod
 
 
@@ -84,7 +85,7 @@ async def test_a_held_request_commits_after_its_client_has_gone(server: ApiServe
         tasks.cancel_scope.cancel()
     version = server.store.version
     hold.release()
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         async for change in server.store.follow("pods", version):
             assert change.object["spec"]["nodeName"] == "n1"
             break
@@ -180,7 +181,7 @@ async def test_the_kubelet_runs_bound_pods_and_ends_deleted_ones() -> None:
         server.create(pod("a", nodeName="n1"))
         server.create(pod("lost", nodeName="n2"))
         seen: list[tuple[str, str, str]] = []
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             async for change in server.store.follow("pods", 1000):
                 name, phase = change.object["metadata"]["name"], change.object["status"]["phase"]
                 seen.append((name, change.type, phase))

@@ -14,6 +14,7 @@ import anyio.abc
 import attrs
 
 from tests.support.kubectl import KUBECTL, Kubectl
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +35,7 @@ async def read_until(process: anyio.abc.Process, words: str = "") -> str:
     """Return what the process prints, until the words or its end."""
     assert process.stdout is not None
     text = ""
-    with anyio.fail_after(60):
+    with anyio.fail_after(PATIENCE):
         async for chunk in process.stdout:
             text += chunk.decode()
             if words and words in text:
@@ -60,7 +61,7 @@ async def served(home: Path, program: Path = KUBECTL) -> AsyncIterator[Served]:
         (kubeconfig,), (url,) = re.findall(r"KUBECONFIG=(\S+)", text), re.findall(r"--server=(\S+?)\.\s", text)
         yield Served(process, text, Path(kubeconfig), Kubectl(url, home, program=program))
         process.send_signal(signal.SIGINT)
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE):
             code = await process.wait()
         assert process.stderr is not None
         assert code == 0, "".join([chunk.decode() async for chunk in process.stderr])

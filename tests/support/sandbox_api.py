@@ -13,6 +13,8 @@ import aiohttp
 import anyio
 import attrs
 
+from tests.support.patience import PATIENCE
+
 
 @attrs.frozen
 class Reply:
@@ -29,7 +31,7 @@ class Watch:
     _response: aiohttp.ClientResponse
     status: int
 
-    async def next(self, *, within: float = 10) -> dict[str, Any] | None:
+    async def next(self, *, within: float = PATIENCE) -> dict[str, Any] | None:
         """The next event as it was sent; waits at most so many seconds."""
         with anyio.fail_after(within):
             line = await self._response.content.readline()

@@ -21,6 +21,7 @@ from neuron_scheduler.kube.http.exec_plugin import Ticket
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.http.status import LONGEST_PAUSE, api_error
 from neuron_scheduler.kube.http.tls import Tls
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import answer, hang, refuse, reset, scripted, watching
 
 WAYS = pytest.mark.parametrize(
@@ -283,7 +284,7 @@ async def test_each_concurrent_bind_has_a_connection(way: Way) -> None:
     async with scripted(*[hang] * binds, **options) as (server, client), anyio.create_task_group() as tasks:
         for _ in range(binds):
             tasks.start_soon(partial(client.request, "POST", "/bind", body=b"{}", pool=Pool.BIND))
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while len(server.seen) < binds:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
@@ -304,7 +305,7 @@ async def test_an_abandoned_bind_is_cut_off(way: Way) -> None:
     async with scripted(stall, **way) as (_, client):
         with pytest.raises(ApiTimeoutError):
             await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, timeout=0.05)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await noticed.wait()
 
 
@@ -333,7 +334,7 @@ async def test_an_abandoned_bind_is_cut_off_with_a_reset_also_under_tls(own_http
         async with Client(connection=connection, own_http=own_http) as client:
             with pytest.raises(ApiTimeoutError):
                 await client.request("POST", "/bind", body=b"{}", pool=Pool.BIND, timeout=0.2)
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE):
                 await lost.wait()
     server.close()
 

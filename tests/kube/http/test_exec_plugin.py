@@ -16,6 +16,7 @@ import pytest
 from neuron_scheduler.errors import CredentialsError
 from neuron_scheduler.kube.http import exec_plugin as plugin_page
 from neuron_scheduler.kube.http.exec_plugin import API_VERSIONS, Plugin, Ticket, read_ticket
+from tests.support.patience import PATIENCE
 
 V1 = API_VERSIONS[0]
 GOOD = f"""print('{{"apiVersion": "{V1}", "status": {{"token": "secret"}}}}', flush=True)"""
@@ -162,7 +163,7 @@ line.sendall(b"%d\\n" % child.pid)
 """
     yield family_processes, script
     server.close()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         await family_processes.ended.wait()
 
 

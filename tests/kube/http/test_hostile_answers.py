@@ -21,6 +21,7 @@ from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.http1 import Connections
 from neuron_scheduler.kube.http.pools import MOST_BYTES, Pool
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import answer, refuse, scripted
 
 METHODS = pytest.mark.parametrize("method", ["GET", "POST"], ids=["aiohttp", "our own HTTP"])
@@ -167,7 +168,7 @@ async def test_a_body_has_an_end(method: str, status: int, pool: Pool) -> None:
     head = b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     async with saying(head, more=chunk) as connection, Client(connection=connection) as client:
-        with anyio.fail_after(20), pytest.raises(OversizedAnswerError, match="too long"):
+        with anyio.fail_after(PATIENCE), pytest.raises(OversizedAnswerError, match="too long"):
             await client.request(method, "/x", most_bytes=MIB, pool=pool)
 
 
@@ -176,7 +177,7 @@ async def test_a_body_that_trickles_in_is_given_up(method: str) -> None:
     """The time limit is for the whole answer, not for its next byte."""
     head = b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with saying(head, more=b"1\r\nx\r\n") as connection, Client(connection=connection) as client:
-        with anyio.fail_after(20), pytest.raises(ApiTimeoutError):
+        with anyio.fail_after(PATIENCE), pytest.raises(ApiTimeoutError):
             await client.request(method, "/x", timeout=0.1)
 
 
@@ -213,7 +214,7 @@ async def test_a_watch_that_is_not_answered_is_given_up(monkeypatch: pytest.Monk
     """A watch must be answered within its limit, even if bytes keep arriving."""
     monkeypatch.setattr("neuron_scheduler.kube.http.client.OPEN_TIMEOUT", 0.05)
     async with saying(b"HTTP/1.1 200 OK\r\n", more=b"x") as connection, Client(connection=connection) as client:
-        with anyio.fail_after(5), pytest.raises(ApiTimeoutError):
+        with anyio.fail_after(PATIENCE), pytest.raises(ApiTimeoutError):
             async with client.stream("/x", params={}, read_timeout=60):
                 raise AssertionError
 

@@ -17,6 +17,7 @@ from neuron_scheduler.errors import FencedError
 from neuron_scheduler.kube.http.http1 import Connections
 from neuron_scheduler.kube.http.pools import KEEPALIVE, MOST_BYTES, Pool, open_socket
 from tests.support.http_answers import OK
+from tests.support.patience import PATIENCE
 
 
 @attrs.define(eq=False)
@@ -107,7 +108,7 @@ async def test_a_connection_with_bytes_that_belong_to_no_request_is_cut() -> Non
     async with serving(server) as connections:
         await ask(connections)
         writers[0].write(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await server.ended.wait()
         assert await ask(connections) == b"hi"
 
@@ -120,7 +121,7 @@ async def test_a_connection_that_the_server_closed_is_not_used() -> None:
     async with serving(server) as connections:
         for _ in range(3):
             assert await ask(connections) == b"hi"
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE):
                 while connections._idle[0].usable:
                     await anyio.lowlevel.checkpoint()
 
@@ -166,7 +167,7 @@ async def test_what_is_given_up_is_cut_off() -> None:
     async with serving(server) as connections:
         with anyio.move_on_after(0.05):
             await ask(connections)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await server.ended.wait()
         assert not connections._idle
 
@@ -184,7 +185,7 @@ async def test_a_request_has_its_own_deadline() -> None:
         server.say = OK
         await ask(connections)
         server.say = b""
-        with anyio.fail_after(5), pytest.raises(TimeoutError):
+        with anyio.fail_after(PATIENCE), pytest.raises(TimeoutError):
             await ask(connections, timeout=0.02)
         await server.ended.wait()
 
@@ -197,7 +198,7 @@ async def test_a_connection_is_waited_for_no_longer_than_for_an_answer() -> None
     async with serving(server, limit=1) as connections, anyio.create_task_group() as tasks:
         tasks.start_soon(ask, connections)
         await anyio.wait_all_tasks_blocked()
-        with anyio.fail_after(5), pytest.raises(TimeoutError):
+        with anyio.fail_after(PATIENCE), pytest.raises(TimeoutError):
             await ask(connections, timeout=0.02)
         tasks.cancel_scope.cancel()
 

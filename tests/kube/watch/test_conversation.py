@@ -31,6 +31,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.sandbox.server import ApiServer
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ADMIN, ControlPlane
+from tests.support.patience import PATIENCE
 
 
 @attrs.define(eq=False)
@@ -68,7 +69,7 @@ class Mirror:
 
     async def until(self, reached: Callable[[dict[str, Any]], bool]) -> None:
         """Return when the known objects are as they should be."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             while not reached(self.known):
                 await self.news.wait()
 
@@ -206,7 +207,7 @@ async def events_are_accepted(world: World) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(recorder.run)
         recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note="ä" * 2000)
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while not await events_of(world, "told"):
                 pass
         recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note="again")
@@ -236,7 +237,7 @@ async def the_lease_changes_hands(world: World) -> None:
             await anyio.lowlevel.checkpoint()
         assert not second.leading
         assert await first.release()
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while not second.leading:
                 await anyio.lowlevel.checkpoint()
     taken_over = await lease.get(within=5)
@@ -254,7 +255,7 @@ async def a_cluster_of_many_pods_is_listed_in_pages(world: World) -> None:
     informer = Informer(client=world.client, resource=PODS, handler=fresh)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(informer.run)
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             await informer.synced.wait()
             await informer.resync()
         tasks.cancel_scope.cancel()

@@ -19,6 +19,7 @@ from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.informer import MOST_SILENT, STALE, WATCH_SECONDS, WATCH_SLACK, Informer
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import (
     Answer,
     Scripted,
@@ -76,7 +77,7 @@ async def informed(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scrip
         informer = Informer(client=client, resource=PODS, handler=log, random=lambda: 0.5, backoff=backoff, **options)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 await server.ended.wait()
             yield server, log, informer
             tasks.cancel_scope.cancel()
@@ -123,7 +124,7 @@ async def test_the_version_of_a_change() -> None:
         log.informer = Informer(client=client, resource=PODS, handler=log, backoff=Backoff(lambda: 0.0, most=0.002))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(log.informer.run)
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 await server.ended.wait()
             tasks.cancel_scope.cancel()
     assert log.lines == ["+a", "+b", "-a at 14", "-b at 20"]
@@ -258,7 +259,7 @@ async def test_dead_ends_are_no_storm_of_lists() -> None:
         informer = Informer(client=client, resource=PODS, handler=Log(), backoff=backoff)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 await server.ended.wait()
             tasks.cancel_scope.cancel()
 
@@ -304,7 +305,7 @@ async def test_a_silent_watch_is_given_up() -> None:
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 while not log.lines:
                     await anyio.lowlevel.checkpoint()
                 watches[0].deadline = anyio.current_time()
@@ -351,7 +352,7 @@ async def test_a_view_that_failed_for_minutes_is_stale() -> None:
         assert not informer.stale
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 await reached.wait()
             now = STALE
             assert not informer.stale
@@ -401,7 +402,7 @@ async def test_retry_after_is_honoured() -> None:
         informer = Informer(client=client, resource=PODS, handler=log, backoff=Counting(lambda: 0.0))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 await server.ended.wait()
             tasks.cancel_scope.cancel()
 
@@ -416,7 +417,7 @@ async def test_backoff_grows_until_there_is_progress() -> None:
         informer = Informer(client=client, resource=PODS, handler=log, backoff=backoff)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 while len(server.seen) < 4:
                     await anyio.lowlevel.checkpoint()
                 assert backoff.next() >= 0.004
@@ -459,7 +460,7 @@ async def test_nodes_too() -> None:
         informer = Informer(client=client, resource=NODES, handler=log)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 await informer.synced.wait()
             tasks.cancel_scope.cancel()
 
@@ -475,7 +476,7 @@ async def test_resync_lists_again() -> None:
         informer = Informer(client=client, resource=PODS, handler=log)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE):
                 await informer.synced.wait()
                 while not informer.watches:
                     await anyio.lowlevel.checkpoint()
@@ -503,7 +504,7 @@ async def test_a_flood_lets_others_run() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             tasks.start_soon(count)
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE):
                 await server.ended.wait()
             tasks.cancel_scope.cancel()
 

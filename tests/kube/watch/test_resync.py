@@ -13,6 +13,7 @@ import attrs
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.model.pod import Pod
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import event
 from tests.support.wire_objects import pod
 
@@ -68,7 +69,7 @@ class ByHand:
 
     async def reached(self, *requests: str) -> None:
         """Wait until exactly these requests were made."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while self.requests != list(requests):
                 await anyio.lowlevel.checkpoint()
 
@@ -95,7 +96,7 @@ async def test_an_event_during_a_resync_does_not_delay_the_list() -> None:
         server.answers[-1].set_result(event("ADDED", at("11", "a")))  # the informer handles it in the next turn
         async with anyio.create_task_group() as resyncing:
             resyncing.start_soon(answer_next_list, server, page(at("11", "a"), at("12", "b")))
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE):
                 await informer.resync()
         assert known.names == {"a", "b"}
         tasks.cancel_scope.cancel()
@@ -111,7 +112,7 @@ async def test_a_list_that_began_before_a_resync_does_not_count() -> None:
         server.answers[-1].set_result(page(at("1", "a")))  # the informer handles it in the next turn
         async with anyio.create_task_group() as resyncing:
             resyncing.start_soon(answer_next_list, server, page(at("2", "b")))
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE):
                 await informer.resync()
         assert known.names == {"b"}
         tasks.cancel_scope.cancel()
@@ -120,7 +121,7 @@ async def test_a_list_that_began_before_a_resync_does_not_count() -> None:
 async def answer_next_list(server: ByHand, body: bytes) -> None:
     """Wait for the next request for a list, and answer it."""
     count = server.requests.count("list")
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         while server.requests.count("list") == count:
             await anyio.lowlevel.checkpoint()
     server.answers[-1].set_result(body)
@@ -140,7 +141,7 @@ async def test_each_resync_has_a_list_of_its_own_or_a_later_one() -> None:
         server.answers[-1].set_result(page(at("1", "a")))
         async with anyio.create_task_group() as resyncing:
             resyncing.start_soon(answer_next_list, server, page(at("1", "a"), at("2", "b")))
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE):
                 await informer.resync()
         assert known.names == {"a", "b"}
         tasks.cancel_scope.cancel()

@@ -25,6 +25,7 @@ from neuron_scheduler.kube.writes.binder import (
 from neuron_scheduler.kube.writes.binding_body import encode_binding
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)
@@ -57,7 +58,7 @@ async def bound(
         binder = Binder(
             client=client, may_send=may_send, random=lambda: 0.0, timeout=0.1, first_pause=0.001, most_pause=0.002
         )
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             tried = await binder.bind(POD, "n1", SENT)
             while isinstance(tried, InDoubt) and server.script:
                 assert binder.in_flight == 1
@@ -192,7 +193,7 @@ async def test_cancelled_on_the_way(script: list[Answer]) -> None:
     async with scripted(*script) as (server, client), anyio.create_task_group() as tasks:
         binder = Binder(client=client, may_send=lambda: True, timeout=4.0)
         tasks.start_soon(binder.bind, POD, "n1", SENT)
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while len(server.seen) < len(script):
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

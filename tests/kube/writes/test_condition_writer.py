@@ -13,6 +13,7 @@ from neuron_scheduler.kube.writes.condition_writer import ConditionWriter
 from neuron_scheduler.kube.writes.pod_condition import SCHEDULER_ERROR, UNSCHEDULABLE
 from neuron_scheduler.model.nomination import CLEAR, Nominate
 from neuron_scheduler.model.pod import Pod, PodCondition
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", observed_generation=4, resource_version="7")
@@ -55,14 +56,14 @@ async def writing(*script: Answer, clock: Clock | None = None) -> AsyncIterator[
 
 async def settled(server: Scripted, requests: int, writer: ConditionWriter | None = None) -> None:
     """Return when so many requests have been answered and, with a writer, so many patches have succeeded."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         while len(server.seen) < requests or (writer is not None and writer.written < requests):
             await anyio.lowlevel.checkpoint()
 
 
 async def written(writer: ConditionWriter, patches: int) -> None:
     """Return when so many patches have succeeded."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         while writer.written < patches:
             await anyio.lowlevel.checkpoint()
 

@@ -11,6 +11,7 @@ import pytest
 
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.model.pod import Pod
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 POD = Pod(uid="u1", namespace="d", name="p", resource_version="7")
@@ -92,7 +93,7 @@ async def test_a_series() -> None:
     clock = Clock()
     async with recording(WRITTEN, WRITTEN, WRITTEN, wall_clock=clock) as (server, recorder, _):
         recorder.record(POD, note="0/1", **FAILED)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while len(server.seen) < 1:
                 await anyio.lowlevel.checkpoint()
         clock.now += 60_000_000_000
@@ -184,7 +185,7 @@ async def test_events_that_cannot_be_written_hold_no_writer() -> None:
     async with recording(refuse(500), refuse(500), WRITTEN, pause=3600.0) as (server, recorder, dropped):
         for number in range(3):
             recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while len(server.seen) < 3:
                 await anyio.lowlevel.checkpoint()
         assert len(recorder) == 2
@@ -198,7 +199,7 @@ async def test_an_exception_that_nobody_expected_is_one_events(monkeypatch: pyte
     async with recording(WRITTEN, WRITTEN, pause=3600.0) as (server, recorder, _):
         for number in range(2):
             recorder.record(attrs.evolve(POD, uid=f"u{number}"), note="x", **FAILED)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while len(server.seen) < 2:
                 await anyio.lowlevel.checkpoint()
 
@@ -207,5 +208,5 @@ async def test_drain_has_a_deadline() -> None:
     """A hanging server does not keep the process from ending."""
     async with recording(hang) as (_, recorder, _dropped):
         recorder.record(POD, note="x", **FAILED)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await recorder.drain(0.05)

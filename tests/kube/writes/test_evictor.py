@@ -12,6 +12,7 @@ from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.model.pod import Pod
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 
 VICTIM = Pod(uid="u1", namespace="d", name="v", observed_generation=4)
@@ -102,7 +103,7 @@ async def test_a_short_timeout_bounds_each_request() -> None:
     """A request that is not answered within the evictor's timeout is sent again."""
     async with scripted(hang, DONE, hang, DONE) as (server, client):
         evictor = Evictor(client=client, may_send=lambda: True, timeout=0.05, random=lambda: 0.0)
-        with anyio.fail_after(2):
+        with anyio.fail_after(PATIENCE):
             assert await evictor.evict(VICTIM, scheduler_name="my-scheduler")
     assert [request.method for request in server.seen] == ["PATCH", "PATCH", "DELETE", "DELETE"]
 

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from neuron_scheduler.errors import ApiError, UnreachableError
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record, encode, format_micro_time, parse_micro_time
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import answer, error_event, event, refuse, scripted, watching
 
 MOMENT = dt.datetime(2026, 11, 21, 8, 0, 0, 5, tzinfo=dt.UTC)
@@ -101,7 +102,7 @@ async def test_watching() -> None:
 
     lines = event("MODIFIED", ON_WIRE), event("BOOKMARK", ON_WIRE), event("DELETED", ON_WIRE), event("ADDED", ON_WIRE)
     async with scripted(watching(*lines, then="silent")) as (server, client):
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await LeaseClient(client=client).watch("12", look, seconds=60)
 
     assert seen == [HELD, None]

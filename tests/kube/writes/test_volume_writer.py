@@ -8,6 +8,7 @@ import pytest
 
 from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, WriteOutcome, Written
 from neuron_scheduler.model.volumes import ClaimRef
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
 from tests.support.storage import claim, volume
 
@@ -147,7 +148,7 @@ async def test_a_short_timeout_bounds_the_write() -> None:
     """A write that is not answered within the writer's timeout fails; no other limit applies."""
     async with scripted(answer(stored_volume()), hang) as (server, client):
         writer = VolumeWriter(client=client, may_send=lambda: True, timeout=0.05)
-        with anyio.fail_after(2):
+        with anyio.fail_after(PATIENCE):
             outcome = await writer.keep(VOLUME, CLAIM)
     assert outcome == Failed("no answer in time to PUT /api/v1/persistentvolumes/pv")
     assert len(server.seen) == 2

@@ -7,6 +7,7 @@ import pytest
 
 from neuron_scheduler.sandbox import fleet
 from neuron_scheduler.sandbox.server import ApiServer
+from tests.support.patience import PATIENCE
 from tests.support.sandbox_api import pod
 
 
@@ -21,7 +22,7 @@ async def test_an_unreadable_object_is_reported_once(caplog: pytest.LogCaptureFi
         for name in ("a", "b"):
             server.create(fleet.node(name, "m5.xlarge"))
             server.create(pod(name))
-            with anyio.fail_after(10):
+            with anyio.fail_after(PATIENCE):
                 while (server.store.get("pods", "default", name) or {})["status"]["phase"] != "Running":
                     await server.store.changed("pods")
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
