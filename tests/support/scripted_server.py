@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -10,10 +11,12 @@ import attrs
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
+from neuron_scheduler.errors import ApiTimeoutError
 from neuron_scheduler.kube.http.auth import NOBODY, Connection
-from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.client import Client, Response
 from neuron_scheduler.kube.http.credentials import Credentials
 from neuron_scheduler.kube.http.proxy import Proxy
+from tests.support.patience import PATIENCE
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -36,12 +39,20 @@ class Seen:
 
 @attrs.define(eq=False)
 class Scripted:
-    """The server's script and the requests so far; a request beyond the script is answered with 599."""
+    """
+    The server's script and the requests so far; a request beyond the script is answered with 599.
+
+    Attributes:
+        on_hang: called when a request has arrived that will never be answered.
+        limits: the seconds that an impatient client has given each request.
+    """
 
     script: list[Answer]
     seen: list[Seen] = attrs.field(factory=list)
     url: str = ""
     ended: anyio.Event = attrs.field(factory=anyio.Event)
+    on_hang: Callable[[], None] = lambda: None
+    limits: list[float] = attrs.field(factory=list)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer with the next line of the script."""
@@ -50,12 +61,45 @@ class Scripted:
         if not self.script:
             self.ended.set()
             return web.Response(status=599, text="beyond the script")
-        return await self.script.pop(0)(request)
+        step = self.script.pop(0)
+        if step is hang:
+            self.on_hang()
+        return await step(request)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Impatient(Client):
+    """
+    A client for which a request's time is over as soon as the server hangs, and never before.
+
+    So a machine that stalls does not decide which request runs out of time.
+    """
+
+    script: Scripted
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout: float = 30.0,  # noqa: ASYNC109 - as in the client
+        **options: Any,
+    ) -> Response:
+        """Send a request."""
+        self.script.limits.append(timeout)
+        with anyio.CancelScope() as scope:
+            self.script.on_hang = scope.cancel
+            return await super().request(method, path, timeout=PATIENCE, **options)
+        raise ApiTimeoutError(f"no answer in time to {method} {path}")
 
 
 @asynccontextmanager
 async def scripted(
-    *script: Answer, credentials: Credentials = NOBODY, proxied: bool = False, **options: Any
+    *script: Answer,
+    credentials: Credentials = NOBODY,
+    proxied: bool = False,
+    impatient: bool = False,
+    **options: Any,
 ) -> AsyncIterator[tuple[Scripted, Client]]:
     """Serve the script on a loopback port and yield a client for it; `proxied` makes the server its own proxy."""
     server = Scripted(list(script))
@@ -69,7 +113,8 @@ async def scripted(
     server.url = f"http://{host}:{port}"
     try:
         connection = Connection(server.url, "a test", credentials, proxy=Proxy(server.url) if proxied else None)
-        async with Client(connection=connection, **options) as client:
+        program = partial(Impatient, script=server) if impatient else Client
+        async with program(connection=connection, **options) as client:
             yield server, client
     finally:
         await runner.cleanup()

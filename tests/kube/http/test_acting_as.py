@@ -11,6 +11,7 @@ from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube.http.auth import Connection, load
 from neuron_scheduler.kube.http.client import Client
 from tests.control_plane.server import ControlPlane
+from tests.support.patience import PATIENCE
 
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = b'{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}'
@@ -54,7 +55,7 @@ async def test_somebody_without_rights(control_plane: ControlPlane, tmp_path: Pa
             with pytest.raises(ApiError, match=r'403.*"nobody" cannot'):
                 await client.request(method, NODES, body=body)
         with pytest.raises(ApiError, match=r'403.*"nobody" cannot'):
-            async with client.stream(NODES, params={"watch": "1"}, read_timeout=5):
+            async with client.stream(NODES, params={"watch": "1"}, read_timeout=PATIENCE):
                 raise AssertionError
 
 

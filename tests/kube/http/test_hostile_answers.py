@@ -108,7 +108,7 @@ async def test_no_answer_raises_anything_else(method: str, sentence: str) -> Non
         async with saying(HOSTILE[sentence]) as connection, Client(connection=connection) as client:
             for _ in range(2):
                 with pytest.raises((ApiError, UnreachableError)):
-                    await client.request(method, "/x", timeout=5)
+                    await client.request(method, "/x", timeout=PATIENCE)
     finally:
         loop.set_exception_handler(None)
 
@@ -154,7 +154,7 @@ async def test_what_ends_a_stream_is_an_error_of_ours() -> None:
     async with (
         saying(packed(b"noise", b"gzip")) as connection,
         Client(connection=connection) as client,
-        client.stream("/x", params={}, read_timeout=5) as lines,
+        client.stream("/x", params={}, read_timeout=PATIENCE) as lines,
     ):
         with pytest.raises(UnreachableError):
             await lines.next()

@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 
 from neuron_scheduler.errors import OversizedLineError
 from neuron_scheduler.kube.http.stream import BEGINNING, Stream
+from tests.support.patience import PATIENCE
 from tests.support.scripted_server import scripted, watching
 
 
@@ -49,7 +50,7 @@ async def test_a_line_of_twelve_mebibytes_is_read() -> None:
     line = b"x" * (12 << 20) + b"\n"
     async with (
         scripted(watching(line, b"next\n")) as (_, client),
-        client.stream("/x", params={}, read_timeout=5) as stream,
+        client.stream("/x", params={}, read_timeout=PATIENCE) as stream,
     ):
         assert line == await stream.next()
         assert await stream.next() == b"next\n"
@@ -60,7 +61,7 @@ async def test_of_a_longer_line_the_beginning_is_kept() -> None:
     """The beginning, with the name, is kept; the next line is read."""
     async with (
         scripted(watching(b"name" + b"x" * (40 << 20) + b"\n", b"next\n")) as (_, client),
-        client.stream("/x", params={}, read_timeout=5) as stream,
+        client.stream("/x", params={}, read_timeout=PATIENCE) as stream,
     ):
         with pytest.raises(OversizedLineError) as raised:
             await stream.next()
@@ -71,8 +72,8 @@ async def test_of_a_longer_line_the_beginning_is_kept() -> None:
 async def test_a_body_is_read_up_to_a_bound() -> None:
     """A page that is too large is not read to its end."""
     async with scripted(watching(b"x" * 1000), watching(b"x" * 1001)) as (_, client):
-        async with client.stream("/x", params={}, read_timeout=5) as stream:
+        async with client.stream("/x", params={}, read_timeout=PATIENCE) as stream:
             assert await stream.whole(1000) == b"x" * 1000
-        async with client.stream("/x", params={}, read_timeout=5) as stream:
+        async with client.stream("/x", params={}, read_timeout=PATIENCE) as stream:
             with pytest.raises(OversizedLineError, match="more than 1000 bytes"):
                 await stream.whole(1000)

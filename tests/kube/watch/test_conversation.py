@@ -211,7 +211,7 @@ async def events_are_accepted(world: World) -> None:
             while not await events_of(world, "told"):
                 pass
         recorder.record(pod, type="Warning", reason="FailedScheduling", action="Scheduling", note="again")
-        await recorder.drain(10)
+        await recorder.drain(PATIENCE)
     events = await events_of(world, "told")
     assert not dropped
     assert [event["series"]["count"] for event in events] == [2]
@@ -225,12 +225,12 @@ async def the_lease_changes_hands(world: World) -> None:
     first = LeaderElector(leases=lease, identity="one")
     second = LeaderElector(leases=lease, identity="two")
     await first.acquire()
-    record = await lease.get(within=5)
+    record = await lease.get(within=PATIENCE)
     assert (record.holder, record.duration, record.transitions) == ("one", 15, 0)
     assert record.renewed is not None
     assert abs((record.renewed - now).total_seconds()) < 60
     with pytest.raises(ApiError, match="409"):
-        await lease.update(Record("three", 15, resource_version="1"), within=5)
+        await lease.update(Record("three", 15, resource_version="1"), within=PATIENCE)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(second.acquire)
         while second.holder != "one":
@@ -240,7 +240,7 @@ async def the_lease_changes_hands(world: World) -> None:
         with anyio.fail_after(PATIENCE):
             while not second.leading:
                 await anyio.lowlevel.checkpoint()
-    taken_over = await lease.get(within=5)
+    taken_over = await lease.get(within=PATIENCE)
     assert (taken_over.holder, taken_over.transitions) == ("two", 1)
     assert first.may_bind() is False
     assert second.may_bind() is True

@@ -54,9 +54,14 @@ async def bound(
     *script: Answer, may_send: Callable[[], bool] = lambda: True
 ) -> tuple[BindOutcome | InDoubt, Binder, Scripted]:
     """Bind the pod, and try again as long as the script has an answer."""
-    async with scripted(*script) as (server, client):
+    async with scripted(*script, impatient=True) as (server, client):
         binder = Binder(
-            client=client, may_send=may_send, random=lambda: 0.0, timeout=0.1, first_pause=0.001, most_pause=0.002
+            client=client,
+            may_send=may_send,
+            random=lambda: 0.0,
+            timeout=4.0,
+            first_pause=0.001,
+            most_pause=0.002,
         )
         with anyio.fail_after(PATIENCE):
             tried = await binder.bind(POD, "n1", SENT)

@@ -50,7 +50,7 @@ async def test_one_event() -> None:
     """It has all fields that the API requires, and no others."""
     async with recording(WRITTEN) as (server, recorder, dropped):
         recorder.record(POD, type="Normal", reason="Scheduled", action="Binding", note="assigned")
-        await recorder.drain(5)
+        await recorder.drain(PATIENCE)
 
     (seen,) = server.seen
     assert (seen.method, seen.path) == ("POST", "/apis/events.k8s.io/v1/namespaces/d/events")
@@ -82,7 +82,7 @@ async def test_the_pods_own_scheduler_reports() -> None:
     async with recording(*[WRITTEN] * 3, controllers=("one", "two")) as (server, recorder, _):
         for name in ("two", "one", "theirs"):
             recorder.record(attrs.evolve(POD, uid=name, scheduler_name=name), note="0/1", **FAILED)
-        await recorder.drain(5)
+        await recorder.drain(PATIENCE)
 
     reporters = [(seen.json["reportingController"], seen.json["reportingInstance"]) for seen in server.seen]
     assert reporters == [("two", "two-host"), ("one", "one-host"), ("one", "one-host")]
@@ -102,7 +102,7 @@ async def test_a_series() -> None:
         while len(recorder):
             await anyio.lowlevel.checkpoint()
         recorder.record(POD, note="0/3", **FAILED)
-        await recorder.drain(5)
+        await recorder.drain(PATIENCE)
 
     first, again, later = server.seen
     assert ("PATCH", f"/apis/events.k8s.io/v1/namespaces/d/events/{first.json['metadata']['name']}") == (
@@ -119,7 +119,7 @@ async def test_a_changed_pod_starts_a_new_event() -> None:
     async with recording(WRITTEN, WRITTEN) as (server, recorder, _):
         recorder.record(POD, note="0/1", **FAILED)
         recorder.record(attrs.evolve(POD, resource_version="8"), note="0/1", **FAILED)
-        await recorder.drain(5)
+        await recorder.drain(PATIENCE)
 
     names = [seen.json["metadata"]["name"] for seen in server.seen]
     assert len(set(names)) == 2
@@ -134,7 +134,7 @@ async def test_repeats_before_the_first_write_are_one_request() -> None:
         assert len(recorder) == 1
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(recorder.run)
-            await recorder.drain(5)
+            await recorder.drain(PATIENCE)
 
     (seen,) = server.seen
     assert seen.json["series"]["count"] == 3
@@ -147,7 +147,7 @@ async def test_an_expired_series_is_written_again() -> None:
         while len(server.seen) < 1 or len(recorder):
             await anyio.lowlevel.checkpoint()
         recorder.record(POD, note="0/1", **FAILED)
-        await recorder.drain(5)
+        await recorder.drain(PATIENCE)
 
     assert [seen.method for seen in server.seen] == ["POST", "PATCH", "POST"]
 
@@ -175,7 +175,7 @@ async def test_failures(failures: list[Answer], requests: int, lost: int) -> Non
     """A lost event is tried again for a while, a refused one is not."""
     async with recording(*failures) as (server, recorder, dropped):
         recorder.record(POD, note="x", **FAILED)
-        await recorder.drain(5)
+        await recorder.drain(PATIENCE)
 
     assert (requests, lost) == (len(server.seen), len(dropped))
 

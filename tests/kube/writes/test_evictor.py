@@ -101,10 +101,11 @@ async def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
 
 async def test_a_short_timeout_bounds_each_request() -> None:
     """A request that is not answered within the evictor's timeout is sent again."""
-    async with scripted(hang, DONE, hang, DONE) as (server, client):
-        evictor = Evictor(client=client, may_send=lambda: True, timeout=0.05, random=lambda: 0.0)
+    async with scripted(hang, DONE, hang, DONE, impatient=True) as (server, client):
+        evictor = Evictor(client=client, may_send=lambda: True, timeout=0.25, random=lambda: 0.0)
         with anyio.fail_after(PATIENCE):
             assert await evictor.evict(VICTIM, scheduler_name="my-scheduler")
+    assert set(server.limits) == {0.25}
     assert [request.method for request in server.seen] == ["PATCH", "PATCH", "DELETE", "DELETE"]
 
 

@@ -33,9 +33,9 @@ async def test_calls() -> None:
     """Reading, creating and replacing use the one Lease."""
     async with scripted(answer(ON_WIRE), answer(ON_WIRE, status=201), answer(ON_WIRE)) as (server, client):
         lease = LeaseClient(client=client)
-        assert await lease.get(within=1) == HELD
-        assert await lease.create(HELD, within=1) == HELD
-        assert await lease.update(HELD, within=1) == HELD
+        assert await lease.get(within=PATIENCE) == HELD
+        assert await lease.create(HELD, within=PATIENCE) == HELD
+        assert await lease.update(HELD, within=PATIENCE) == HELD
 
     assert [("GET", f"{PATH}/my-scheduler"), ("POST", PATH), ("PUT", f"{PATH}/my-scheduler")] == [
         (seen.method, seen.path) for seen in server.seen
@@ -48,7 +48,7 @@ async def test_an_empty_lease(spec: object) -> None:
     """A Lease without a holder, or without anything, is free."""
     lease = {"metadata": {**ON_WIRE["metadata"], "resourceVersion": "7"}, "spec": spec}
     async with scripted(answer(lease)) as (_, client):
-        assert Record("", 0, resource_version="7") == await LeaseClient(client=client).get(within=1)
+        assert Record("", 0, resource_version="7") == await LeaseClient(client=client).get(within=PATIENCE)
 
 
 DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
@@ -69,7 +69,7 @@ async def test_a_lease_that_cannot_be_read(text: str) -> None:
     """Garbage or a proxy's answer is not a free Lease: it would be taken from its holder."""
     async with scripted(answer(text)) as (_, client):
         with pytest.raises(UnreachableError, match="cannot be read"):
-            await LeaseClient(client=client).get(within=1)
+            await LeaseClient(client=client).get(within=PATIENCE)
 
 
 OTHERS = {
@@ -87,9 +87,9 @@ async def test_an_answer_that_is_not_what_was_written(difference: str) -> None:
     async with scripted(old, old) as (_, client):
         lease = LeaseClient(client=client)
         with pytest.raises(UnreachableError, match="a proxy's"):
-            await lease.update(HELD, within=1)
+            await lease.update(HELD, within=PATIENCE)
         with pytest.raises(UnreachableError, match="a proxy's"):
-            await lease.create(HELD, within=1)
+            await lease.create(HELD, within=PATIENCE)
 
 
 async def test_watching() -> None:
@@ -140,7 +140,7 @@ async def test_a_lease_with_deep_managed_fields() -> None:
     line = f'{{"type": "MODIFIED", "object": {deep}}}\n'.encode()
     async with scripted(answer(deep), watching(line, b'{"type": "MODIFIED", "object": 3}\n')) as (_, client):
         lease = LeaseClient(client=client)
-        assert await lease.get(within=5) == HELD
+        assert await lease.get(within=PATIENCE) == HELD
         with pytest.raises(UnreachableError):
             await lease.watch("1", look, seconds=60)
 
@@ -189,8 +189,8 @@ async def test_labels_and_annotations_of_others_are_kept() -> None:
     metadata = {**ON_WIRE["metadata"], "labels": {"a": "b"}, "annotations": {"c": "d"}}
     lease = {**ON_WIRE, "metadata": metadata}
     async with scripted(answer(lease), answer(lease)) as (server, client):
-        record = await LeaseClient(client=client).get(within=1)
-        await LeaseClient(client=client).update(record, within=1)
+        record = await LeaseClient(client=client).get(within=PATIENCE)
+        await LeaseClient(client=client).update(record, within=PATIENCE)
 
     assert server.seen[1].json["metadata"] == metadata
 

@@ -146,10 +146,11 @@ async def test_an_answer_that_is_lost(lost: Answer) -> None:
 
 async def test_a_short_timeout_bounds_the_write() -> None:
     """A write that is not answered within the writer's timeout fails; no other limit applies."""
-    async with scripted(answer(stored_volume()), hang) as (server, client):
-        writer = VolumeWriter(client=client, may_send=lambda: True, timeout=0.05)
+    async with scripted(answer(stored_volume()), hang, impatient=True) as (server, client):
+        writer = VolumeWriter(client=client, may_send=lambda: True, timeout=0.25)
         with anyio.fail_after(PATIENCE):
             outcome = await writer.keep(VOLUME, CLAIM)
+    assert server.limits[-1] == 0.25
     assert outcome == Failed("no answer in time to PUT /api/v1/persistentvolumes/pv")
     assert len(server.seen) == 2
 
