@@ -11,11 +11,12 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.endpoints.exchange import Answer, read_request, text
+from neuron_scheduler.endpoints.client import Client
+from neuron_scheduler.endpoints.exchange import Answer, Reply, read_request, text
 from neuron_scheduler.endpoints.turns import Turns
 from neuron_scheduler.kube.http.rate_limit import TokenBucket
 from neuron_scheduler.telemetry import logs
@@ -23,7 +24,6 @@ from neuron_scheduler.telemetry import logs
 ACCEPTED_AT_ONCE: Final = 8  # connections in one turn of the event loop
 BACKLOG: Final = 1024  # connections that the kernel keeps for us
 GOODBYE: Final = 1.0  # seconds for the end of TLS
-END_OF_HEAD: Final = b"\r\n\r\n"
 PAUSE: Final = 1.0  # seconds without new connections after one could not be accepted
 
 log = logs.logger(__name__)
@@ -165,13 +165,14 @@ class Listener:
         task.add_done_callback(lambda done: self._running.pop(done, None))
 
     async def _exchange(self, connection: socket.socket) -> None:
-        client = _Client(self.limits.head)
+        client = Client(self.limits.head, encrypted=self.certificate is not None)
         tls: dict[str, Any] = {"ssl_handshake_timeout": self.limits.seconds, "ssl_shutdown_timeout": GOODBYE}
         try:
             async with asyncio.timeout(self.limits.seconds):
                 options = {} if self.certificate is None else tls | {"ssl": self.certificate()}
                 await self._loop.connect_accepted_socket(lambda: client, connection, **options)
-                await client.end_with(await _answered(await client.head, self.answer))
+                reply, with_body = await _answered(client, self.answer)
+                await client.end_with(reply.encode(with_body=with_body), reply.more if with_body else ())
         except TimeoutError:
             self.dropped("slow")
         except OSError:
@@ -181,66 +182,17 @@ class Listener:
             connection.close()
 
 
-async def _answered(head: bytes | None, answer: Answer) -> bytes:
+async def _answered(client: Client, answer: Answer) -> tuple[Reply, bool]:
+    """Return the answer to a client's request, and whether its body is sent."""
+    head = await client.head
     if head is None:
-        return text(431, "the request is too large").encode()
+        return text(431, "the request is too large"), True
     request = read_request(head)
     if request is None:
-        return text(400, "not a request of HTTP/1.1").encode()
+        return text(400, "not a request of HTTP/1.1"), True
     try:
-        reply = await answer(request)
+        reply = await answer(attrs.evolve(request, connection=client))
     except Exception as error:  # noqa: BLE001 - this client gets an answer; other clients are not affected
         log.error("Cannot answer a request", path=request.path, exc=error)
         reply = text(500, "internal error; see the log")
-    return reply.encode(with_body=request.method != "HEAD")
-
-
-class _Client(asyncio.Protocol):
-    """
-    One connection: collects the head of a request, and waits until the client has the answer.
-
-    Attributes:
-        head: including its empty line; None if it is larger than allowed, empty if the client has gone.
-    """
-
-    def __init__(self, most: int) -> None:
-        loop = asyncio.get_running_loop()
-        self.head: asyncio.Future[bytes | None] = loop.create_future()
-        self._ended: asyncio.Future[None] = loop.create_future()
-        self._most = most
-        self._received = bytearray()
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods, but is no subclass
-
-    def data_received(self, data: bytes) -> None:
-        if self.head.done():
-            return
-        searched = max(len(self._received) - len(END_OF_HEAD), 0)
-        self._received += data
-        end = self._received.find(END_OF_HEAD, searched, self._most)
-        if end < 0 and len(self._received) < self._most:
-            return
-        self.head.set_result(None if end < 0 else bytes(self._received[: end + len(END_OF_HEAD)]))
-        if self._transport is not None:
-            self._transport.pause_reading()  # a connection has one request
-
-    def connection_lost(self, _exc: Exception | None) -> None:
-        self._transport = None
-        if not self._ended.done():
-            self._ended.set_result(None)
-        if not self.head.done():
-            self.head.set_result(b"")
-
-    async def end_with(self, answer: bytes) -> None:
-        """Send the answer, and return when the client has it or has gone."""
-        if self._transport is not None:
-            self._transport.write(answer)
-            self._transport.close()
-            await self._ended
-
-    def abort(self) -> None:
-        """Abort the connection, if it is still open."""
-        if self._transport is not None:
-            self._transport.abort()
+    return reply, request.method != "HEAD"

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.endpoints.exchange import Reply, Request, read_request, text
+from neuron_scheduler.endpoints.exchange import Reply, Request, Unconnected, read_request, text
 
 
 def test_a_request() -> None:
@@ -57,3 +57,22 @@ def test_a_reply() -> None:
     assert reply.encode() == head + "ü".encode()
     assert reply.encode(with_body=False) == head
     assert text(405, "no", {"Allow": "GET"}) == Reply(405, b"no", fields={"Allow": "GET"})
+
+
+@pytest.mark.parametrize(
+    ("peer", "encrypted", "want"),
+    [
+        ("127.0.0.1", False, True),
+        ("127.8.8.8", False, True),
+        ("::1", False, True),
+        ("::ffff:127.0.0.1", False, True),
+        ("::ffff:10.0.0.1", False, False),
+        ("10.0.0.1", False, False),
+        ("10.0.0.1", True, True),
+        ("", False, False),
+        ("fe80::1%eth0", False, False),
+    ],
+)
+def test_what_nobody_else_reads(peer: str, encrypted: bool, want: bool) -> None:
+    """Tokens may come over TLS, or from this host."""
+    assert Request("GET", "/", connection=Unconnected(peer, encrypted)).confidential is want

@@ -47,6 +47,17 @@ class Served:
         await self.answering.wait()
         if request.path == "/broken":
             raise RuntimeError("broken")
+        if request.path == "/body":
+            body = await request.body(10)
+            return body if isinstance(body, Reply) else Reply(200, body)
+        if request.path == "/large":
+            return Reply(200, b"<", more=[b"x" * 60_000] * 50)
+        if request.path == "/peer":
+            return text(200, f"{request.connection.peer} {request.confidential}")
+        if request.path == "/watched":
+            while not request.connection.gone():
+                await anyio.lowlevel.checkpoint()
+            self.asked.append("gone")
         return text(200, "") if not self.body else Reply(200, self.body)
 
 
@@ -191,6 +202,85 @@ async def test_what_is_refused(data: bytes, want: int) -> None:
         assert status(await exchange(here)) == 200
 
 
+# -- bodies, and what follows the head ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "want"),
+    [
+        ("Content-Length: 5", b"hello", (200, b"hello")),
+        ("Content-Length: 5", b"hello and more", (200, b"hello")),
+        ("Content-Length: 0", b"", (200, b"")),
+        ("Content-Length: 11", b"hello world", (413, b"the body has 11 bytes; 10 are the most\n")),
+        ("Content-Length: 999999999", b"", (413, b"the body has 999999999 bytes; 10 are the most\n")),
+        ("Accept: a", b"hello", (411, b"send the body with its Content-Length\n")),
+        ("Content-Length: -5", b"hello", (411, b"send the body with its Content-Length\n")),
+        ("Content-Length: \xb2", b"hello", (411, b"send the body with its Content-Length\n")),
+        (
+            "Transfer-Encoding: chunked\r\nContent-Length: 5",
+            b"5\r\nhello",
+            (411, b"send the body with its Content-Length\n"),
+        ),
+    ],
+)
+async def test_a_body(fields: str, body: bytes, want: tuple[int, bytes]) -> None:
+    """A body is read by its length, up to the page's limit; everything else is refused."""
+    async with served(Limits()) as here:
+        answer = await exchange(here, b"POST /body HTTP/1.1\r\n" + fields.encode("latin-1") + b"\r\n\r\n" + body)
+        assert (status(answer), answer.partition(b"\r\n\r\n")[2]) == want or (answer == b"" and want[0] != 200)
+
+
+async def test_a_body_in_pieces() -> None:
+    """A body may arrive byte by byte; one that ends early is refused."""
+    async with served(Limits()) as here:
+        for sent, want in ((b"hello", 200), (b"hell", 400)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+            writer.write(b"POST /body HTTP/1.1\r\nContent-Length: 5\r\n\r\n")
+            for byte in sent:
+                await writer.drain()
+                await anyio.lowlevel.checkpoint()
+                writer.write(bytes([byte]))
+            writer.write_eof()
+            assert status(await reader.read()) == want
+            writer.close()
+
+
+async def test_a_body_that_never_comes_is_cut_off() -> None:
+    """A client that announces a body and sends none has its time, as every client."""
+    async with served(IMPATIENT) as here:
+        assert await exchange(here, b"POST /body HTTP/1.1\r\nContent-Length: 5\r\n\r\nhell") == b""
+        assert here.dropped == ["slow"]
+
+
+async def test_a_large_answer_is_sent_in_pieces() -> None:
+    """The pieces arrive in order, with their length in the head; a HEAD gets the head only."""
+    async with served(Limits()) as here:
+        head, _, body = (await exchange(here, b"GET /large HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
+        assert b"Content-Length: 3000001\r\n" in head
+        assert body == b"<" + b"x" * 3_000_000
+        assert (await exchange(here, b"HEAD /large HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\n")
+
+
+async def test_a_client_that_goes_away_is_noticed() -> None:
+    """An answer that takes long can end when nobody waits for it, whatever else the client has sent."""
+    async with served(Limits()) as here:
+        for rest in (b"", b"x" * 9_000):
+            here.asked.clear()
+            _, writer = await asyncio.open_connection("127.0.0.1", here.port)
+            writer.write(b"GET /watched HTTP/1.1\r\n\r\n" + rest)
+            await until(lambda: bool(here.asked))
+            writer.close()
+            await until(lambda: here.asked[-1] == "gone")
+
+
+@pytest.mark.parametrize(("address", "host"), [("127.0.0.1", "127.0.0.1"), ("::", "127.0.0.1"), ("::", "::1")])
+async def test_who_asks(address: str, host: str) -> None:
+    """The page knows the client's address; this host's own are confidential, in both families."""
+    async with served(Limits(), address=address) as here:
+        answer = await exchange(here, b"GET /peer HTTP/1.1\r\n\r\n", host=host)
+        assert answer.endswith(f"{host} True".encode())
+
+
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
@@ -313,8 +403,8 @@ async def test_tls(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     async with served(Limits(at_once=3, rate=0), certificate=lambda: server) as here:
         silent = [await asyncio.open_connection("127.0.0.1", here.port) for _ in range(10)]
         reader, writer = await asyncio.open_connection("127.0.0.1", here.port, ssl=client)
-        writer.write(LIVEZ)
-        assert status(await reader.read()) == 200
+        writer.write(b"GET /peer HTTP/1.1\r\n\r\n")
+        assert (await reader.read()).endswith(b"127.0.0.1 True")
         assert here.dropped == ["slow"] * 8
         for connection in (writer, *(writer for _, writer in silent)):
             connection.close()
