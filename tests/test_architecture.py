@@ -43,7 +43,7 @@ MAY_IMPORT: Final = {
     "kube": MODEL | LEAVES | KUBE,
     "endpoints": {"kube", "kube.http"} | LEAVES,
     "settings": {"errors", "scheduling.plugins"},
-    "capture": DOMAIN | LEAVES | KUBE,
+    "capture": DOMAIN | LEAVES | KUBE | {"controllers.handlers", "watched_kinds"},
     "journal": DOMAIN | EXPLAIN | LEAVES | KUBE,
     "questions": DOMAIN | EXPLAIN | LEAVES | KUBE | {"answer_json", "endpoints"},
     "page": LEAVES | {"endpoints"},

@@ -3,14 +3,13 @@ One request of `check`: a refusal or a failure is a value, so that the rest can 
 """
 
 from collections.abc import Awaitable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from neuron_scheduler.check.subjects.snapshot import Unread
 from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
-
-UNKNOWN_USER: Final = "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
+from neuron_scheduler.kube.http.status import UNKNOWN_USER
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -16,11 +16,12 @@ import msgspec
 from neuron_scheduler import __version__
 from neuron_scheduler.check import kinds
 from neuron_scheduler.check.account_rights import review_rights
-from neuron_scheduler.check.attempt import UNKNOWN_USER, attempt
+from neuron_scheduler.check.attempt import attempt
 from neuron_scheduler.check.subjects import known, snapshot as seen
 from neuron_scheduler.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Malformed, Resource
 from neuron_scheduler.kube.watch.pager import Pager
 from neuron_scheduler.kube.writes.lease import LeaseClient

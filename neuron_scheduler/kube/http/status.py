@@ -16,6 +16,8 @@ import msgspec
 from neuron_scheduler.errors import ApiError
 from neuron_scheduler.kube.objects import wire
 
+UNKNOWN_USER: Final = "the API server does not accept our credentials (401); check the kubeconfig's user or the token"
+"""The sentence for a person whose request was answered with 401."""
 EXCERPT: Final = 500  # bytes of an error body that is no Status
 LONGEST_PAUSE: Final = 30.0  # seconds that a server may ask to wait; more counts as this
 

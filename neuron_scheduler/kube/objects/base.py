@@ -153,6 +153,11 @@ class Resource(Decoder[T]):
     same: Callable[[T, T], bool] = eq
     params: Mapping[str, str] = attrs.field(factory=dict)
 
+    def position(self, decoded: Decoded[T]) -> tuple[int, Any]:
+        """Return the key by which decoded objects are sorted: those without a value of `model` come last."""
+        value = decoded.value
+        return (1, ()) if value is None or isinstance(value, Malformed) else (0, self.order(value))
+
     @property
     def name(self) -> str:
         """Its plural, such as `pods`."""

@@ -12,7 +12,7 @@ import random as randomness
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Generic
+from typing import Final, Generic
 
 import anyio
 import attrs
@@ -21,7 +21,7 @@ from anyio.lowlevel import checkpoint
 from neuron_scheduler.errors import ApiError, OversizedLineError, UnreachableError
 from neuron_scheduler.kube.http.backoff import Backoff
 from neuron_scheduler.kube.http.stream import Stream
-from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
+from neuron_scheduler.kube.objects.base import Decoded, Resource
 from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
 from neuron_scheduler.kube.watch.pager import Api, Pager
 from neuron_scheduler.kube.watch.watch_line import (
@@ -217,7 +217,7 @@ class Informer(Generic[T]):
         """Return all objects, page by page, each in order, and the version of the list."""
         pages, version = [], ""
         async for page in self._pager.pages():
-            pages.append(sorted(page.objects, key=self._sort_key))
+            pages.append(sorted(page.objects, key=self.resource.position))
             version = page.version
         return pages, version
 
@@ -227,16 +227,12 @@ class Informer(Generic[T]):
 
         Each page is in order; they are merged as they are handed over, because sorting all would block the event loop.
         """
-        for number, decoded in enumerate(heapq.merge(*pages, key=self._sort_key), start=1):
+        for number, decoded in enumerate(heapq.merge(*pages, key=self.resource.position), start=1):
             self._store.put(decoded)
             if number % BATCH == 0:
                 await checkpoint()
         for key in self._store.missing({decoded.key for page in pages for decoded in page}):
             self._store.remove(key)
-
-    def _sort_key(self, decoded: Decoded[T]) -> tuple[int, Any]:
-        value = decoded.value
-        return (1, ()) if value is None or isinstance(value, Malformed) else (0, self.resource.order(value))
 
     async def _watch(self) -> None:
         """Follow the changes since the last known version until the watch's time is over."""

@@ -87,6 +87,10 @@ class ObjectStore(Generic[T]):
         """Return the last known state of an object that could be read; None if there is none."""
         return self._objects.get(key)
 
+    def objects(self) -> Iterable[T]:
+        """Return the last known state of all objects that could be read."""
+        return self._objects.values()
+
     def put(self, decoded: Decoded[T]) -> None:
         """Store an object's new state, and hand over what has changed."""
         value = decoded.value

@@ -1,0 +1,50 @@
+"""
+A cluster as it was at one time, as a value.
+
+Unlike the running process, it has no queue: pods of all schedulers are found by their names. Refuses to follow changes.
+"""
+
+import difflib
+from collections.abc import Mapping
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Capture:
+    """
+    What was read of a cluster.
+
+    Attributes:
+        cluster: with the pods on nodes, and the space that is kept for pending pods.
+        pods: all pods that have not ended, by `namespace/name`.
+        waiting: those of them that have no node and are not being deleted, of every scheduler, oldest first.
+        budgets: all PodDisruptionBudgets, by namespace and name.
+        notes: what could not be read, or only in part, and what that means; one sentence each.
+        source: where it was read, for people.
+        taken: when, in seconds since the epoch.
+        ended: keys of pods that have ended, where the source has them.
+        unreadable: reasons why pods cannot be read, by key.
+    """
+
+    cluster: Cluster
+    pods: Mapping[str, Pod]
+    waiting: tuple[Pod, ...]
+    budgets: tuple[DisruptionBudget, ...] = ()
+    notes: tuple[str, ...] = ()
+    source: str = ""
+    taken: float = 0.0
+    ended: frozenset[str] = frozenset()
+    unreadable: Mapping[str, Malformed] = attrs.field(factory=dict)
+
+    def similar(self, key: str) -> list[str]:
+        """Return up to three names of pods that are like this one, those of the same namespace first."""
+        namespace = key.partition("/")[0]
+        near = [other for other in self.pods if other.partition("/")[0] == namespace]
+        same_name = [other for other in self.pods if other.partition("/")[2] == key.partition("/")[2]]
+        return list(dict.fromkeys([*difflib.get_close_matches(key, near, n=3), *same_name]))[:3]

@@ -1,0 +1,210 @@
+"""
+Collects decoded objects of all kinds, and makes a `Capture` of them.
+
+The handlers of the running process keep the objects, in the order in which its informers would hand them over, so both
+have the same cluster. Only what concerns the process's own work is left out: assumed pods, rejected pods, the queue.
+Refuses to read: that is for `live` and `files`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+
+from neuron_scheduler import watched_kinds
+from neuron_scheduler.capture.capture import Capture
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.controllers.handlers.disruption_budgets import DisruptionBudgetHandler
+from neuron_scheduler.controllers.handlers.nodes import NodeHandler
+from neuron_scheduler.controllers.handlers.pods import PodHandler
+from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
+from neuron_scheduler.scheduling.preemption.nominations import rebuilt
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+from neuron_scheduler.telemetry.metrics import Metrics
+
+NAMED: Final = 3
+"""So many objects are named in a note."""
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing."""
+
+
+def our_profiles() -> tuple[Profile, ...]:
+    """Return the profile of an installation without a configuration."""
+    return (default_profile("my-scheduler"),)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Collection:
+    """
+    What has been read so far.
+
+    Attributes:
+        source, taken: as in `Capture`.
+        profiles: of the scheduler; they decide for which pods space is kept, and where that still fits.
+        resources: the kinds that the scheduler watches, in the order in which it lists them.
+    """
+
+    source: str
+    taken: float
+    profiles: Sequence[Profile] = attrs.field(factory=our_profiles)
+    _cluster: Cluster = attrs.field(factory=Cluster, init=False)
+    _budgets: DisruptionBudgetHandler = attrs.field(init=False)
+    _handlers: dict[Resource[Any], Handler[Any]] = attrs.field(init=False)
+    _lists: dict[Resource[Any], list[Decoded[Any]]] = attrs.field(init=False)
+    _notes: list[str] = attrs.field(factory=list, init=False)
+    _failed: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        metrics, queue = Metrics(), SchedulingQueue()
+        self._budgets = DisruptionBudgetHandler(metrics=metrics)
+        others = watched_kinds.others(self._cluster, queue, metrics, budgets=self._budgets, noticed=_ignore)
+        self._handlers = {
+            NODES: NodeHandler(
+                cluster=self._cluster, queue=queue, metrics=metrics, gone=_ignore, nomination_lost=_ignore
+            ),
+            **dict(others),
+            PODS: _pod_handler(self._cluster, queue, metrics),
+        }
+        self._lists = {resource: [] for resource in self._handlers}
+
+    @property
+    def resources(self) -> tuple[Resource[Any], ...]:
+        """The kinds that the scheduler watches, in the order in which it lists them."""
+        return tuple(self._handlers)
+
+    def add(self, resource: Resource[Any], decoded: Decoded[Any]) -> None:
+        """Add an object of one of the `resources`; a later state of the same object replaces an earlier one."""
+        self._lists[resource].append(decoded)
+
+    def note(self, sentence: str) -> None:
+        """Add a note: something could not be read."""
+        self._notes.append(sentence)
+
+    def has(self, resource: Resource[Any]) -> bool:
+        """Return whether there is an object of a kind, readable or not."""
+        return bool(self._lists[resource])
+
+    def capture(self) -> Capture:
+        """Return the cluster; nothing may be added afterwards."""
+        self._lists = {resource: _latest(decoded) for resource, decoded in self._lists.items()}
+        self._lists[PODS] = list(_with_uids(self._lists[PODS]))
+        stores = {resource: self._stored(resource) for resource in self._handlers}
+        pods: dict[str, Pod] = {pod.key: pod for pod in stores[PODS].objects()}
+        waiting = [pod for pod in pods.values() if not (pod.node_name or pod.terminating)]
+        self._keep_nominated_space(waiting)
+        return Capture(
+            cluster=self._cluster,
+            pods=pods,
+            waiting=tuple(sorted(waiting, key=PODS.order)),
+            budgets=self._budgets.all(),
+            notes=(*self._notes, *self._notes_on_unreadable()),
+            source=self.source,
+            taken=self.taken,
+            ended=frozenset(decoded.key for decoded in self._lists[PODS] if decoded.value is None) - pods.keys(),
+            unreadable={m.key: m for m in self._malformed(PODS) if m.key and m.key not in pods},
+        )
+
+    def _stored(self, resource: Resource[Any]) -> ObjectStore[Any]:
+        store = ObjectStore(
+            handler=self._handlers[resource], kind=resource.kind, same=resource.same, failed=self._count_failure
+        )
+        for decoded in sorted(self._lists[resource], key=resource.position):
+            store.put(decoded)
+        return store
+
+    def _count_failure(self) -> None:
+        self._failed += 1
+
+    def _keep_nominated_space(self, waiting: Iterable[Pod]) -> None:
+        """Keep the space that a scheduler has freed for a pod, in the order of the queue."""
+        ours = {profile.scheduler_name: profile for profile in self.profiles}
+        for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.created, pod.key)):
+            profile = ours.get(pod.scheduler_name)
+            if pod.nominated_node_name and (profile is not None or pod.neuron is not None):
+                nomination = rebuilt(self._cluster, pod, profile or self.profiles[0])
+                if nomination is not None:
+                    self._cluster.nominate(pod.nominated_node_name, nomination)
+
+    def _malformed(self, resource: Resource[Any]) -> Iterator[Malformed]:
+        return (decoded.value for decoded in self._lists[resource] if isinstance(decoded.value, Malformed))
+
+    def _notes_on_unreadable(self) -> Iterator[str]:
+        values = (decoded.value for decoded in self._lists[NODES])
+        nodes = [node for node in values if isinstance(node, Node) and node.refusal]
+        if nodes:
+            named = _named(f"{node.name}: {node.refusal}" for node in nodes)
+            yield f"{_counted(len(nodes), 'node')} cannot be read, and no pod is placed there ({named})"
+        for resource in self._handlers:
+            found = {malformed.key or malformed.reason: malformed for malformed in self._malformed(resource)}
+            if found:
+                meaning = "what they use of their nodes counts as unknown" if resource is PODS else "they are left out"
+                named = _named(f"{malformed.key or '(no name)'}: {malformed.reason}" for malformed in found.values())
+                yield f"{_counted(len(found), resource.kind)} cannot be read; {meaning} ({named})"
+        if self._failed:
+            yield f"{_counted(self._failed, 'object')} could not be taken in because of a mistake in this program"
+
+
+def _pod_handler(cluster: Cluster, queue: SchedulingQueue, metrics: Metrics) -> PodHandler:
+    """Return a handler for which no pod is ours: the queue is for the process that schedules."""
+    return PodHandler(
+        cluster=cluster,
+        queue=queue,
+        metrics=metrics,
+        scheduler_names=(),
+        clock=_no_time,
+        gone=_ignore,
+        came=_ignore,
+        left=_ignore,
+        started=_ignore,
+        double_booked=_ignore,
+        unknown=_ignore,
+    )
+
+
+def _no_time() -> float:
+    return 0.0
+
+
+def _latest(decoded: list[Decoded[Any]]) -> list[Decoded[Any]]:
+    """Return the objects without earlier states of the same ones: a list has each once, several files may not."""
+    latest = {each.key or f"(no name {number})": each for number, each in enumerate(decoded)}
+    return list(latest.values())
+
+
+def _with_uids(pods: Iterable[Decoded[Pod]]) -> Iterator[Decoded[Pod]]:
+    """
+    Yield the pods, each key with a uid of its own.
+
+    A file may be written by hand: two pods with one uid would replace each other, and what the first holds would look
+    free.
+    """
+    keys: dict[str, str] = {}
+    for number, decoded in enumerate(pods):
+        uid, value = decoded.uid, decoded.value
+        if isinstance(value, Malformed):
+            uid = value.uid
+        key = decoded.key or f"(no name {number})"
+        if not uid or keys.setdefault(uid, key) != key:
+            uid = f"{uid}/{key}"
+            value = None if value is None else attrs.evolve(value, uid=uid)
+            yield attrs.evolve(decoded, uid=uid, value=value)
+        else:
+            yield decoded
+
+
+def _named(names: Iterable[str]) -> str:
+    every = list(names)
+    more = len(every) - NAMED
+    return "; ".join([*every[:NAMED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,133 @@
+"""
+Reads a cluster from its API server: one LIST in pages for each kind that the scheduler watches, with the reader's own
+rights.
+
+Without all nodes and all pods there is no answer: what is free depends on them. Every other kind may be refused; then a
+note says what is not considered. Refuses to write, and to repeat a request that was refused.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import anyio
+
+from neuron_scheduler.capture.capture import Capture
+from neuron_scheduler.capture.collection import Collection, our_profiles
+from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.status import UNKNOWN_USER
+from neuron_scheduler.kube.objects.base import Decoded, Resource
+from neuron_scheduler.kube.objects.disruption_budgets import BUDGETS
+from neuron_scheduler.kube.objects.namespaces import NAMESPACES
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.objects.storage import STORAGE
+from neuron_scheduler.kube.watch.pager import Pager
+from neuron_scheduler.scheduling.cycle.profile import Profile
+
+AT_ONCE: Final = 4
+"""Kinds that are listed at the same time."""
+NEEDED: Final = (NODES, PODS)
+WITHIN: Final = 10.0  # seconds for the question whether a kind can be listed
+EXPIRED_TRIES: Final = 2
+
+T = TypeVar("T")
+
+
+async def read(
+    client: Client, *, namespace: str = "", profiles: Sequence[Profile] | None = None, instead: str = ""
+) -> Capture:
+    """
+    Return the cluster as it is now.
+
+    Args:
+        client: for one API server.
+        namespace: of the reader, who may have the right to list pods only there.
+        profiles: those of the scheduler; by default, of an installation without a configuration.
+        instead: what a reader can do who may not list nodes or pods; part of the error.
+
+    Raises:
+        ConfigurationError: the reader may not list nodes or pods, or is not known.
+        UnreachableError, ApiError: nodes or pods could not be listed for another reason.
+    """
+    connection = client.connection
+    source = f"{connection.server} ({connection.source})"
+    collection = Collection(source=source, taken=time.time(), profiles=profiles or our_profiles())
+    limiter = anyio.CapacityLimiter(AT_ONCE)
+
+    async def listed(resource: Resource[Any]) -> None:
+        async with limiter:
+            await _list(client, resource, collection, namespace, instead)
+
+    await listed(NODES)  # alone: a reader without rights gets one error
+    async with anyio.create_task_group() as tasks:
+        for resource in collection.resources:
+            if resource not in NEEDED:
+                tasks.start_soon(listed, resource)
+    await listed(PODS)  # last, as the process does: a pod comes after what it refers to
+    return collection.capture()
+
+
+async def _list(client: Client, resource: Resource[Any], collection: Collection, namespace: str, instead: str) -> None:
+    try:
+        for decoded in await _listed(client, resource):
+            collection.add(resource, decoded)
+    except ApiError as error:
+        if error.status == 401:
+            raise ConfigurationError(UNKNOWN_USER) from error
+        if resource in NEEDED:
+            if error.status != 403:
+                raise
+            raise ConfigurationError(await _refused(client, namespace, instead)) from error
+        reason = "the right is missing" if error.status == 403 else str(error)
+        collection.note(_left_out(resource, reason))
+    except UnreachableError as error:
+        if resource in NEEDED:
+            raise
+        collection.note(_left_out(resource, str(error)))
+
+
+async def _listed(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
+    """Return all objects of a kind; the list is begun once more if it takes so long that its version expires."""
+    for _ in range(EXPIRED_TRIES - 1):
+        try:
+            return [decoded async for page in Pager(client, resource).pages() for decoded in page.objects]
+        except ApiError as error:
+            if error.status != 410:
+                raise
+    return [decoded async for page in Pager(client, resource).pages() for decoded in page.objects]
+
+
+async def _refused(client: Client, namespace: str, instead: str) -> str:
+    """Return the error for a reader who may not list all nodes, or all pods."""
+    missing = [resource.name for resource in NEEDED if not await _may_list(client, resource.path)]
+    sentence = (
+        f"you may not list {' and '.join(missing)} in the whole cluster (403), and what is free depends on all of them"
+    )
+    if PODS.name in missing and namespace and await _may_list(client, f"/api/v1/namespaces/{namespace}/pods"):
+        sentence += f"; you may list pods in namespace {namespace} only"
+    return sentence + (f"; {instead}" if instead else "")
+
+
+async def _may_list(client: Client, path: str) -> bool:
+    try:
+        await client.request("GET", path, params={"limit": "1"}, timeout=WITHIN)
+    except (ApiError, UnreachableError):
+        return False
+    return True
+
+
+def _left_out(resource: Resource[Any], reason: str) -> str:
+    return f"{resource.name} cannot be listed ({reason}): {_meaning(resource)}"
+
+
+def _meaning(resource: Resource[Any]) -> str:
+    """Return what answers lack without the objects of a kind."""
+    if resource is BUDGETS:
+        return "which evictions a disruption budget forbids is not known"
+    if resource is NAMESPACES:
+        return "namespace selectors of pod affinity match no namespace by its labels"
+    if resource in STORAGE:
+        return "answers about pods with volumes may be wrong"
+    return "a pod may be spread over nodes differently"

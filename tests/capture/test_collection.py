@@ -1,0 +1,76 @@
+"""Space that is kept for pending pods, and objects that a handler cannot take."""
+
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.capture.collection import Collection
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.kube.objects.base import Decoded, Resource
+from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from tests.support.builders import node, pod
+
+
+def collected(*objects: Any, **fields: Any) -> Collection:
+    """Return a collection of a node with 16 devices, and pods."""
+    collection = Collection(source="a test", taken=0.0, **fields)
+    add(collection, NODES, node("a", "trn1.32xlarge"))
+    for each in objects:
+        add(collection, PODS, each)
+    return collection
+
+
+def add(collection: Collection, resource: Resource[Any], each: Any) -> None:
+    """Add one object."""
+    collection.add(resource, Decoded(each.key if resource is PODS else each.name, each.uid, "1", each))
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        pytest.param({}, 16, id="a pod of ours"),
+        pytest.param({"scheduler_name": "default-scheduler"}, 16, id="a pod with Neuron of another scheduler"),
+        pytest.param({"scheduler_name": "default-scheduler", "devices": 0}, 0, id="any other pod of another scheduler"),
+        pytest.param({"on": "a"}, 0, id="a pod that has arrived"),
+        pytest.param({"terminating": True}, 0, id="a pod that leaves"),
+        pytest.param({"nominated_node_name": "gone"}, 0, id="a node that does not exist"),
+    ],
+)
+def test_space_is_kept_for_nominated_pods(fields: dict[str, Any], kept: int) -> None:
+    """As by the process, whose own pods and those of kube-scheduler are nominated in their status."""
+    defaults: dict[str, Any] = {"devices": 8, "nominated_node_name": "a"}
+    nominated = pod("p", **defaults | fields)
+    row = collected(nominated).capture().cluster.node("a")
+    assert row is not None
+    assert sum(nomination.cores.bit_count() for nomination in row.nominations) == kept
+
+
+def test_space_is_kept_in_the_order_of_the_queue() -> None:
+    """The pod of higher priority has it; a profile of another name is ours too."""
+    pods = [
+        pod(name, devices=16, nominated_node_name="a", priority=priority, scheduler_name="mine")
+        for name, priority in (("low", 1), ("high", 9))
+    ]
+    row = collected(*pods, profiles=(default_profile("mine"),)).capture().cluster.node("a")
+    assert row is not None
+    assert [nomination.pod.name for nomination in row.nominations] == ["high"]
+
+
+def test_a_mistake_of_ours_is_noted_and_nothing_looks_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pod whose handling fails is an unknown holder."""
+    put_pod = Cluster.put_pod
+
+    def put(self: Cluster, each: Pod) -> Any:
+        if each.name == "bad":
+            raise ZeroDivisionError
+        return put_pod(self, each)
+
+    monkeypatch.setattr(Cluster, "put_pod", put)
+    capture = collected(pod("bad", on="a", ids=(0,), devices=1), pod("good", on="a", ids=(1,), devices=1)).capture()
+    row = capture.cluster.node("a")
+    assert row is not None
+    assert row.neuron_usage.unknown_holders == 1
+    assert "1 object could not be taken in because of a mistake in this program" in capture.notes

@@ -1,0 +1,184 @@
+"""A cluster from its API server: with few rights, with hostile objects, and as the running process sees it."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.capture import live
+from neuron_scheduler.capture.capture import Capture
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.errors import ApiError, ConfigurationError, UnreachableError
+from neuron_scheduler.kube.http.auth import Connection
+from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.telemetry.metrics import Metrics
+from neuron_scheduler.wiring import Parts, wire
+from tests.capture.test_files import ITEMS, node, pod, spoil
+from tests.support.harness import decide
+from tests.support.listing_server import NODES, PODS, ListingServer, listing
+from tests.support.thoroughness import examples
+
+TYPES = ("trn1.32xlarge", "inf2.24xlarge", "inf2.48xlarge", "m5.large")
+INSTEAD = "or ask the running scheduler: --ask"
+
+
+def client_of(server: ListingServer) -> Client:
+    """Return a client for the server."""
+    return Client(connection=Connection(server.url, "a test"))
+
+
+async def read(server: ListingServer, **options: Any) -> Capture:
+    """Read the server's objects."""
+    async with client_of(server) as client:
+        return await live.read(client, **options)
+
+
+async def test_every_kind_is_listed_once() -> None:
+    """A kind that is not served is noted; the cluster's source and time are known."""
+    async with listing(lists={NODES: ITEMS[:1], PODS: ITEMS[1:]}, default=404) as server:
+        capture = await read(server)
+    assert [waiting.name for waiting in capture.waiting] == ["b"]
+    assert sorted(server.requests) == sorted(set(server.requests))
+    assert server.requests[0] == NODES
+    assert server.requests[-1] == PODS
+    assert capture.source == f"{server.url} (a test)"
+    assert len(capture.notes) == 13
+
+
+async def test_kinds_that_the_reader_may_not_list() -> None:
+    """Each is a note that says what is not considered."""
+    async with listing(lists={NODES: ITEMS[:1], PODS: ITEMS[1:]}, default=403) as server:
+        notes = (await read(server)).notes
+    assert (
+        "poddisruptionbudgets cannot be listed (the right is missing): which evictions a disruption budget forbids is"
+        " not known" in notes
+    )
+    assert (
+        "persistentvolumes cannot be listed (the right is missing): answers about pods with volumes may be wrong"
+        in notes
+    )
+    assert "services cannot be listed (the right is missing): a pod may be spread over nodes differently" in notes
+    assert any(note.startswith("namespaces cannot be listed") for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("lists", "namespace", "says"),
+    [
+        pytest.param({}, "ml", "list nodes and pods in the whole cluster", id="nothing"),
+        pytest.param({PODS: []}, "ml", "list nodes in the whole cluster", id="pods"),
+        pytest.param({NODES: ITEMS[:1]}, "ml", "list pods in the whole cluster", id="nodes"),
+        pytest.param(
+            {NODES: ITEMS[:1], "/api/v1/namespaces/ml/pods": []},
+            "ml",
+            "all of them; you may list pods in namespace ml only; or ask the running scheduler: --ask",
+            id="nodes and one namespace",
+        ),
+    ],
+)
+async def test_without_the_rights_for_nodes_or_pods(lists: dict[str, Any], namespace: str, says: str) -> None:
+    """There is no answer; the error says which right is missing, and what to do."""
+    async with listing(lists=lists, default=403) as server:
+        with pytest.raises(ConfigurationError, match=says) as error:
+            await read(server, namespace=namespace, instead=INSTEAD)
+    assert str(error.value).endswith(INSTEAD)
+
+
+async def test_a_server_that_does_not_know_us() -> None:
+    """401 is an error of the configuration, whichever kind is listed."""
+    async with listing(default=401) as server:
+        with pytest.raises(ConfigurationError, match="does not accept our credentials"):
+            await read(server)
+
+
+async def test_failures() -> None:
+    """Nodes and pods are needed; another kind that fails is noted with the reason."""
+    async with listing(lists={NODES: ITEMS[:1]}, default=500) as server:
+        with pytest.raises(ApiError):
+            await read(server)
+    async with listing(lists={NODES: ITEMS[:1], PODS: []}, default=500) as server:
+        notes = (await read(server)).notes
+    assert len(notes) == 13
+    assert all("cannot be listed (500" in note for note in notes)
+    with pytest.raises(UnreachableError):
+        await read(ListingServer(url="http://127.0.0.1:1"))
+
+
+async def test_pages() -> None:
+    """Objects of all pages are read."""
+    pods = [pod(f"p{number:04}", neuron=1, phase="Pending") for number in range(1200)]
+    async with listing(lists={NODES: ITEMS[:1], PODS: pods}, default=404) as server:
+        assert len((await read(server)).waiting) == 1200
+
+
+def some_cluster(dice: Random) -> dict[str, list[Any]]:
+    """Return nodes and pods, of which some hold devices, some wait, and some are spoilt."""
+    nodes = [node(f"n{number}", instance_type=dice.choice(TYPES)) for number in range(6)]
+    pods = []
+    for number in range(30):
+        first, count = dice.randint(0, 8), dice.choice((0, 1, 2, 4))
+        ids = ",".join(str(first + each) for each in range(count)) if dice.random() < 0.8 else ""
+        bound = {"nodeName": f"n{dice.randint(0, 6)}"} if dice.random() < 0.6 else {}
+        pods.append(
+            pod(
+                f"p{number}",
+                ids if bound else "",
+                phase=dice.choice(("Running", "Running", "Succeeded")) if bound else "Pending",
+                scheduler_name=dice.choice(("my-scheduler", "my-scheduler", "default-scheduler")),
+                **({"neuron": count} if count else {}),
+                **bound,
+            )
+        )
+        pods[-1]["metadata"]["labels"] = {"app": dice.choice("abc")}
+        if not bound and dice.random() < 0.2:
+            pods[-1]["spec"]["affinity"] = {
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+                    ]
+                }
+            }
+    for item in dice.sample([*nodes, *pods], 4):
+        own = {key: item["metadata"][key] for key in ("name", "namespace", "uid") if key in item["metadata"]}
+        spoil(dice, item)
+        metadata = item["metadata"] if isinstance(item["metadata"], dict) else {}
+        item["metadata"] = metadata | own  # an API server gives every object these
+    return {NODES: nodes, PODS: pods}
+
+
+async def process_of(server: ListingServer) -> tuple[Parts, Cluster]:
+    """Return a running process that has listed everything, and has not scheduled yet."""
+    async with client_of(server) as client:
+        parts = wire(Config(leader_elect=False), client, Metrics())
+        for informer in parts.informers:
+            await informer._list()
+    return parts, parts.cluster
+
+
+def rows(cluster: Cluster) -> dict[str, Any]:
+    """Return what is known of each node and its pods."""
+    return {row.node.name: (row, dict(row.pod_infos)) for row in cluster.view.rows()}
+
+
+@pytest.mark.parametrize("seed", range(examples(25)))
+async def test_a_capture_is_the_cluster_of_the_process(seed: int) -> None:
+    """The same rows in the same order, the same pods wait, and every decision is the same."""
+    dice = Random(seed)
+    budget = {"metadata": {"name": "b", "namespace": "default", "uid": "uid-b"}, "spec": {"selector": {}}}
+    lists = some_cluster(dice) | {"/apis/policy/v1/poddisruptionbudgets": [budget]}
+    async with listing(lists={path: lists.get(path, []) for path in _paths()}) as server:
+        capture = await read(server)
+        parts, cluster = await process_of(server)
+    assert list(rows(capture.cluster)) == list(rows(cluster))
+    assert rows(capture.cluster) == rows(cluster)
+    assert [each.name for each in capture.budgets] == ["b"]
+    ours = [waiting for waiting in capture.waiting if waiting.scheduler_name == "my-scheduler"]
+    queued = {waiting.key: waiting for waiting in parts.queue.first(99)}
+    assert {waiting.key: waiting for waiting in ours} == queued
+    for waiting in ours:
+        assert decide(capture.cluster, waiting) == decide(cluster, waiting)
+
+
+def _paths() -> list[str]:
+    parts = wire(Config(leader_elect=False), Client(connection=Connection("http://127.0.0.1:1", "a test")), Metrics())
+    return [informer.resource.path for informer in parts.informers]
