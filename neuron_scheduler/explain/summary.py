@@ -1,0 +1,28 @@
+"""A pod in a line: who it is, and what it asks for of Neuron. Refuses to say why it waits."""
+
+from neuron_scheduler.explain.answers.explanation import PodSummary
+from neuron_scheduler.model.neuron_request import NeuronRequest
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.neuron_shortage import MOST_PARTS, amount
+
+
+def summary_of(pod: Pod) -> PodSummary:
+    """Return the summary of a pod."""
+    request = pod.neuron
+    return PodSummary(
+        namespace=pod.namespace,
+        name=pod.name,
+        scheduler_name=pod.scheduler_name,
+        priority=pod.priority,
+        created=pod.created,
+        asks="" if request is None else asked(request),
+        resource="" if request is None else request.resource,
+        count=0 if request is None else request.total,
+        node_name=pod.node_name,
+    )
+
+
+def asked(request: NeuronRequest) -> str:
+    """Return `8 Neuron devices`, with the containers' counts if a few of them ask: `8 Neuron devices (4 + 4)`."""
+    total, parts = amount(request.total, request.unit), request.widest
+    return f"{total} ({' + '.join(map(str, parts))})" if 1 < len(parts) <= MOST_PARTS else total
