@@ -198,10 +198,9 @@ async def test_a_signal_before_the_first_decision_gives_the_lease_back() -> None
 async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
     """It renews the Lease but is not live, and then ends, so that another replica can try."""
     refuse = Answer(StatusError(403, "Forbidden", "no"))
-    settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
-    async with process(**settings) as running, anyio.create_task_group() as tasks:
+    async with process() as running, anyio.create_task_group() as tasks:
         running.suffer(refuse, "/api/v1/pods$", watch=False)
-        with mock.patch.object(leader_watch, "LONGEST_TAKEOVER", 0.1):
+        with mock.patch.object(leader_watch, "LONGEST_TAKEOVER", 0.1), mock.patch.object(leader_watch, "BEAT", 0.05):
             tasks.start_soon(running.run)
             assert (await running.end()).startswith("StalledError: pods were not listed within")
 
@@ -210,12 +209,11 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
 
 async def test_a_follower_that_leads_before_its_pods_are_listed_is_held_to_the_same() -> None:
     """It may get the Lease during the first list; if the list never ends, it does not keep the Lease for ever."""
-    settings = {"leader_elect_renew_deadline": 0.8, "leader_elect_retry_period": 0.1}
-    async with process(**settings) as running, anyio.create_task_group() as tasks:
+    async with process() as running, anyio.create_task_group() as tasks:
         running.server.create(lease_of("other"))
         listing = Hold()
         running.suffer(listing, "/api/v1/pods$", watch=False)
-        with mock.patch.object(leader_watch, "LONGEST_TAKEOVER", 0.1):
+        with mock.patch.object(leader_watch, "LONGEST_TAKEOVER", 0.1), mock.patch.object(leader_watch, "BEAT", 0.05):
             tasks.start_soon(running.run)
             with anyio.fail_after(PATIENCE):
                 await listing.arrived.wait()
@@ -266,7 +264,9 @@ async def test_a_leader_is_live_while_its_loop_goes_on(free_tcp_port: int, late:
         scheduler.may_bind = may_bind
         scheduler.wake()
         await paused.wait()
-        scheduler.looked_at = scheduler.clock() - late
+        now = scheduler.clock()
+        scheduler.clock = lambda: now
+        scheduler.looked_at = now - late
         url = f"http://127.0.0.1:{free_tcp_port}/livez?verbose"
         async with aiohttp.ClientSession(trust_env=False) as session, session.get(url) as answer:
             assert (answer.status, line in (await answer.text()).splitlines()) == (status, True)
@@ -282,10 +282,11 @@ async def test_a_replica_whose_view_is_stale_is_not_ready(free_tcp_port: int) ->
         volumes = next(
             informer for informer in running.app.parts.others if informer.resource.name == "persistentvolumes"
         )
-        answers = []
+        now, answers = volumes.clock(), []
+        volumes.clock = lambda: now
         async with aiohttp.ClientSession(trust_env=False) as session:
             for late in (119.0, 121.0):
-                volumes._current_at = volumes.clock() - late
+                volumes._current_at = now - late
                 async with session.get(f"http://127.0.0.1:{free_tcp_port}/readyz?verbose") as answer:
                     answers.append((answer.status, (await answer.text()).splitlines()[2]))
         assert answers == [
