@@ -99,17 +99,17 @@ async def test_a_held_lease_is_waited_for_by_its_own_duration() -> None:
 
 async def test_a_renewed_lease_is_waited_for_anew() -> None:
     """Each observed change starts the holder's time again."""
-    memory = Memory()
-    memory.put(Record("other", 1))
-    start = anyio.current_time()
+    memory, clock = Memory(), Clock()
+    memory.put(Record("other", 100))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(acquired, candidate(memory))
+        tasks.start_soon(acquired, candidate(memory, clock=clock))
         while "watch" not in memory.calls:
             await anyio.lowlevel.checkpoint()
-        await anyio.sleep(0.3)
+        clock.offset += 99
+        renewed_at = anyio.current_time()
         memory.put(Record("other", 1))
 
-    assert anyio.current_time() - start >= 1.29
+    assert anyio.current_time() - renewed_at >= 0.99
 
 
 def configured() -> io.StringIO:
