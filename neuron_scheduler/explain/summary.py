@@ -1,9 +1,8 @@
 """A pod in a line: who it is, and what it asks for of Neuron. Refuses to say why it waits."""
 
 from neuron_scheduler.explain.answers.explanation import PodSummary
-from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.neuron_shortage import MOST_PARTS, amount
+from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 
 
 def summary_of(pod: Pod) -> PodSummary:
@@ -20,9 +19,3 @@ def summary_of(pod: Pod) -> PodSummary:
         count=0 if request is None else request.total,
         node_name=pod.node_name,
     )
-
-
-def asked(request: NeuronRequest) -> str:
-    """Return `8 Neuron devices`, with the containers' counts if a few of them ask: `8 Neuron devices (4 + 4)`."""
-    total, parts = amount(request.total, request.unit), request.widest
-    return f"{total} ({' + '.join(map(str, parts))})" if 1 < len(parts) <= MOST_PARTS else total
