@@ -30,7 +30,7 @@ def new_node_could_help(pod: Pod) -> bool:
     """Return whether an empty node of some instance type that the pod allows has room for its Neuron request."""
     if pod.neuron is None:
         return True
-    unknown = ("", *(_named_types(pod.constraints) - INSTANCE_TYPES.keys()))
+    unknown = ("", *(named_types(pod.constraints) - INSTANCE_TYPES.keys()))
     fitting = (*unknown, *_fitting(pod.neuron))
     return any(_allows(pod.constraints, prefix + name) for name in fitting for prefix in ("", "ml."))
 
@@ -45,7 +45,8 @@ def _fitting(request: NeuronRequest) -> tuple[str, ...]:
     )
 
 
-def _named_types(constraints: Constraints) -> set[str]:
+def named_types(constraints: Constraints) -> set[str]:
+    """Return the instance types that a pod's node selector and required node affinity name, without `ml.`."""
     named = {constraints.node_selector.get(key, "") for key in _TYPE_LABELS}
     for term in constraints.required_terms or ():
         named |= {value for r in term.expressions if r.key in _TYPE_LABELS for value in r.values}

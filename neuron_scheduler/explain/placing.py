@@ -1,0 +1,120 @@
+"""
+Place replicas one pod after the other on a fork, as the running scheduler would: decide, assume, next.
+
+The only place of `explain` that fills a fork. Each pod is decided by `schedule_pod` itself, so devices, spread
+constraints, host ports and claims count as they do for real pods. Refuses to evict anything, and to try another order.
+"""
+
+from collections.abc import Generator, Iterator, Mapping
+from itertools import repeat
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.explain.answers.fit import Limit, PlacedPod
+from neuron_scheduler.explain.replicated import PodSet, Replicated
+from neuron_scheduler.model.pod import Pod, placed
+from neuron_scheduler.model.selectors import NO_LABELS
+from neuron_scheduler.neuron.core_mask import NO_CORES
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error, select_node
+from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
+from neuron_scheduler.scheduling.plugins.cause import Cause
+
+_NOTHING: Final[Mapping[str, str]] = NO_LABELS
+
+
+@attrs.frozen
+class Placing:
+    """
+    What came of it.
+
+    Attributes:
+        pods: in order, those of the last, incomplete replica included.
+        complete: replicas of which every pod was placed.
+        limit: why the next pod was not placed; None if all were.
+    """
+
+    pods: tuple[PlacedPod, ...]
+    complete: int
+    limit: Limit | None = None
+
+
+def place(fork: Cluster, workload: Replicated, profile: Profile, *, most: int) -> Generator[None, None, Placing]:
+    """
+    Place up to `most` replicas on a fork; it yields where other tasks may run, and returns what came of it.
+
+    A step is one decision, or a part of building the indexes for it.
+    """
+    warmup, pods = IndexWarmup(), list[PlacedPod]()
+    if workload.controller is not None:
+        fork.workloads.put(workload.controller)
+    for replica, pod_set in _in_order(workload, most):
+        pod = copy_of(fork, pod_set, number=len(pods) + 1)
+        yield from warmup.of(fork, pod, profile)
+        result = select_node(fork, pod, profile)
+        if isinstance(result, NoNode):
+            yield from warmup.of_refusal(fork, pod, profile)
+            limit = _limit(fit_error(fork, pod, profile, result), replica, pod_set.name)
+            return Placing(tuple(pods), replica - 1, limit)
+        _assume(fork, pod, result)
+        pods.append(_placed_pod(fork, result, pod, replica, pod_set.name))
+        yield
+    return Placing(tuple(pods), most)
+
+
+def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, PodSet]]:
+    """Yield each pod to be placed: the number of its replica, and its set."""
+    for replica in range(1, most + 1):
+        for pod_set in workload.pod_sets:
+            yield from repeat((replica, pod_set), pod_set.count)
+
+
+def copy_of(fork: Cluster, pod_set: PodSet, number: int) -> Pod:
+    """Return one more pod of a set, and add the claims that it has for itself alone."""
+    template = pod_set.template
+    uid = name = f"{template.name}/{number}"  # no object has such a name, so it is nobody else's
+    copy = attrs.evolve(template, uid=uid, name=name, node_name="", nominated_node_name="", allocation=_NOTHING)
+    if not pod_set.claims:
+        return copy
+    renamed = {claim.name: f"{name}/{index}" for index, claim in enumerate(pod_set.claims)}
+    for claim in pod_set.claims:
+        claim_name = renamed[claim.name]
+        fork.put_storage(attrs.evolve(claim, uid=f"claim-{claim_name}", name=claim_name, owner=uid))
+    constraints = copy.constraints
+    return attrs.evolve(
+        copy,
+        constraints=attrs.evolve(
+            constraints,
+            volume_claims=tuple(renamed.get(claim, claim) for claim in constraints.volume_claims),
+            ephemeral_claims=tuple(renamed.get(claim, claim) for claim in constraints.ephemeral_claims),
+        ),
+    )
+
+
+def _assume(fork: Cluster, pod: Pod, decision: Decision) -> None:
+    plan = volume_plan(fork, pod, decision.node_name) if pod.constraints.volume_claims else None
+    for volume_or_claim in () if plan is None else plan.assumed:
+        fork.volumes.assume(volume_or_claim)
+    cores = NO_CORES if decision.placement is None else decision.placement.cores
+    fork.assume(placed(pod, decision.node_name, _NOTHING), cores)
+
+
+def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part: str) -> PlacedPod:
+    node_info = fork.node(decision.node_name)
+    return PlacedPod(
+        replica=replica,
+        node_name=decision.node_name,
+        instance_type="" if node_info is None else node_info.node.instance_type,
+        part=part,
+        ids=() if decision.placement is None else decision.placement.ids,
+        unit="" if pod.neuron is None else pod.neuron.unit,
+    )
+
+
+def _limit(refused: FitError, replica: int, part: str) -> Limit:
+    """Return why a pod was not placed; autoscalers count devices, so they add no node against fragmentation."""
+    adds_nodes = not refused.new_node_cannot_help and refused.cause is not Cause.FRAGMENTATION
+    return Limit(refused.text, refused.cause, replica, part, autoscalers=adds_nodes)

@@ -1,0 +1,284 @@
+"""How many fit is what a scheduler finds that places one pod after the other in a cluster rebuilt each time."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any, Final
+
+import attrs
+import msgspec
+import pytest
+
+from neuron_scheduler.answer_json import from_json, to_json
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join
+from neuron_scheduler.explain.answers.fit import Fit, PlacedPod, Purchase
+from neuron_scheduler.explain.fit import how_many, how_many_of
+from neuron_scheduler.explain.replicated import PodSet, Replicated
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
+from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
+from neuron_scheduler.model.workload import Workload
+from neuron_scheduler.neuron.annotations import annotations_for
+from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
+from tests.support.random_objects import NAMES, bound_pod, pending_pod, some_node, some_workloads
+from tests.support.thoroughness import examples
+
+PROFILE: Final = default_profile("my-scheduler")
+TRN1: Final = "trn1.32xlarge"
+MOST: Final = 30
+Joined = Sequence[tuple[FreshNode, int]]
+
+
+def answer(cluster: Cluster, template: Pod, replicas: int = 0, **rest: Any) -> Fit:
+    """Return the answer for replicas of one pod."""
+    return last(how_many(cluster, template, PROFILE, replicas=replicas, **rest))
+
+
+def last(steps: Iterator[Fit | None]) -> Fit:
+    """Return the answer of the last step."""
+    *_, fit = steps
+    assert fit is not None
+    return fit
+
+
+@attrs.define
+class OneByOne:
+    """
+    Places pods one at a time: for each one the cluster is built from nothing, with the pods before it as its watch
+    would show them.
+    """
+
+    nodes: Sequence[Node]
+    bound: list[Pod]
+    workloads: Sequence[Workload] = ()
+    joined: Joined = ()
+    refused: str = ""
+    placed: list[tuple[str, tuple[int, ...]]] = attrs.field(factory=list)
+
+    def cluster(self) -> Cluster:
+        """Return the cluster, rebuilt."""
+        cluster = cluster_of(self.nodes, self.bound)
+        for workload in self.workloads:
+            cluster.workloads.put(workload)
+        for shape, count in self.joined:
+            for number in range(1, count + 1):
+                join(cluster, shape, number)
+        return cluster
+
+    def count(self, template: Pod, most: int) -> int:
+        """Return how many pods like the template are placed, at most `most`."""
+        for number in range(most):
+            cluster = self.cluster()
+            pending = attrs.evolve(template, uid=f"other-{number}", name=f"other-{number}")
+            decision = schedule_pod(cluster, pending, PROFILE)
+            if isinstance(decision, FitError):
+                self.refused = decision.text
+                return number
+            self.bound.append(self.as_bound(cluster, pending, decision))
+            self.placed.append((decision.node_name, decision.placement.ids if decision.placement else ()))
+        return most
+
+    def as_bound(self, cluster: Cluster, pending: Pod, decision: Decision) -> Pod:
+        """Return the pod with the annotations of its Binding; none of its cores is another pod's."""
+        node_info = cluster.node(decision.node_name)
+        assert node_info is not None
+        bound = attrs.evolve(pending, node_name=decision.node_name)
+        if decision.placement is None or node_info.machine is None:
+            return bound
+        others = [info.cores or NO_CORES for info in node_info.pod_infos.values()]
+        assert not any(decision.placement.cores & cores for cores in others)
+        allocation = annotations_for(
+            pod=pending, machine=node_info.machine, placement=decision.placement, node_name=decision.node_name
+        )
+        return attrs.evolve(bound, allocation=allocation)
+
+
+def no_overlap(cluster: Cluster, placed: Sequence[PlacedPod]) -> None:
+    """Assert that no id is given twice, nor one that a pod has already; ids are counted core by core."""
+    taken: set[tuple[str, int]] = set()
+    for given in placed:
+        node_info = cluster.node(given.node_name)
+        assert node_info is not None
+        machine = machine_of(node_info.node)
+        for id_ in given.ids:
+            assert machine is not None
+            width = machine.cores_per_device if given.unit == "device" else 1
+            for core in range(id_ * width, id_ * width + width):
+                assert node_info.free_cores & CoreMask(1 << core)
+                assert (given.node_name, core) not in taken
+                taken.add((given.node_name, core))
+
+
+def some_cluster(seed: int) -> tuple[list[Node], list[Pod], list[Workload], Pod]:
+    """Return nodes, bound pods, workloads and a template."""
+    dice = Random(seed)
+    nodes = [some_node(dice, name) for name in NAMES[: dice.randint(1, 4)]]
+    bound = [bound_pod(dice, f"b{i}") for i in range(dice.randint(0, 6))]
+    return nodes, bound, some_workloads(dice), pending_pod(dice, "t")
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_count_is_that_of_placing_one_by_one(part: int) -> None:
+    """The same number on the same nodes with the same ids; and one more does not fit, for the same reason."""
+    fitted = 0
+    for seed in range(part, examples(240), 4):
+        nodes, bound, workloads, template = some_cluster(seed)
+        one_by_one = OneByOne(nodes, list(bound), workloads)
+        cluster = one_by_one.cluster()
+        wanted = Random(seed).choice([0, 1, 3, MOST])
+        fit = answer(cluster, template, wanted, suggest=False, most=MOST)
+        total = one_by_one.count(template, MOST)
+        assert fit.total == total
+        assert fit.fitting == (min(wanted, total) if wanted else total)
+        assert [(pod.node_name, pod.ids) for pod in fit.placed] == one_by_one.placed[: wanted or None]
+        assert (fit.limit.message if fit.limit else "") == one_by_one.refused
+        assert sum(count.pods for count in fit.types) == len(fit.placed) == fit.pods_fitting
+        no_overlap(cluster, fit.placed)
+        assert cluster.pod_count == len(bound)
+        fitted += total > 1
+    assert fitted
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_purchase_gives_what_a_cluster_with_these_nodes_gives(part: int) -> None:
+    """Asked for or found: the figures are those of a rebuilt cluster; with one node fewer the smallest is too small."""
+    found = 0
+    for seed in range(part, examples(120), 4):
+        nodes, bound, workloads, template = some_cluster(seed)
+        one_by_one = OneByOne(nodes, bound, workloads)
+        fit = answer(one_by_one.cluster(), template, 6, most=12, buy=((2, TRN1),))
+        assert fit.purchases[0].nodes == 2
+        for bought in fit.purchases:
+            totals = totals_with(one_by_one, bought, template, fit.most)
+            assert bought.total in totals
+            assert bought.gained == bought.total - fit.total
+            assert bought.enough == (bought.total >= 6)
+            if bought.smallest:
+                assert bought.enough
+                fewer = attrs.evolve(bought, nodes=bought.nodes - 1)
+                assert max(totals_with(one_by_one, fewer, template, 6)) < 6
+                found += 1
+            else:
+                assert bought.total == max(totals)
+    assert found
+
+
+def totals_with(one_by_one: OneByOne, bought: Purchase, template: Pod, most: int) -> list[int]:
+    """Return how many fit in rebuilt clusters with these nodes, for each shape that they may have."""
+    return [
+        attrs.evolve(one_by_one, bound=list(one_by_one.bound), joined=[(shape, bought.nodes)]).count(template, most)
+        for shape in fresh_nodes(one_by_one.cluster().view, bought.instance_type)
+        if not bought.smallest or (shape.like, shape.zone) == (bought.like, bought.zone)
+    ]
+
+
+def test_the_answer_reads_like_this() -> None:
+    """Half of a node is used: two of four fit, two more need one node, and a condition says so."""
+    cluster = cluster_of([node("a", TRN1), node("b", TRN1)], [pod("p", on="a", devices=8, ids=range(8))])
+    cluster.put_pod(pod("q", on="b", devices=8, ids=range(8, 16)))
+    fit = answer(cluster, pod("t", devices=8), 4)
+    assert (fit.asks, fit.asked, fit.fitting, fit.total) == ("8 Neuron devices", 4, 2, 2)
+    assert fit.placed == (
+        PlacedPod(1, "a", TRN1, ids=tuple(range(8, 16)), unit="device"),
+        PlacedPod(2, "b", TRN1, ids=tuple(range(8)), unit="device"),
+    )
+    assert fit.limit is not None
+    assert fit.limit.message == (
+        "0/2 nodes are available: 2 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on 2 nodes,"
+        " largest free block 0, pod needs 8."
+    )
+    assert (fit.limit.cause, fit.limit.replica, fit.limit.autoscalers) == ("capacity", 3, True)
+    (bought,) = fit.purchases
+    assert (bought.instance_type, bought.nodes, bought.gained, bought.enough) == (TRN1, 1, 2, True)
+    assert (bought.smallest, bought.devices, bought.like) == (True, 16, "b")
+    assert from_json(msgspec.json.decode(msgspec.json.encode(to_json(fit))), Fit) == fit
+
+
+def test_autoscalers_do_not_see_fragmentation() -> None:
+    """They count devices: eight are free, so they add no node for a pod that needs eight neighbours."""
+    halves = [pod("p", on="a", devices=4, ids=range(4)), pod("q", on="a", devices=4, ids=range(8, 12))]
+    fit = answer(cluster_of([node("a", TRN1)], halves), pod("t", devices=8), 1)
+    assert fit.limit is not None
+    assert (fit.limit.cause, fit.limit.autoscalers, fit.purchases[0].nodes) == ("fragmentation", False, 1)
+
+
+def test_without_a_number_it_counts_up_to_the_bound() -> None:
+    """There may be more than the bound, so there is no limit to name."""
+    cluster = cluster_of([node("a", TRN1)])
+    assert (answer(cluster, pod("t", devices=1), most=5).total, answer(cluster, pod("t"), most=5).limit) == (5, None)
+    fit = answer(cluster, pod("t", devices=1))
+    assert (fit.asked, fit.fitting, fit.total, len(fit.placed)) == (0, 16, 16, 16)
+
+
+WEB: Final = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+APART: Final = (PodAffinityTerm(HOSTNAME_LABEL, WEB, frozenset({"default"})),)
+EVEN: Final = (SpreadConstraint(ZONE_LABEL, 1, hard=True, selector=WEB),)
+
+
+@pytest.mark.parametrize(
+    ("rest", "want"),
+    [
+        ({}, 48),
+        ({"anti_affinity": APART}, 3),
+        ({"host_ports": (HostPort("TCP", 80),)}, 3),
+        ({"spread": EVEN}, 33),
+    ],
+)
+def test_replicas_mind_each_other(rest: dict[str, Any], want: int) -> None:
+    """One on each node for anti-affinity and a host port; zones differ by one at most, and one has a node, one two."""
+    zones = {"a": "x", "b": "x", "c": "y"}
+    nodes = [node(name, TRN1, labels={HOSTNAME_LABEL: name, ZONE_LABEL: zone}) for name, zone in zones.items()]
+    assert answer(cluster_of(nodes), pod("t", devices=1, labels={"app": "web"}, **rest)).total == want
+
+
+def test_replicas_share_a_claim_or_have_their_own() -> None:
+    """A claim that is bound to a zone keeps all replicas there; volumes of their own are taken one by one."""
+    nodes = [node(name, TRN1, labels={ZONE_LABEL: zone}) for name, zone in (("a", "x"), ("b", "y"))]
+    cluster = cluster_of(nodes)
+    cluster.put_storage(StorageClass("sc", "local", "kubernetes.io/no-provisioner", waits=True))
+    for number in range(3):
+        volume = PersistentVolume(f"v{number}", f"v{number}", class_name="local", access_modes=("RWO",), capacity=1)
+        cluster.put_storage(volume)
+    claim = PersistentVolumeClaim("", "default", "t-data", class_name="local", access_modes=("RWO",), request=1)
+    own = PodSet(pod("t", devices=1, volume_claims=("t-data",), ephemeral_claims=("t-data",)), claims=(claim,))
+    fit = last(how_many_of(cluster, Replicated(5, (own,)), PROFILE))
+    assert (fit.fitting, fit.limit and fit.limit.cause) == (3, "volumes")
+    cluster.put_storage(attrs.evolve(claim, uid="c", name="shared"))
+    assert answer(cluster, pod("t", devices=1, volume_claims=("shared",)), 5).fitting == 5
+    assert cluster.volumes.claim("default/shared") == attrs.evolve(claim, uid="c", name="shared")
+
+
+def group(replicas: int) -> Replicated:
+    """Return groups of a leader with 8 devices and two workers with 16."""
+    leader, worker = PodSet(pod("l", devices=8), 1, "leader"), PodSet(pod("w", devices=16), 2, "worker")
+    return Replicated(replicas, (leader, worker), "LeaderWorkerSet train")
+
+
+def test_a_group_counts_as_a_whole() -> None:
+    """Four nodes take one group and two pods of the second one, which does not count."""
+    cluster = cluster_of([node(f"n{i}", TRN1) for i in range(4)])
+    fit = last(how_many_of(cluster, group(3), PROFILE))
+    assert (fit.asked, fit.fitting, fit.pods_per_replica, fit.pods_fitting) == (3, 1, 3, 5)
+    assert [(pod.replica, pod.part) for pod in fit.placed] == [
+        *[(1, "leader"), (1, "worker"), (1, "worker")],
+        *[(2, "leader"), (2, "worker")],
+    ]
+    assert fit.limit is not None
+    assert (fit.limit.replica, fit.limit.part) == (2, "worker")
+    assert [(bought.nodes, bought.total) for bought in fit.purchases] == [(4, 3)]
+    assert fit.asks == "1 x 8 Neuron devices and 2 x 16 Neuron devices"
+
+
+def test_an_unknown_type_is_said() -> None:
+    """Nothing is tried; the other purchase is."""
+    fit = answer(cluster_of([node("a", TRN1)]), pod("t", devices=16), 2, buy=((1, "x9.huge"), (1, "trn2.48xlarge")))
+    unknown, known, smallest = fit.purchases
+    assert unknown.problem
+    assert (known.gained, known.like, smallest.instance_type) == (1, "", TRN1)
+    assert "no trn2.48xlarge" in fit.notes[0]
