@@ -53,6 +53,7 @@ OTHERS = {
     "--field-selector",
     "--filename",
     "--for",
+    "--group",
     "--ignore-not-found",
     "--key",
     "--name",  # of kops
