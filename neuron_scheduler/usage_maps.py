@@ -7,6 +7,7 @@ scheduler reads them. If a pod's ids are unknown, everything on its node is writ
 cluster: a person reads the commands and runs them.
 """
 
+import argparse
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,10 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.usage_maps import usage_maps
+from neuron_scheduler.settings.config import settings
+from neuron_scheduler.settings.setting import flag
 from neuron_scheduler.telemetry.line_formats import printable
+from neuron_scheduler.telemetry.terminal import write_out
 
 T = TypeVar("T")
 
@@ -63,7 +67,19 @@ ANNOTATED_NODES: Final[Resource[Annotated]] = Resource(
 )
 
 
-def run(kubeconfig: str, master: str) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags, which are those of `run`."""
+    parser.description = (
+        "Print a kubectl command for each node whose annotations NEURON_DEV_USAGE_MAP and NEURON_CORE_USAGE_MAP"
+        " differ from what its pods hold. Changes nothing; needs the right to list nodes and pods."
+    )
+    for field in settings():
+        if field.name in {"kubeconfig", "master"}:
+            about = field.metadata
+            parser.add_argument(flag(field.name), metavar=about["metavar"], help=about["help"], default=field.default)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """
     Print the commands, and return the exit code: 1 if the cluster could not be read.
 
@@ -71,7 +87,7 @@ def run(kubeconfig: str, master: str) -> int:
         ConfigurationError: there is no usable connection to an API server.
     """
     try:
-        sys.stdout.writelines(f"{line}\n" for line in anyio.run(lines, kubeconfig, master))
+        write_out("".join(f"{line}\n" for line in anyio.run(lines, arguments.kubeconfig, arguments.master)))
     except ConfigurationError:
         raise
     except NeuronSchedulerError as error:

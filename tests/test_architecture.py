@@ -66,10 +66,11 @@ MAY_IMPORT: Final = {
     "sandbox.controllers": {"sandbox.apiserver"} | LEAVES,
     "sandbox": {"sandbox.apiserver", "sandbox.controllers"} | LEAVES,
     "sandbox.demo": {"sandbox", "sandbox.apiserver", "sandbox.controllers"} | LEAVES,
-    "usage_maps": {"kube.http", "kube.objects", "kube.watch"} | CLUSTER | MODEL | {"neuron"} | LEAVES,
+    "usage_maps": {"kube.http", "kube.objects", "kube.watch", "settings"} | CLUSTER | MODEL | {"neuron"} | LEAVES,
     "check.subjects": MODEL | {"neuron"} | CLUSTER,
     "check": MODEL | LEAVES | KUBE | {"check.subjects"},
-    "cli": {"app", "check", "commands", "usage_maps", "settings", "sandbox.demo"} | LEAVES,
+    "run_command": {"app", "settings"} | LEAVES,
+    "cli": {"check", "commands", "run_command", "usage_maps", "settings", "sandbox.demo"} | LEAVES,
     "stopping": set[str](),
     "__main__": {"cli", "stopping"},
 }

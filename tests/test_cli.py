@@ -14,6 +14,7 @@ from neuron_scheduler import cli
 from neuron_scheduler.errors import ConfigurationError, LeaseLostError
 from neuron_scheduler.settings.config import Config, settings
 from neuron_scheduler.telemetry import logs
+from tests.test_architecture import MAY_IMPORT, room_of
 
 
 @attrs.define(eq=False)
@@ -123,7 +124,7 @@ def test_spellings(app: App, argument: str, want: Config) -> None:
     [
         pytest.param(
             [],
-            "say what to do: 'run' the scheduler, 'extender' beside kube-scheduler, 'check' a cluster, or 'demo'",
+            "say what to do: run, extender, ",
             id="no command",
         ),
         pytest.param(["fly"], "invalid choice: 'fly'", id="no such command"),
@@ -135,7 +136,7 @@ def test_spellings(app: App, argument: str, want: Config) -> None:
             "--profiling is a flag of kube-scheduler that has no effect here; remove it",
             id="kube-scheduler's own",
         ),
-        pytest.param(["run", "now"], "unexpected argument 'now'; every setting is a --flag", id="an argument"),
+        pytest.param(["run", "now"], "unexpected argument 'now'; see neuron-scheduler run --help", id="an argument"),
         pytest.param(["run", "--port"], "--port: expected one argument", id="no value"),
         pytest.param(["run", "--port=x"], "--port: 'x' is not a number", id="no number"),
         pytest.param(
@@ -218,3 +219,24 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "RISK" in out
     for field in settings():
         assert f"--{field.name.replace('_', '-')} " in out
+
+
+def test_the_modules_of_the_commands() -> None:
+    """Each exists, is of a room that the command line may import, and has what a command needs."""
+    for command in cli.COMMANDS:
+        assert room_of(command.module) in MAY_IMPORT["cli"]
+        module = command.loaded()
+        assert callable(module.add_arguments)
+        assert callable(module.run)
+
+
+def test_the_plugin_has_the_commands_that_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    """It does not run a scheduler, and its own name is in its help and its errors."""
+    with pytest.raises(SystemExit):
+        cli.main(["--help"], program=cli.PLUGIN)
+    out = capsys.readouterr().out
+    assert out.startswith("usage: kubectl neuron ")
+    assert "check" in out
+    assert "extender" not in out
+    assert cli.main(["run"], program=cli.PLUGIN) == 2
+    assert capsys.readouterr().err.startswith("kubectl neuron: ")

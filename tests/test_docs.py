@@ -8,9 +8,8 @@ import pytest
 import yaml
 
 from neuron_scheduler import cli
-from neuron_scheduler.check import command as check
-from neuron_scheduler.sandbox.demo import play
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.settings.arguments import shown as shown_default
 from neuron_scheduler.settings.config import settings
 from neuron_scheduler.settings.setting import flag
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -80,9 +79,7 @@ def named(path: Path) -> str:
 
 def known_flags() -> set[str]:
     """Return the flags of all commands."""
-    parser, commands = cli._parsers()
-    play.add_arguments(commands["demo"])
-    check.add_arguments(commands["check"])
+    parser, commands = cli.parsers()
     return {
         option
         for command in (parser, *commands.values())
@@ -107,7 +104,7 @@ def test_the_flags_have_the_defaults_that_the_settings_page_says() -> None:
     for names, default in rows:
         first = re.findall(r"`(-[a-z-]+)`", names)[0]
         field = fields[first]
-        shown = field.metadata["shown"] or cli._shown(field.default, field.metadata["parse"])
+        shown = field.metadata["shown"] or shown_default(field.default, field.metadata["parse"])
         assert default.replace("`", "") == shown or (first, default) == ("--kube-api-qps", "unlimited")
 
 
@@ -210,7 +207,7 @@ def test_the_commands_exist(path: Path) -> None:
         assert importlib.util.find_spec(name) is not None, name
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)) <= set(targets)
-    assert set(re.findall(r"`neuron-scheduler ([a-z-]+)", text)) <= set(cli._parsers()[1])
+    assert set(re.findall(r"`neuron-scheduler ([a-z-]+)", text)) <= set(cli.parsers()[1])
 
 
 def test_the_refusal_of_the_readme_is_one() -> None:

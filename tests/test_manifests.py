@@ -19,6 +19,7 @@ from neuron_scheduler.neuron.topology import illegal_count
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
+from neuron_scheduler.settings.arguments import config_and_file
 from neuron_scheduler.settings.config import Config, ProfileConfig
 from tests.control_plane.objects import bind, create_pod, pod_manifest
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
@@ -201,7 +202,7 @@ def config_of(rendered: dict[str, Object], folder: Path) -> Config:
     for name, text in rendered[f"ConfigMap/{CONFIG}"]["data"].items():
         (folder / name).write_text(text)
     arguments = [argument.replace(mount["mountPath"], str(folder)) for argument in container["args"]]
-    return cli._with_file(cli._parse(arguments))[0]
+    return config_and_file(cli.parse(arguments))[0]
 
 
 def test_the_config_says_the_defaults(rendered: dict[str, Object], tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Pa
     arguments = [
         re.sub(rf"{mounts['tls']}|{mounts['config']}", str(tmp_path), argument) for argument in container["args"]
     ]
-    config = cli._with_file(cli._parse(arguments))[0]
+    config = config_and_file(cli.parse(arguments))[0]
     assert config.authorize_metrics
     assert container["ports"][1:] == [{"name": "https", "containerPort": config.secure_port}]
     prefix = "prometheus.io/"

@@ -6,10 +6,7 @@ Nothing is written to the cluster. The log of the libraries stays silent: what w
 
 import argparse
 import logging
-import os
-import shutil
 import signal
-import sys
 from typing import Final
 
 import anyio
@@ -22,11 +19,11 @@ from neuron_scheduler.errors import ConfigurationError, UnreachableError
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.telemetry.line_formats import leaves
+from neuron_scheduler.telemetry.terminal import terminal, write_out
 
 WITHIN: Final = 120.0
 """Seconds for all requests together; 20,000 pods take a few."""
 INTERRUPTED: Final = 130  # as a shell reports it
-NOT_ON_A_TERMINAL: Final = 100  # characters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,11 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(reasons[0])
     if report is None:
         return INTERRUPTED
-    try:
-        sys.stdout.write(_printed(report, arguments.output))
-        sys.stdout.flush()
-    except BrokenPipeError:  # such as `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    write_out(_printed(report, arguments.output))
     return report.exit_code
 
 
@@ -128,7 +121,5 @@ async def _report(arguments: argparse.Namespace) -> Report:
 def _printed(report: Report, form: str) -> str:
     if form == "json":
         return json_report.encode(report) + "\n"
-    terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size((NOT_ON_A_TERMINAL, 24)).columns if terminal else NOT_ON_A_TERMINAL
-    colour = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return "\n".join(TextReport(width, colour).lines(report)) + "\n"
+    screen = terminal()
+    return "\n".join(TextReport(screen.width, screen.colour).lines(report)) + "\n"

@@ -1,8 +1,7 @@
 """
 The report for a person: sections, one line for each finding, and below it what to do.
 
-Text is wrapped to the terminal, a command never, so that it can be copied. Colour is used on a terminal only, and never
-where NO_COLOR is set (no-color.org) or TERM is `dumb`.
+Text is wrapped to the terminal, a command never, so that it can be copied.
 """
 
 import textwrap

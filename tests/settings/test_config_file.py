@@ -11,9 +11,10 @@ import attrs
 import pytest
 import yaml
 
-from neuron_scheduler import cli
+from neuron_scheduler import cli, run_command
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.settings import config_file, file_format
+from neuron_scheduler.settings.arguments import config_and_file
 from neuron_scheduler.settings.config import OF_A_PROFILE, Config, ProfileConfig, settings
 from neuron_scheduler.settings.setting import duration
 from neuron_scheduler.telemetry import logs
@@ -56,7 +57,7 @@ def write(tmp_path: Path) -> Write:
 
 def config_of(path: str, *flags: str) -> Config:
     """Return the configuration of `run --config` with flags."""
-    return cli._with_file(cli._parse(["run", f"--config={path}", *flags]))[0]
+    return config_and_file(cli.parse(["run", f"--config={path}", *flags]))[0]
 
 
 @pytest.mark.parametrize(
@@ -376,7 +377,7 @@ def test_the_warning_is_one_line(
 ) -> None:
     """One warning at the start lists all ignored fields."""
     monkeypatch.setattr(logs, "configure", lambda **_: None)
-    monkeypatch.setattr(cli, "_run", lambda _: 0)
+    monkeypatch.setattr(run_command, "_run", lambda _: 0)
     assert cli.main(["run", f"--config={write(AWS + 'parallelism: 4')}"]) == 0
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert record.msg == "Fields of the configuration file have no effect here"

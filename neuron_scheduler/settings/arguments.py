@@ -1,0 +1,128 @@
+"""
+The settings as flags: kube-scheduler's names, read as Go reads them, over those of a configuration file.
+
+Refuses to start anything: a mistake is a `ConfigurationError` of one sentence.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.settings import extender_port
+from neuron_scheduler.settings.config import OF_A_PROFILE, Config, settings
+from neuron_scheduler.settings.setting import boolean, duration, flag
+
+if TYPE_CHECKING:
+    from neuron_scheduler.settings.config_file import ConfigFile
+
+KUBE_SCHEDULERS_OWN: Final = frozenset(
+    {
+        "--authentication-kubeconfig",
+        "--authorization-always-allow-paths",
+        "--authorization-kubeconfig",
+        "--cert-dir",
+        "--emulated-version",
+        "--feature-gates",
+        "--kube-api-content-type",
+        "--leader-elect-resource-lock",
+        "--profiling",
+        "--vmodule",
+        "--write-config-to",
+    }
+)
+"""Its flags that mean nothing here."""
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Declare a flag for each setting, and `--config`."""
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="Read the settings from a YAML file; flags override the file. (default: none)",
+        default=argparse.SUPPRESS,
+    )
+    for field in settings():
+        parse = field.metadata["parse"]
+        bare: dict[str, Any] = {"nargs": "?", "const": True} if parse is boolean else {}  # true, as in Go
+        parser.add_argument(
+            *(["-v", "--v"] if field.name == "v" else [flag(field.name)]),
+            dest=field.name,
+            type=reader(parse),
+            metavar=field.metadata["metavar"],
+            help=f"{field.metadata['help']} (default: {field.metadata['shown'] or shown(field.default, parse)})",
+            default=argparse.SUPPRESS,
+            **bare,
+        )
+
+
+def reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the function that argparse calls; argparse prints its error, which says what to write instead."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            message = f"{text!r} is not a number" if parse in {int, float} else str(error)
+            raise argparse.ArgumentTypeError(message) from None
+
+    return read
+
+
+def shown(default: object, parse: Callable[[str], Any]) -> str:
+    """Return a default as it is written in `--help`."""
+    if parse is duration:
+        return f"{default:g}s"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f"{default:g}" if isinstance(default, float) else str(default) or "none"
+
+
+def config_and_file(arguments: argparse.Namespace) -> "tuple[Config, ConfigFile | None]":
+    """
+    Return the settings, and the file that they were read from, if any.
+
+    Raises:
+        ConfigurationError: they cannot work.
+    """
+    given = {key: value for key, value in vars(arguments).items() if key not in {"command", "config"}}
+    defaults: dict[str, Any] = {}
+    if arguments.command == "extender":
+        defaults = {"queue": False, "extender_bind_address": extender_port.DEFAULT}
+    path = getattr(arguments, "config", "")
+    if not path:
+        return _checked(defaults | given), None
+    from neuron_scheduler.settings import config_file  # imports the plugins, whose names only a file needs
+
+    file = config_file.read(path)
+    try:
+        return _checked(defaults | _overridden(file, given)), file
+    except ConfigurationError as error:
+        raise ConfigurationError(file.in_its_words(str(error), frozenset(given))) from None
+
+
+def _checked(values: Mapping[str, Any]) -> Config:
+    config = Config(**values)
+    config.check_files()
+    return config
+
+
+def _overridden(file: "ConfigFile", given: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return the file's values, overridden by the flags.
+
+    Raises:
+        ConfigurationError: a flag names one scheduler where the file lists several.
+    """
+    values = {**file.values, **given}
+    changes = {name: given[name] for name in OF_A_PROFILE if name in given}
+    profiles = file.values.get("profiles", ())
+    if "scheduler_name" in changes and len(profiles) > 1:
+        raise ConfigurationError(
+            f"--scheduler-name names one scheduler, {file.path} has profiles for {len(profiles)}; remove the flag"
+        )
+    if profiles:
+        values["profiles"] = tuple(attrs.evolve(profile, **changes) for profile in profiles)
+    return values

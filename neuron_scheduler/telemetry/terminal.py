@@ -1,0 +1,64 @@
+"""
+Standard output for people: how wide it is, whether it takes colour, and a reader who may leave early.
+
+Colour is used on a terminal only, and never where NO_COLOR is set (no-color.org) or TERM is `dumb`. Refuses to know
+what is written.
+"""
+
+import os
+import shutil
+import sys
+from typing import Final
+
+import attrs
+
+NOT_ON_A_TERMINAL: Final = 100
+"""Characters of a line in a file or a pipe."""
+
+
+@attrs.frozen
+class Terminal:
+    """
+    What standard output is.
+
+    Attributes:
+        width: characters of a line.
+        height: lines of the screen.
+        colour: whether codes for colour may be written.
+        interactive: it is a terminal, not a file or a pipe.
+    """
+
+    width: int = NOT_ON_A_TERMINAL
+    height: int = 24
+    colour: bool = False
+    interactive: bool = False
+
+
+def terminal() -> Terminal:
+    """Return what standard output is now; the size of a terminal may change."""
+    if not sys.stdout.isatty():
+        return Terminal()
+    size = shutil.get_terminal_size((NOT_ON_A_TERMINAL, 24))
+    colour = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return Terminal(size.columns, size.lines, colour, interactive=True)
+
+
+def write_out(text: str) -> bool:
+    """
+    Write to standard output, and return whether somebody still reads it.
+
+    After `| head` nobody does: the rest goes to the null device, also what Python writes at its end. A lone surrogate,
+    or a character that the terminal's encoding has not, is written as an escape.
+    """
+    try:
+        sys.stdout.write(_writable(text))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
+
+
+def _writable(text: str) -> str:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
