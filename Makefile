@@ -19,7 +19,7 @@ LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.
           --no-emit-find-links --no-header --exclude-newer '7 days'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo picture fast test test-image test-here check lint fmt control-plane lock clean
+.PHONY: help demo picture fast test test-image test-here check lint fmt control-plane browser lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ picture: $(DEMO)  ## draw docs/demo.svg from a real run
 fast: lint  ## run format check, lint, types and all tests that need no control plane, with fewer examples (about a minute)
 	TESTS=fast $(BIN)/pytest -m 'not control_plane and not image' --numprocesses auto --dist worksteal $(ARGS)
 
-test: lint control-plane  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
+test: lint control-plane browser  ## run format check, lint, types and all tests (ARGS="-k lease": some tests)
 	$(BIN)/pytest $(ARGS)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-image)
 
@@ -58,6 +58,9 @@ fmt: $(DEV)  ## format the code and fix what ruff can fix
 
 control-plane: $(DEV)  ## find or build etcd, Kubernetes, kubectl and helm for the tests (minutes the first time; WITH=kwok: kwok too)
 	@$(BIN)/python -m tests.control_plane.build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm $(WITH)
+
+browser: $(DEV)  ## find Chromium for the tests of the page, or unpack Debian's (ten seconds the first time)
+	@$(BIN)/python -m tests.browser.install
 
 lock:  ## write the locks in requirements/ (needs uv; ARGS=--upgrade: newer versions)
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/run.txt
