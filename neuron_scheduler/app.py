@@ -271,8 +271,7 @@ class App:
         needed = access_review.scheduling(informer.resource for informer in self.parts.informers)
         if self.parts.election is not None:
             needed += access_review.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
-        reviews = config.authorize_metrics or config.answer_questions
-        return needed + access_review.REVIEWING if reviews else needed
+        return needed + access_review.REVIEWING if config.authorize_metrics else needed
 
     def _state(self) -> State:
         cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election

@@ -52,7 +52,6 @@ OTHERS = {
     "--field-selector",
     "--filename",
     "--for",
-    "--group",
     "--ignore-not-found",
     "--key",
     "--name",  # of kops

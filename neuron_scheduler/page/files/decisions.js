@@ -1,0 +1,21 @@
+// What was decided lately, the newest first.
+
+import {byId, element, reconcile, say} from "./dom.js";
+import {clock, podName} from "./words.js";
+
+/** Show the decisions. */
+export function show(answer) {
+  const copies = new Map();
+  const rows = answer.decisions.map((decision) => {
+    const name = `${decision.at} ${podName(decision.pod)}`, copy = copies.get(name) ?? 0;
+    copies.set(name, copy + 1);
+    return {...decision, key: `${name} ${copy}`};
+  });
+  reconcile(byId("decisions"), rows, (row) => row.key, (row) => element("li", {class: "row"},
+    element("time", {datetime: new Date(row.at * 1000).toISOString()}, clock(row.at)),
+    element("span", {class: "name"}, podName(row.pod)),
+    element("span", {class: row.nodeName ? "badge good" : "badge"}, row.nodeName || row.cause || "waits"),
+    element("span", {class: "message"}, row.message)));
+  const none = rows.length === 0 && "Nothing since this process has begun.";
+  say(byId("decisions-notes"), [none, ...answer.notes].filter(Boolean).join(" "));
+}

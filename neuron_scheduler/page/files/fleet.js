@@ -1,0 +1,201 @@
+// The machines: filtered, a part of them at a time, the worst first as the scheduler sorts them, and one of them in full.
+
+import {byId, element, reconcile, say, svg} from "./dom.js";
+import {MARKS, holderKey, keep, legend, picture} from "./machine.js";
+import {count, podName, ranges} from "./words.js";
+
+const AT_ONCE = 24;
+
+let machines = [], shown = AT_ONCE, chosen = "";
+
+const troubled = (machine) =>
+  Boolean(machine.withheld) || machine.setAside || /[ud]/.test(machine.cores);
+const STATES = {
+  trouble: troubled,
+  free: (machine) => machine.freeDevices > 0 && !machine.withheld,
+  full: (machine) => machine.freeDevices === 0,
+};
+
+function matching() {
+  const name = byId("filter-name").value.trim().toLowerCase();
+  const type = byId("filter-type").value, zone = byId("filter-zone").value;
+  const state = STATES[byId("filter-state").value] ?? (() => true);
+  return machines.filter((machine) => (!type || machine.instanceType === type) && (!zone || machine.zone === zone)
+    && [machine.nodeName, machine.ultraserver].some((text) => text.toLowerCase().includes(name)) && state(machine));
+}
+
+/** Show the fleet's answer. */
+export function show(fleet) {
+  machines = fleet.machines;
+  // Letters are given in the order of the nodes' names, so that the first drawing does not depend on who is worst.
+  const keys = new Set();
+  for (const machine of [...machines].sort((a, b) => (a.nodeName < b.nodeName ? -1 : 1))) {
+    machine.holders.forEach((holder, index) => keys.add(holderKey(machine, holder, index)));
+  }
+  keep(keys);
+  keys.forEach(legend);
+  options(byId("filter-type"), machines.map((machine) => machine.instanceType));
+  options(byId("filter-zone"), machines.map((machine) => machine.zone));
+  types(fleet.types);
+  say(byId("fleet-notes"), fleet.notes.join(" "));
+  draw();
+}
+
+function options(select, values) {
+  const [all] = select.options, wanted = select.value;
+  const names = [...new Set(values.filter(Boolean))].sort();
+  if ([...select.options].slice(1).map((option) => option.value).join("\n") === names.join("\n")) return;
+  select.replaceChildren(all, ...names.map((name) => {
+    const option = element("option", {}, name);
+    option.value = name;
+    return option;
+  }));
+  select.value = names.includes(wanted) ? wanted : "";
+}
+
+function types(rows) {
+  reconcile(byId("types").tBodies[0], rows, (row) => row.instanceType, (row) => element("tr", {},
+    element("th", {scope: "row"}, row.instanceType || "no instance type"),
+    [row.nodes, row.devices].map((number) => element("td", {class: "sum"}, number)),
+    [row.free, row.used, row.withheld, row.largestBlock].map((number) => element("td", {}, number)),
+    element("td", {class: "bar"}, bar(row))));
+}
+
+/** Return used, withheld and free devices as parts of one bar; the numbers stand beside it. */
+function bar({devices, used, withheld}) {
+  const part = (kind, from, size) => size > 0 && svg("rect", {class: kind, x: from, width: size, height: 1});
+  return devices > 0 && svg("svg", {viewBox: `0 0 ${devices} 1`, preserveAspectRatio: "none", "aria-hidden": "true"},
+    part("used", 0, used), part("held-back", used, withheld));
+}
+
+function draw() {
+  const found = matching(), some = found.slice(0, shown), list = byId("machines");
+  say(byId("fleet-count"), found.length === machines.length ? machines.length : `${found.length} of ${machines.length}`);
+  const holds = list.contains(document.activeElement);
+  reconcile(list, some, (machine) => machine.nodeName, option);
+  if (!some.some((machine) => machine.nodeName === chosen)) chosen = some[0]?.nodeName ?? "";
+  rove(holds && !list.contains(document.activeElement));
+  const left = found.length - some.length, more = byId("more-machines");
+  more.hidden = left === 0;
+  say(more, `Show ${Math.min(AT_ONCE, left)} more of ${left}`);
+  if (!byId("details").hidden) detail();
+}
+
+/** Return the words for what is unusual about a machine. */
+function marks(machine) {
+  const has = (state) => machine.cores.includes(state);
+  return [machine.withheld, machine.setAside && "set aside", has("u") && "unknown holder", has("d") && "double-booked",
+    has("k") && "space kept"].filter(Boolean);
+}
+
+function sentence(machine) {
+  const free = `${machine.freeDevices} of ${count(machine.devices, machine.units.includes("device") ? "device" : "core")} free`;
+  return machine.freeBlocks.length ? `${free}, blocks of ${machine.freeBlocks.join(", ")}` : free;
+}
+
+function option(machine, old) {
+  const words = marks(machine);
+  const node = old ?? element("div", {role: "option", class: "machine", tabindex: "-1"});
+  node.setAttribute("aria-label", [machine.nodeName, machine.instanceType, sentence(machine), ...words].join("; "));
+  node.classList.toggle("trouble", troubled(machine));
+  node.replaceChildren(
+    element("span", {class: "name"}, machine.nodeName),
+    element("span", {class: "type"}, machine.instanceType),
+    picture(machine),
+    element("span", {class: "free-count"}, sentence(machine)),
+    element("span", {class: "badges"}, words.map((word) => element("span", {class: "badge"}, word))));
+  return node;
+}
+
+/** Let exactly one machine be reached with Tab; the arrow keys go on from there. */
+function rove(focus) {
+  for (const node of byId("machines").children) {
+    const is = node.itemKey === chosen;
+    node.tabIndex = is ? 0 : -1;
+    node.setAttribute("aria-selected", String(is && !byId("details").hidden));
+    if (is && focus) node.focus({preventScroll: true});
+  }
+}
+
+function choose(node) {
+  chosen = node.itemKey;
+  byId("details").hidden = false;
+  rove(false);
+  detail();
+}
+
+function detail() {
+  const machine = machines.find((other) => other.nodeName === chosen), box = byId("details");
+  if (!machine) {
+    box.hidden = true;
+    return;
+  }
+  const facts = [["Type", machine.instanceType], ["Zone", machine.zone], ["UltraServer", machine.ultraserver],
+    ["Takes no pods", machine.withheld], ["Set aside", machine.setAside && "its kubelet has rejected pods; it is used last"],
+    ["Free", sentence(machine)]].filter(([, value]) => value);
+  reconcile(box, [machine], () => "machine", () => element("div", {},
+    element("h3", {}, machine.nodeName),
+    element("dl", {}, facts.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
+    machine.holders.length ? element("ul", {class: "holders"}, machine.holders.map((holder, index) => held(machine, holder, index)))
+      : element("p", {}, "No pod holds Neuron here.")));
+}
+
+function held(machine, holder, index) {
+  const {letter, colour} = legend(holderKey(machine, holder, index));
+  const what = holder.unknown ? "devices that cannot be read" : places(machine, holder.cores);
+  return element("li", {},
+    element("span", {class: `letter ${holder.kept ? "kept" : "held"} ${colour}`, "aria-hidden": "true"}, holder.unknown ? MARKS.unknown : letter),
+    element("span", {}, `${podName(holder)}: ${holder.kept ? "kept for it: " : ""}${what}`));
+}
+
+/** Return `devices 0-3`, or `cores 4-5` where a device is held in part, from runs of cores. */
+function places(machine, runs) {
+  const each = machine.coresPerDevice, whole = runs.every(([first, last]) => first % each === 0 && (last + 1) % each === 0);
+  const inDevices = whole && machine.units.includes("device");
+  return ranges(inDevices ? runs.map(([first, last]) => [first / each, (last + 1) / each - 1]) : runs, inDevices ? "device" : "core");
+}
+
+/** Return the machine's neighbour in the grid, as one sees it. */
+function neighbour(node, key) {
+  const nodes = [...byId("machines").children], at = nodes.indexOf(node);
+  const column = nodes.filter((other) => Math.abs(other.offsetLeft - node.offsetLeft) < 4);
+  const row = column.indexOf(node);
+  return {ArrowRight: nodes[at + 1], ArrowLeft: nodes[at - 1], ArrowDown: column[row + 1], ArrowUp: column[row - 1],
+    Home: nodes[0], End: nodes.at(-1)}[key];
+}
+
+/** Listen to the filter, the keyboard and the pointer. */
+export function listen() {
+  const list = byId("machines");
+  list.addEventListener("focusin", (event) => {
+    const node = event.target.closest(".machine");
+    if (node) choose(node);
+  });
+  list.addEventListener("keydown", (event) => {
+    const node = event.target.closest(".machine");
+    if (event.key === "Escape") {
+      byId("details").hidden = true;
+      rove(false);
+    }
+    const next = node && !event.ctrlKey && !event.altKey && !event.metaKey && neighbour(node, event.key);
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  });
+  byId("filter").addEventListener("submit", (event) => event.preventDefault());
+  byId("filter").addEventListener("input", () => {
+    shown = AT_ONCE;
+    draw();
+  });
+  byId("more-machines").addEventListener("click", () => {
+    const first = byId("machines").children.length;
+    shown += AT_ONCE;
+    draw();
+    byId("machines").children[first]?.focus();
+  });
+  const samples = [["free", "", "free"], ["held c0", "A", "held by a pod: a letter and a colour for each"],
+    ["kept c0", "A", "kept for a pod"], ["unknown", MARKS.unknown, "unknown holder"],
+    ["double", MARKS.double, "double-booked"], ["withheld", MARKS.withheld, "on a node that takes no pods"]];
+  byId("key").append(...samples.map(([kind, mark, words]) => element("li", {},
+    element("span", {class: `letter ${kind}`, "aria-hidden": "true"}, mark || "\u00a0"), words)));
+}

@@ -1,0 +1,110 @@
+// Asks the scheduler again and again, shows its answers, and says when there are none.
+
+import {NoAnswer, ask, authorise, authorised} from "./api.js";
+import {byId, say} from "./dom.js";
+import * as decisions from "./decisions.js";
+import * as fleet from "./fleet.js";
+import * as waiting from "./waiting.js";
+
+const EVERY = 2000, HIDDEN = 60000, LONGEST = 30000;  // milliseconds
+const SHARE = 10;  // a large fleet's answers take long: the page asks for them a tenth of the time at most
+
+let timer, failures = 0, since = 0, paused = false, running = false, again = false, took = 0;
+
+async function update() {
+  if (running) {
+    again = true;
+    return;
+  }
+  running = true;
+  clearTimeout(timer);
+  const begun = performance.now();
+  try {
+    const [machines, pods, lately] = await Promise.all([ask("fleet"), ask("waiting"), ask("decisions")]);
+    if (![machines.machines, machines.types, pods.pods, lately.decisions].every(Array.isArray)) {
+      throw new NoAnswer(0, "the answer is not from a scheduler");
+    }
+    const now = Date.now() / 1000;
+    fleet.show(machines);
+    waiting.show(pods, now);
+    decisions.show(lately);
+    failures = 0;
+    since = now;
+    names(machines.machines.some((machine) => machine.holders.some((holder) => holder.name)));
+    state("", paused ? "Updates are paused." : "Up to date.");
+  } catch (error) {
+    if (!(error instanceof NoAnswer)) throw error;
+    failures += 1;
+    lost(error);
+  } finally {
+    running = false;
+    took = performance.now() - begun;
+    next();
+  }
+}
+
+function next() {
+  clearTimeout(timer);
+  if (again) {
+    again = false;
+    update();
+    return;
+  }
+  if (paused) return;
+  const soon = Math.min(Math.max(EVERY * 2 ** failures, took * SHARE), LONGEST);
+  timer = setTimeout(update, document.hidden ? Math.max(HIDDEN, soon) : soon);
+}
+
+function lost(error) {
+  if (error.status === 401 || error.status === 403) {
+    if (authorised()) {
+      authorise("");
+      again = true;
+      names(false, "hidden: the token was refused");
+      return;
+    }
+    state("bad", `The scheduler does not show this without a token: ${error.message}`);
+    return;
+  }
+  const seen = since ? ` What you see is from ${new Date(since * 1000).toLocaleTimeString([], {hour12: false})}.` : "";
+  state("bad", `Lost the scheduler (${error.message}); trying again.${seen}`);
+}
+
+function state(kind, words) {
+  byId("status").className = kind;
+  document.body.classList.toggle("stale", kind === "bad" && since > 0);
+  say(byId("status"), words);
+}
+
+function names(shown, otherwise = authorised() ? "hidden for this token" : "hidden") {
+  say(byId("names"), shown ? "shown" : otherwise);
+}
+
+function listen() {
+  fleet.listen();
+  waiting.listen();
+  document.addEventListener("visibilitychange", () => document.hidden ? next() : paused || update());
+  byId("pause").addEventListener("click", () => {
+    paused = !paused;
+    byId("pause").setAttribute("aria-pressed", String(paused));
+    if (paused) {
+      clearTimeout(timer);
+      state("", "Updates are paused.");
+    } else update();
+  });
+  byId("token-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    authorise(byId("token").value.trim());
+    byId("token").value = "";
+    failures = 0;
+    update();
+  });
+  byId("forget").addEventListener("click", () => {
+    authorise("");
+    byId("token").value = "";
+    update();
+  });
+}
+
+listen();
+update();

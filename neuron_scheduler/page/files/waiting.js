@@ -1,0 +1,99 @@
+// What waits and why; for an opened pod the whole explanation, with what would let it in.
+
+import {ask, authorised} from "./api.js";
+import {byId, element, reconcile, say, visible} from "./dom.js";
+import {age, count, podName} from "./words.js";
+
+const AT_ONCE = 20;
+
+const VERDICTS = {fits: "It fits now.", gated: "It has scheduling gates; this is what would happen without them.", bound: "It has a node."};
+
+let answer, shown = AT_ONCE;
+
+/** Show the waiting pods, and refresh the explanations that are open if something has changed. */
+export function show(waiting, now) {
+  answer = waiting;
+  draw(now);
+}
+
+function draw(now) {
+  const pods = answer.pods.map((item, index) => ({...item, key: item.pod.name ? podName(item.pod) : `#${index}`}));
+  const list = byId("waiting"), some = pods.slice(0, shown), left = pods.length - some.length;
+  say(byId("waiting-count"), Math.max(answer.total, pods.length));
+  reconcile(list, some, (item) => item.key, row);
+  some.forEach((item, index) => say(list.children[index].querySelector(".age"), age(item.pod.created, now)));
+  say(byId("waiting-notes"), [pods.length === 0 && "No pod waits.", ...answer.notes].filter(Boolean).join(" "));
+  byId("more-waiting").hidden = left === 0;
+  say(byId("more-waiting"), `Show ${Math.min(AT_ONCE, left)} more of ${left}`);
+}
+
+function row(item, old) {
+  const {pod} = item;
+  const head = [
+    element("span", {class: "name"}, podName(pod)), element("span", {class: "asks"}, pod.asks),
+    element("span", {class: "badge"}, item.cause), element("span", {class: "age"}),
+    element("span", {class: "message"}, item.message || "Not tried yet.")];
+  if (!pod.name) return element("li", {}, element("div", {class: "row"}, head));
+  if (old) {
+    old.querySelector("summary").replaceChildren(...head);
+    if (old.firstElementChild.open) explain(old.firstElementChild, pod);
+    return old;
+  }
+  const details = element("details", {}, element("summary", {class: "row"}, head), element("div", {class: "why"}));
+  details.addEventListener("toggle", () => details.open && explain(details, pod));
+  return element("li", {}, details);
+}
+
+async function explain(details, pod) {
+  const box = details.querySelector(".why");
+  if (!box.hasChildNodes()) box.append(element("p", {}, "Asking why …"));
+  try {
+    const query = new URLSearchParams({pod: `${pod.namespace}/${pod.name}`});
+    const why = await ask(`why?${query}`);
+    reconcile(box, [why], () => "why", (answer) => explained(answer, details));
+  } catch (error) {
+    const hint = authorised() ? "" : " A bearer token may be needed: see Names at the top.";
+    reconcile(box, [error.message], () => "why", (text) => element("p", {class: "bad"}, `No explanation: ${text}.${hint}`));
+  }
+}
+
+function explained(why, details) {
+  const said = details.querySelector(".message").textContent === visible(why.message);
+  return element("div", {},
+    why.verdict !== "waits" && element("p", {}, VERDICTS[why.verdict] ?? why.verdict),
+    !said && element("p", {}, why.message),
+    why.changes.length > 0 && element("div", {}, element("h3", {}, "What would let it in"), element("ul", {}, why.changes.map(change))),
+    why.groups.length > 0 && element("div", {}, element("h3", {}, "Node by node"), element("ul", {}, why.groups.map(group))),
+    why.notes.length > 0 && element("div", {}, element("h3", {}, "Notes"), element("ul", {}, why.notes.map((note) => element("li", {}, note)))));
+}
+
+function group(nodes) {
+  const more = nodes.nodes - nodes.names.length;
+  return element("li", {},
+    element("b", {}, `${count(nodes.nodes, "node")}`), ` (${nodes.names.join(", ")}${more > 0 ? ` and ${more} more` : ""})`,
+    nodes.instanceType && `, ${nodes.instanceType}`, ": ", nodes.reason || "takes the pod",
+    nodes.arithmetic && element("div", {class: "quiet"}, nodes.arithmetic),
+    nodes.keptFor.length > 0 && element("div", {class: "quiet"}, `Space is kept for ${nodes.keptFor.join(", ")}.`));
+}
+
+function change(item) {
+  return element("li", {}, item.sentence,
+    item.pods.length > 0 && element("ul", {}, item.pods.map((pod) => element("li", {}, leaving(pod)))),
+    item.command && element("code", {}, item.command));
+}
+
+function leaving(pod) {
+  return [podName(pod), pod.asks, `priority ${pod.priority}`, pod.started && `started ${age(pod.started, Date.now() / 1000)} ago`,
+    pod.budgets.length > 0 && `budget ${pod.budgets.join(", ")}${pod.violates ? ", which does not allow it now" : ""}`,
+    pod.evictable && "the scheduler may evict it"].filter(Boolean).join("; ");
+}
+
+/** Listen to the button. */
+export function listen() {
+  byId("more-waiting").addEventListener("click", () => {
+    const first = byId("waiting").children.length;
+    shown += AT_ONCE;
+    draw(Date.now() / 1000);
+    (byId("waiting").children[first]?.querySelector("summary") ?? byId("more-waiting")).focus();
+  });
+}

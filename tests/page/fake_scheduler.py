@@ -1,0 +1,125 @@
+"""
+The port of a scheduler with the real page and the real listener, and answers that a test makes up.
+
+The answers are values of `explain/answers` in their real JSON form, with an ETag. Names are in them only for a request
+with `TOKEN`, as in `questions`.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from urllib.parse import parse_qs
+
+import attrs
+import msgspec
+
+from neuron_scheduler.answer_json import to_json
+from neuron_scheduler.endpoints.exchange import Page, Reply, Request, text
+from neuron_scheduler.endpoints.server import Endpoints, serving
+from neuron_scheduler.explain.answers.explanation import Explanation, PodSummary
+from neuron_scheduler.explain.answers.fleet import Fleet
+from neuron_scheduler.explain.answers.lists import RecentDecisions, Waiting
+from neuron_scheduler.page.pages import pages
+from neuron_scheduler.telemetry.metrics import Metrics
+
+TOKEN = "the-right-token"
+NO_NAMES = "Names are left out."
+
+
+@attrs.define(eq=False)
+class FakeScheduler:
+    """
+    A port and its answers, which a test may change at any time.
+
+    Attributes:
+        explanations: by `namespace/name`.
+        asked: paths with their queries, in order, and the status that each got.
+        broken: status and body of all answers instead.
+    """
+
+    port: int
+    fleet: Fleet = attrs.field(factory=lambda: Fleet((), ()))
+    waiting: Waiting = attrs.field(factory=lambda: Waiting(()))
+    decisions: RecentDecisions = attrs.field(factory=lambda: RecentDecisions(()))
+    explanations: dict[str, Explanation] = attrs.field(factory=dict)
+    asked: list[tuple[str, int]] = attrs.field(factory=list)
+    broken: tuple[int, bytes] | None = None
+    _open: AsyncExitStack = attrs.field(factory=AsyncExitStack)
+
+    @property
+    def url(self) -> str:
+        """The page's address."""
+        return f"http://127.0.0.1:{self.port}/page"
+
+    async def start(self) -> None:
+        """Listen until `stop`."""
+        served = {
+            "/v1/fleet": self._page(lambda named: _fleet(self.fleet, named=named)),
+            "/v1/waiting": self._page(lambda named: _waiting(self.waiting, named=named)),
+            "/v1/decisions": self._page(lambda named: _decisions(self.decisions, named=named)),
+            "/v1/why": Page(self._why),
+        }
+        endpoints = Endpoints(address="127.0.0.1", port=self.port)
+        port = serving(endpoints, live={}, ready={}, metrics=Metrics(), pages=pages() | served)
+        await self._open.enter_async_context(port)
+
+    async def stop(self) -> None:
+        """Close the port; a further `start` opens it again."""
+        await self._open.aclose()
+
+    def _page(self, answer: Callable[[bool], attrs.AttrsInstance]) -> Page:
+        async def shown(request: Request) -> Reply:
+            if self.broken is not None:
+                return self._noted(request, Reply(*self.broken))
+            authorization = request.fields.get("authorization")
+            if authorization not in {None, f"Bearer {TOKEN}"}:
+                return self._noted(request, text(401, "Unauthorized"))
+            return self._noted(request, _json(request, answer(authorization is not None)))
+
+        return Page(shown)
+
+    async def _why(self, request: Request) -> Reply:
+        found = self.explanations.get(parse_qs(request.query)["pod"][0])
+        if request.fields.get("authorization") != f"Bearer {TOKEN}":
+            return self._noted(request, text(401, "Unauthorized"))
+        return self._noted(request, text(404, "no such pod") if found is None else _json(request, found))
+
+    def _noted(self, request: Request, reply: Reply) -> Reply:
+        self.asked.append((f"{request.path}?{request.query}".rstrip("?"), reply.status))
+        return reply
+
+
+def _json(request: Request, answer: attrs.AttrsInstance) -> Reply:
+    body = msgspec.json.encode(to_json(answer))
+    fields = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "Cache-Control": "no-store"}
+    if request.fields.get("if-none-match") == fields["ETag"]:
+        return Reply(304, b"", fields=fields)
+    return Reply(200, body, "application/json", fields)
+
+
+def _fleet(fleet: Fleet, *, named: bool) -> Fleet:
+    if named:
+        return fleet
+    machines = (
+        attrs.evolve(machine, holders=tuple(attrs.evolve(holder, namespace="", name="") for holder in machine.holders))
+        for machine in fleet.machines
+    )
+    return attrs.evolve(fleet, machines=tuple(machines), notes=(NO_NAMES,))
+
+
+def _waiting(waiting: Waiting, *, named: bool) -> Waiting:
+    if named:
+        return waiting
+    pods = tuple(attrs.evolve(item, pod=_nameless(item.pod)) for item in waiting.pods)
+    return attrs.evolve(waiting, pods=pods, notes=(NO_NAMES,))
+
+
+def _decisions(decisions: RecentDecisions, *, named: bool) -> RecentDecisions:
+    if named:
+        return decisions
+    items = tuple(attrs.evolve(item, pod=_nameless(item.pod), message="") for item in decisions.decisions)
+    return attrs.evolve(decisions, decisions=items, notes=(NO_NAMES,))
+
+
+def _nameless(pod: PodSummary) -> PodSummary:
+    return attrs.evolve(pod, namespace="", name="")

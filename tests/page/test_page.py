@@ -1,0 +1,371 @@
+"""The page in a real Chromium: it shows what the scheduler answers, by itself, and to everybody."""
+
+from collections.abc import AsyncIterator
+
+import attrs
+import pytest
+
+from neuron_scheduler.explain.answers.explanation import PodSummary
+from neuron_scheduler.explain.answers.fleet import Fleet, Holder, TypeSummary
+from neuron_scheduler.explain.answers.lists import RecentDecision, RecentDecisions, Waiting, WaitingPod
+from tests.browser.chromium import Chromium, Tab
+from tests.page import examples
+from tests.page.fake_scheduler import NO_NAMES, TOKEN, FakeScheduler
+
+UP_TO_DATE = "document.querySelector('#status').textContent === 'Up to date.'"
+TEXT = "document.body.innerText"
+FOCUS = (
+    """((focused) => focused.id || focused.getAttribute("aria-label") || focused.innerText)(document.activeElement)"""
+)
+MACHINES = "[...document.querySelectorAll('.machine')].map((machine) => machine.querySelector('.name').textContent)"
+CHOSEN = "[...document.querySelectorAll('.machine[tabindex=\"0\"] .name')].map((name) => name.textContent)"
+NAMES = ("train-0", "train-1", "infer-0", "half-a-device", "next-0", "lost")
+CONTRASTS = """
+(() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((part) => part / 255)
+    .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, index) => sum + part * [0.2126, 0.7152, 0.0722][index], 0);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || node.closest("svg, noscript, option")) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(behind(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) poor.push(`${node.outerHTML}: ${ratio.toFixed(2)}`);
+  }
+  return poor;
+})()
+"""
+
+
+@pytest.fixture
+async def tab(browser: Chromium, scheduler: FakeScheduler) -> AsyncIterator[Tab]:
+    """Open the page of a small fleet; no test may leave a line on the console or ask another server."""
+    scheduler.fleet, scheduler.waiting = examples.fleet(), examples.waiting()
+    scheduler.decisions = examples.decisions()
+    scheduler.explanations["ml/train-1"] = examples.explanation()
+    async with browser.tab() as tab:
+        await tab.open(scheduler.url)
+        await tab.until(UP_TO_DATE)
+        yield tab
+        assert tab.problems == []
+        assert [url for url, _ in tab.requests if not url.startswith(f"http://127.0.0.1:{scheduler.port}/")] == []
+
+
+async def log_in(tab: Tab, token: str = TOKEN) -> None:
+    """Enter a token as a person does."""
+    await tab.evaluate("document.querySelector('#access').open = true; document.querySelector('#token').focus()")
+    await tab.write(token)
+    await tab.press("Enter")
+
+
+async def with_names(tab: Tab) -> None:
+    """Enter the right token, and wait until the names are there."""
+    await log_in(tab)
+    await tab.until(
+        "document.querySelector('#waiting summary') && document.querySelector('#names').textContent === 'shown'"
+    )
+
+
+async def test_the_fleet(tab: Tab) -> None:
+    """Each machine has its marks in the order of the answer, and each kind of core is told apart without colour."""
+    await with_names(tab)
+    assert await tab.evaluate(MACHINES) == ["inf2-a", "inf1-a", "trn1-a", "inf2-b"]
+    marks = await tab.evaluate(
+        "[...document.querySelectorAll('.machine')].map((machine) =>"
+        " [...machine.querySelectorAll('svg text')].map((mark) => mark.textContent))"
+    )
+    (cordoned, trouble, torus, line) = ["".join(sorted(texts)) for texts in marks]
+    assert cordoned == "\u2013" * 12
+    assert trouble == "!???"
+    assert torus == torus[0] * 12, "a letter in each held device, none in the four free ones"
+    assert sorted(line.count(letter) for letter in set(line)) == [1, 1, 3], "one kept, a half, three whole devices"
+    assert not set(torus) & set(line)
+    labels = await tab.evaluate(
+        "[...document.querySelectorAll('.machine')].map((one) => one.getAttribute('aria-label'))"
+    )
+    assert labels == [
+        "inf2-a; inf2.48xlarge; 0 of 12 devices free; cordoned",
+        "inf1-a; inf1.6xlarge; 0 of 4 devices free; unknown holder; double-booked",
+        "trn1-a; trn1.32xlarge; 4 of 16 devices free, blocks of 4",
+        "inf2-b; inf2.24xlarge; 1 of 6 devices free, blocks of 1; set aside; space kept",
+    ]
+    shapes = await tab.evaluate(
+        "[...document.querySelectorAll('.machine .link')].map((link) => link.getAttribute('d'))"
+    )
+    assert [shape.count("M") for shape in shapes] == [12, 3, 24, 5], "a closed ring, a line, a grid, a line"
+    rows = await tab.evaluate(
+        "[...document.querySelectorAll('#types tbody tr')].map((row) => row.innerText.split(/\\s+/))"
+    )
+    assert rows[3][:7] == ["trn1.32xlarge", "1", "16", "4", "12", "0", "4"]
+
+
+async def test_what_waits_and_why(tab: Tab) -> None:
+    """A pod has its cause and message; opened, it has every part of the explanation, which an update refreshes."""
+    await with_names(tab)
+    row = await tab.evaluate("document.querySelector('#waiting summary').innerText")
+    for words in ("ml/train-1", "8 Neuron devices", "capacity", examples.MESSAGE):
+        assert words in row
+    await tab.evaluate("document.querySelector('#waiting summary').click()")
+    await tab.until("document.querySelector('#waiting .why h3')")
+    why = await tab.evaluate("document.querySelector('#waiting .why').innerText")
+    for words in (
+        "Ask for 4 devices.",
+        "kubectl edit pod train-1",
+        "ml/train-0; 12 Neuron devices; priority 5;",
+        "budget train, which does not allow it now",
+        "1 node (trn1-a), trn1.32xlarge: Insufficient neuron",
+        "4 are free, 8 needed",
+        "3 nodes (inf2-a, inf1-a and 1 more): didn't match Pod's node affinity/selector",
+        "Space is kept for a/b.",
+        "Budgets could not be read.",
+    ):
+        assert words in why
+    decided = await tab.evaluate("document.querySelector('#decisions').innerText")
+    assert decided.index("ml/train-1") < decided.index("ml/train-0")
+    assert "Successfully assigned it" in decided
+
+
+async def test_it_updates_itself(tab: Tab, scheduler: FakeScheduler) -> None:
+    """A pod that gets devices appears; an open explanation and the focus stay; equal answers are not sent again."""
+    await with_names(tab)
+    await tab.evaluate("document.querySelector('#waiting summary').click()")
+    await tab.until("document.querySelector('#waiting .why h3')")
+    await tab.evaluate("document.querySelectorAll('.machine')[2].focus()")
+    await tab.evaluate("window.kept = document.activeElement")
+    machines = list(examples.fleet().machines)
+    train = Holder("ml", "train-0", ((0, 23),))
+    machines[2] = examples.torus(holders=(train, Holder("ml", "new-pod", ((24, 31),))), cores="h" * 32)
+    machines.reverse()
+    scheduler.asked.clear()
+    scheduler.fleet = Fleet(tuple(machines), examples.fleet().types)
+    item = attrs.evolve(examples.waiting().pods[0], message="Now for another reason.")
+    scheduler.waiting = Waiting((item,), 1)
+    scheduler.explanations["ml/train-1"] = attrs.evolve(examples.explanation(), notes=("Another note.",))
+    await tab.until("document.querySelector('#details').innerText.includes('ml/new-pod: devices 12-15')")
+    await tab.until("document.querySelector('#waiting .why').innerText.includes('Another note.')")
+    assert await tab.evaluate("document.activeElement === window.kept")
+    assert await tab.evaluate(MACHINES) == ["inf2-b", "trn1-a", "inf1-a", "inf2-a"]
+    await tab.until("document.querySelector('#waiting details').open")
+    scheduler.waiting = Waiting(())
+    await tab.until("document.querySelector('#waiting-notes').innerText === 'No pod waits.'")
+    assert ("/v1/decisions", 304) in scheduler.asked
+
+
+async def test_without_a_token_there_are_no_names(tab: Tab, scheduler: FakeScheduler) -> None:
+    """The fleet is shown, but no pod's name, in no attribute; a token brings them, and is kept nowhere."""
+    everything = "document.documentElement.outerHTML"
+    assert await tab.evaluate(MACHINES)
+    await tab.evaluate("document.querySelectorAll('.machine')[2].focus()")
+    await tab.until("document.querySelector('#details').innerText.includes('a pod: devices 0-11')")
+    assert not [name for name in NAMES if name in await tab.evaluate(everything)]
+    assert NO_NAMES in await tab.evaluate(TEXT)
+    assert not [fields for _, fields in tab.requests if "Authorization" in fields]
+    await with_names(tab)
+    await tab.until("document.querySelector('#details').innerText.includes('ml/train-0: devices 0-11')")
+    assert TOKEN not in await tab.evaluate(everything)
+    assert not [url for url, _ in tab.requests if TOKEN in url]
+    kept = await tab.evaluate("[localStorage.length, sessionStorage.length, location.href]")
+    assert kept == [0, 0, scheduler.url]
+    assert (await tab.call("Network.getCookies"))["cookies"] == []
+    await tab.evaluate("document.querySelector('#forget').click()")
+    await tab.until("document.querySelector('#names').textContent === 'hidden'")
+    assert not [name for name in NAMES if name in await tab.evaluate(everything)]
+
+
+async def test_a_wrong_token(browser: Chromium, scheduler: FakeScheduler) -> None:
+    """It is refused, which the page says, and forgotten; the fleet without names stays."""
+    scheduler.fleet = examples.fleet()
+    async with browser.tab() as tab:
+        await tab.open(scheduler.url)
+        await tab.until(UP_TO_DATE)
+        await log_in(tab, "another-token")
+        await tab.until("document.querySelector('#names').textContent === 'hidden: the token was refused'")
+        await tab.until(UP_TO_DATE)
+        assert await tab.evaluate(MACHINES) == ["inf2-a", "inf1-a", "trn1-a", "inf2-b"]
+        assert {path for path, status in scheduler.asked if status == 401} <= {
+            "/v1/fleet", "/v1/waiting", "/v1/decisions",
+        }  # fmt: skip
+
+
+async def test_hostile_names_are_text(tab: Tab, scheduler: FakeScheduler) -> None:
+    """HTML stays text, and what turns or hides text is made visible, in every place that shows a name."""
+    evil = "<img src=x onerror=alert(1)>\u202egpj.exe\x1b[31m" + "long" * 60
+    seen = evil.replace("\u202e", "\\u202e").replace("\x1b", "\\u001b")
+    pod = PodSummary(evil, evil, asks=evil)
+    machine = attrs.evolve(
+        examples.torus(evil, holders=(Holder(evil, evil, ((0, 1),)),), cores="hh" + "f" * 30),
+        instance_type=evil, zone=evil, withheld=evil, ultraserver=evil,
+    )  # fmt: skip
+    scheduler.fleet = Fleet((machine,), (TypeSummary(evil, 1, 16, 15, 1, 0, 8),), (evil,))
+    scheduler.waiting = Waiting((WaitingPod(pod, evil, evil),), 1)
+    scheduler.decisions = RecentDecisions((RecentDecision(1.0, pod, evil, message=evil),))
+    explanation = examples.explanation()
+    changes = tuple(
+        attrs.evolve(
+            change, sentence=evil, command=evil, pods=tuple(attrs.evolve(leaving, name=evil) for leaving in change.pods)
+        )
+        for change in explanation.changes
+    )
+    groups = tuple(attrs.evolve(group, names=(evil,), reason=evil, arithmetic=evil) for group in explanation.groups)
+    scheduler.explanations[f"{evil}/{evil}"] = attrs.evolve(explanation, changes=changes, groups=groups, notes=(evil,))
+    await with_names(tab)
+    await tab.until("document.querySelector('#types th[scope=row]').textContent.includes('img')")
+    await tab.until("document.querySelector('#waiting summary').innerText.includes('img')")
+    await tab.evaluate("document.querySelector('#waiting summary').click()")
+    await tab.until("document.querySelector('#waiting .why h3')")
+    await tab.evaluate("document.querySelector('.machine').focus()")
+    await tab.until("document.querySelector('#details').innerText.includes('img')")
+    text = await tab.evaluate("document.body.textContent")
+    assert text.count(seen) > 20
+    assert evil not in text
+    assert "\u202e" not in text
+    assert await tab.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0
+    for width in (320, 1280):
+        await tab.resize(width, 800)
+        assert await tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+async def test_with_the_keyboard_alone(tab: Tab) -> None:
+    """Every control is reached in the order of the page; the machines are one stop, and the arrows go on from there."""
+    stops = []
+    for _ in range(4):
+        await tab.press("Tab")
+        stops.append(await tab.evaluate(FOCUS))
+    assert stops == ["Skip to the fleet", "pause", "Names: hidden", "filter-name"]
+    await tab.press("Tab", shift=True)
+    await tab.press("Enter", "Tab")
+    assert await tab.evaluate(FOCUS) == "token"
+    await tab.write(TOKEN)
+    await tab.press("Tab", "Enter")
+    await tab.until("document.querySelector('#waiting summary')")
+    await tab.press("Tab", "Tab", "Enter")
+    await tab.until("document.querySelector('#waiting .why h3')")
+    assert "Ask for 4 devices." in await tab.evaluate(TEXT)
+    await tab.press("Tab", *("Tab",) * 4)
+    assert await tab.evaluate(FOCUS) == "inf2-a; inf2.48xlarge; 0 of 12 devices free; cordoned"
+    assert await tab.evaluate("document.querySelector('#details').innerText.startsWith('inf2-a')")
+    walked = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight", "Home"):
+        await tab.press(key)
+        walked.append(await tab.evaluate(CHOSEN))
+    assert walked == [["inf1-a"], ["trn1-a"], ["inf1-a"], ["inf2-b"], ["inf2-b"], ["inf2-a"]]
+    await tab.resize(360, 800)
+    await tab.press("ArrowDown", "ArrowDown")
+    assert await tab.evaluate(CHOSEN) == ["trn1-a"]
+    await tab.press("Escape")
+    assert await tab.evaluate("document.querySelector('#details').hidden")
+    await tab.press("Tab")
+    assert not await tab.evaluate("document.querySelector('#fleet').contains(document.activeElement)")
+
+
+async def test_the_skip_link(tab: Tab) -> None:
+    """It leads past what waits, to the machines."""
+    await tab.press("Tab", "Enter", "Tab")
+    assert await tab.evaluate(FOCUS) == "filter-name"
+
+
+async def test_everything_has_a_name(tab: Tab) -> None:
+    """Assistive technology is told what each control is, and the sections have headings."""
+    await with_names(tab)
+    nodes = await tab.accessible()
+    assert [role for role, name, focusable in nodes if focusable and not name and role != "RootWebArea"] == []
+    headings = [name for role, name, _ in nodes if role == "heading"]
+    assert [name.split(" ")[0] for name in headings] == ["neuron-scheduler", "By", "Waiting", "Machines", "Decided"]
+    assert {"banner", "main", "status", "listbox", "option", "search", "table"} <= {role for role, *_ in nodes}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_contrast(browser: Chromium, scheduler: FakeScheduler, scheme: str) -> None:
+    """Every text has the contrast that WCAG asks for (AA, 4.5 to 1), in both schemes."""
+    scheduler.fleet, scheduler.waiting, scheduler.decisions = examples.fleet(), examples.waiting(), examples.decisions()
+    scheduler.explanations["ml/train-1"] = examples.explanation()
+    async with browser.tab(media={"prefers-color-scheme": scheme}) as tab:
+        await tab.open(scheduler.url)
+        await with_names(tab)
+        await tab.evaluate("document.querySelector('#waiting summary').click()")
+        await tab.until("document.querySelector('#waiting .why h3')")
+        await tab.evaluate("document.querySelectorAll('.machine')[3].focus()")
+        await tab.until("!document.querySelector('#details').hidden")
+        assert await tab.evaluate(CONTRASTS) == []
+
+
+@pytest.mark.parametrize("width", [320, 390, 800])
+async def test_narrow(tab: Tab, width: int) -> None:
+    """On a phone nothing has to be scrolled sideways, also with everything open."""
+    await with_names(tab)
+    await tab.resize(width, 700)
+    await tab.evaluate("document.querySelector('#waiting summary').click()")
+    await tab.until("document.querySelector('#waiting .why h3')")
+    await tab.evaluate("document.querySelectorAll('.machine')[3].focus()")
+    await tab.until("!document.querySelector('#details').hidden")
+    assert await tab.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = await tab.evaluate(
+        "[...document.querySelectorAll('.machine, button, input, select')].map((one) => one.getBoundingClientRect())"
+        ".filter((box) => box.width > 0).map((box) => [box.left, box.right])"
+    )
+    assert [box for box in boxes if box[0] < 0 or box[1] > width] == []
+
+
+async def test_five_hundred_machines(tab: Tab, scheduler: FakeScheduler) -> None:
+    """The page holds a part of them, the worst first; the filter finds the others, and more are a button away."""
+    machines = tuple(
+        attrs.evolve(
+            examples.torus(
+                f"node-{number:03}", holders=(Holder("ml", f"p{number}", ((0, 1),)),), cores="hh" + "f" * 30
+            ),
+            zone=f"us-east-1{'abc'[number % 3]}",
+            instance_type="trn1.32xlarge" if number % 2 else "trn1n.32xlarge",
+            withheld="cordoned" if number < 3 else "",
+        )
+        for number in range(500)
+    )
+    scheduler.fleet = Fleet(machines, ())
+    pods = tuple(WaitingPod(PodSummary("ml", f"waits-{number}"), "capacity", "Capacity") for number in range(500))
+    scheduler.waiting = Waiting(pods, 700)
+    await with_names(tab)
+    await tab.until("document.querySelector('#fleet-count').innerText === '500'")
+    assert await tab.evaluate("document.querySelector('#waiting-count').innerText") == "700"
+    assert await tab.evaluate("document.querySelectorAll('*').length") < 1500
+    assert (await tab.evaluate(MACHINES))[:4] == ["node-000", "node-001", "node-002", "node-003"]
+    await tab.evaluate("document.querySelector('#more-machines').focus()")
+    await tab.press("Enter")
+    assert await tab.evaluate(f"{MACHINES}.length") == 48
+    assert await tab.evaluate(CHOSEN) == ["node-024"]
+    assert await tab.evaluate("document.querySelector('#more-machines').innerText") == "Show 24 more of 452"
+    await tab.evaluate("document.querySelector('#filter-name').focus()")
+    await tab.write("NODE-4")
+    assert await tab.evaluate("document.querySelector('#fleet-count').innerText") == "100 of 500"
+    await tab.evaluate("document.querySelector('#filter-zone').focus()")
+    await tab.press("ArrowDown")
+    assert await tab.evaluate("document.querySelector('#filter-zone').value") == "us-east-1a"
+    assert await tab.evaluate("document.querySelector('#fleet-count').innerText") == "33 of 500"
+    assert (await tab.evaluate(MACHINES))[0] == "node-402"
+
+
+async def test_filters(tab: Tab) -> None:
+    """The machines in trouble, those with free devices, the full ones, those of a type."""
+    found = {}
+    for state in ("trouble", "free", "full", ""):
+        await tab.evaluate(
+            f"document.querySelector('#filter-state').value = '{state}';"
+            " document.querySelector('#filter').dispatchEvent(new Event('input'))"
+        )
+        found[state] = await tab.evaluate(MACHINES)
+    assert found["trouble"] == ["inf2-a", "inf1-a", "inf2-b"]
+    assert found["free"] == ["trn1-a", "inf2-b"]
+    assert found["full"] == ["inf2-a", "inf1-a"]
+    await tab.evaluate(
+        "document.querySelector('#filter-type').value = 'inf1.6xlarge';"
+        " document.querySelector('#filter').dispatchEvent(new Event('input'))"
+    )
+    assert await tab.evaluate(MACHINES) == ["inf1-a"]
