@@ -26,14 +26,21 @@ async def not_in_force(plane: ControlPlane) -> bool:
 
 
 @asynccontextmanager
-async def leading(plane: ControlPlane, account: str = ACCOUNT) -> AsyncIterator[SchedulerProcess]:
-    """Run a scheduler under the present ServiceAccount until it leads: the tokens of a deleted one are invalid."""
+async def leading(
+    plane: ControlPlane, account: str = ACCOUNT, *, killed: bool = False
+) -> AsyncIterator[SchedulerProcess]:
+    """
+    Run a scheduler under the present ServiceAccount until it leads: the tokens of a deleted one are invalid.
+
+    At the end it is stopped, which must succeed, or `killed`.
+    """
     token = await plane.token_for("kube-system", account)
     kubeconfig = plane.kubeconfig(plane.folder / f"{account}.kubeconfig", token=token)
     async with run_scheduler(kubeconfig) as scheduler:
         await scheduler.line(ACQUIRED)
         yield scheduler
-        assert await scheduler.stop() == 0
+        if not killed:
+            assert await scheduler.stop() == 0
 
 
 async def fenced(plane: ControlPlane, pod: str, holder: str, account: str = ACCOUNT) -> bool:

@@ -141,7 +141,7 @@ async def test_a_pod_that_loses_its_nomination_does_not_loop(api: RestClient, sc
     before = await scheduler.metrics()
     async with graceful_kubelets(api):
         await running(api, "quick", neuron=8, **prior("low"))
-        await running(api, "slow", neuron=8, **prior("low", terminationGracePeriodSeconds=4))
+        await running(api, "slow", neuron=8, **prior("low", terminationGracePeriodSeconds=600))
         await create_pod(api, pod_manifest("big", neuron=16, **prior("middle")))
         await api.wait_for(f"{PODS}/big", lambda pod: pod["status"].get("nominatedNodeName") == "trn1")
         await api.wait_until(PODS, lambda pods: "default/quick" not in pods)
@@ -150,8 +150,7 @@ async def test_a_pod_that_loses_its_nomination_does_not_loop(api: RestClient, sc
         assert condition_of(waiting)["reason"] == "Unschedulable"
         assert "default/slow" in await api.wait_until(PODS, bool), "it need not wait for the end of the other victim"
         await refused(api, "big", saying=" preemption: 0/1 nodes are available: 1 Insufficient aws.amazon.com/neuron.")
-        await api.wait_until(PODS, lambda pods: "default/slow" not in pods)
-        await remove(api, "taker")
+        await remove(api, "slow", "taker")
         assert ids_of(await placed(api, "big")) == tuple(range(16))
     after = await scheduler.metrics()
     grown = {name: after[name] - before[name] for name in ("scheduler_preemption_victims_sum", ATTEMPTS)}

@@ -70,7 +70,8 @@ async def test_it_can_be_removed_and_installed_again(fenced_plane: ControlPlane)
 async def test_a_server_that_lost_the_watch_is_recognised(fenced_plane: ControlPlane) -> None:
     """Without lease-watch, a new leader's Bindings are refused: log, Event, condition and metric show the cause."""
     plane = fenced_plane
-    async with leading(plane):  # the Lease has a holder when the watch ends
+    # The Lease has a holder when the watch ends, who then loses his rights, and after a while the Lease.
+    async with leading(plane, killed=True):
         await kubectl(plane, "delete", WATCH)
         await removed(plane)
     await installed(plane)

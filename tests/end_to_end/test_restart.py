@@ -12,7 +12,7 @@ from tests.end_to_end.process import BOUND, SHORT_LEASE, SYNCED, run_scheduler
 from tests.end_to_end.workload import PODS, all_placed, held_cores, ids_of, kubelets, on, placed, refused
 
 TYPES = {f"trn1-{n}": "trn1.32xlarge" for n in range(4)} | {"inf1": "inf1.6xlarge", "inf2": "inf2.24xlarge"}
-SLOWLY = ("--kube-api-qps=40", "--kube-api-burst=1", "--bind-concurrency=8")
+SLOWLY = ("--kube-api-qps=4", "--kube-api-burst=1", "--bind-concurrency=8")
 
 
 def burst() -> list[Object]:
