@@ -12,7 +12,9 @@ import anyio.lowlevel
 import pytest
 
 from neuron_scheduler.controllers import scheduling_loop as loop
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
 from neuron_scheduler.scheduling.queue.queued_pod import Place
 from neuron_scheduler.telemetry import logs
 from tests.support.builders import node, pod
@@ -134,3 +136,24 @@ async def test_what_happens_while_a_refusal_is_prepared_counts(meanwhile: str) -
     assert prepared == [1]
     assert world.cluster.pod_count == len(world.there) == (meanwhile == "a node comes")
     assert world.queue.count(Place.UNSCHEDULABLE) == world.queue.count(Place.IN_FLIGHT) == 0
+
+
+async def test_a_decision_is_announced_before_it_is_assumed() -> None:
+    """Whoever listens sees the cluster as the decision saw it, with or without a node for the pod."""
+    world, seen = World(Random(1)), dict[str, tuple[Decision | FitError, int]]()
+    world.see_node(node("n1", "trn1.32xlarge"))
+
+    def remember(pod: Pod, decision: Decision | FitError) -> None:
+        seen[pod.uid] = decision, world.cluster.pod_count
+
+    world.scheduler.on_decision = remember
+    world.see_pod(pod("p", devices=4, scheduler_name="my-scheduler"))
+    world.see_pod(pod("q", devices=7, scheduler_name="my-scheduler"))
+    async with running(world):
+        await bound(world)
+        await anyio.wait_all_tasks_blocked()
+    first, second = seen["p"], seen["q"]
+    assert isinstance(first[0], Decision)
+    assert first[0].node_name == "n1"
+    assert first[1] == 0
+    assert isinstance(second[0], FitError)
