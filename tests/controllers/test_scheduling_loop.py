@@ -144,7 +144,7 @@ async def test_a_decision_is_announced_before_it_is_assumed() -> None:
     world.see_node(node("n1", "trn1.32xlarge"))
 
     def remember(pod: Pod, decision: Decision | FitError) -> None:
-        seen[pod.uid] = decision, world.cluster.pod_count
+        seen[pod.name] = decision, world.cluster.pod_count
 
     world.scheduler.on_decision = remember
     world.see_pod(pod("p", devices=4, scheduler_name="my-scheduler"))
