@@ -20,13 +20,19 @@ NAME = PluginName("NodeUnschedulable")
 CORDONED = "node(s) were unschedulable"
 UNREADABLE = "node(s) had an object that could not be read"
 
-_CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
+CORDON = Taint("node.kubernetes.io/unschedulable", Effect.NO_SCHEDULE)
+"""The taint that Kubernetes adds to a cordoned node; to tolerate it is to tolerate the cordon."""
 
 
 def _state(node: Node) -> Values:
     if node.refusal:
         return (UNREADABLE,)
     return (CORDONED,) if node.unschedulable else ()
+
+
+def cordoned(view: View) -> NodeSet:
+    """Return the nodes that are cordoned and could be read."""
+    return view.node_postings(_state).get(CORDONED)
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -56,7 +62,7 @@ def fits(tolerations: Sequence[Toleration], node: Node) -> bool:
 
 
 def _reasons(tolerations: Sequence[Toleration]) -> tuple[str, ...]:
-    return (UNREADABLE,) if tolerates_all(tolerations, (_CORDON,)) else (UNREADABLE, CORDONED)
+    return (UNREADABLE,) if tolerates_all(tolerations, (CORDON,)) else (UNREADABLE, CORDONED)
 
 
 PLUGIN = Plugin(

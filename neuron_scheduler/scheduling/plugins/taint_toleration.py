@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
-from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -49,9 +49,14 @@ def _discouraging(node: Node) -> Values:
     return (taints,) if taints else ()
 
 
+def lists_of_taints(view: View) -> Postings:
+    """Return the nodes by their list of NoSchedule and NoExecute taints."""
+    return view.node_postings(_forbidding)
+
+
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes that have a NoSchedule or NoExecute taint which the pod does not tolerate."""
-    lists = view.node_postings(_forbidding)
+    lists = lists_of_taints(view)
     if not lists.keyed & among:
         return NONE_REFUSED
     return [Refusal(NAME, REASON, untolerated(view, pod) & among, unresolvable=True)]
@@ -59,12 +64,12 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 def tolerated_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes that have no such taint."""
-    return less(among, untolerated(view, pod)) if view.node_postings(_forbidding).keyed else among
+    return less(among, untolerated(view, pod)) if lists_of_taints(view).keyed else among
 
 
 def untolerated(view: View, pod: Pod) -> NodeSet:
     """Return the nodes that have a NoSchedule or NoExecute taint which the pod does not tolerate."""
-    lists = view.node_postings(_forbidding)
+    lists = lists_of_taints(view)
     return lists.any_of(
         taints for taints in lists.values if not tolerates_all(pod.tolerations, cast(tuple[Taint, ...], taints))
     )

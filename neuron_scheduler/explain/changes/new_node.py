@@ -1,0 +1,99 @@
+"""
+NEW_NODE: a fresh node of some type joins, and takes the pod.
+
+It is shaped like the nodes of its type that the cluster has, or else by the catalog (`cluster.fresh_node`). Smallest:
+the type with the fewest devices, out of the types that the cluster has; only if none of these would do, out of the
+catalog's. The sentence names the others of the same group. Only for a pod that asks for Neuron: nothing is known of
+other types. Whether Karpenter and Cluster Autoscaler see that they should add a node depends on the reason in the pod's
+condition alone (`scheduling.cycle.autoscaler_outlook`).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, row_of
+from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
+from neuron_scheduler.explain.changes.question import Found, Question
+from neuron_scheduler.explain.changes.wording import listed
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from neuron_scheduler.neuron.catalog import machine_of
+from neuron_scheduler.neuron.topology import illegal_count, place
+from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
+from neuron_scheduler.scheduling.plugins.cause import Cause
+
+_IN_PIECES: Final = (
+    " They count devices and not free blocks: where enough devices are free in pieces, they may add no node."
+)
+
+
+def find(question: Question) -> Iterator[Found]:
+    """Yield the smallest type of which a new node would take the pod; types of the cluster come first."""
+    view = question.cluster.view
+    if question.pod.neuron is None:
+        return
+    yield from view.prepared(lambda view: (view.labelled(INSTANCE_TYPE_LABEL), view.labelled(ZONE_LABEL)))
+    every = known_types(view)
+    yield None
+    fitting: list[FreshNode] = []
+    existing = True
+    for name in every:
+        shapes = fresh_nodes(view, name)
+        if existing and shapes and not shapes[0].like:
+            existing = False
+            if fitting:
+                break
+        yield None
+        for fresh in shapes:
+            if _has_room(question, fresh) and _takes(question, fresh):
+                fitting.append(fresh)
+                break
+            yield None
+    for fresh in sorted(fitting, key=_size):
+        if _takes(question, fresh):  # the cluster may have changed
+            yield _change(question, fresh, [other for other in sorted(fitting, key=_size) if other is not fresh])
+            return
+        yield None
+
+
+def _size(fresh: FreshNode) -> tuple[int, str]:
+    machine = machine_of(fresh.node)
+    return 0 if machine is None else machine.devices, fresh.node.instance_type
+
+
+def _has_room(question: Question, fresh: FreshNode) -> bool:
+    """Return whether the node has room for the request while no pod at all is on it: most types need no trial."""
+    request, machine = question.pod.neuron, machine_of(fresh.node)
+    if request is None or machine is None or illegal_count(machine, request) is not None:
+        return False
+    return place(machine, machine.all_cores, request) is not None
+
+
+def _takes(question: Question, fresh: FreshNode) -> bool:
+    row = row_of(fresh)
+    if question.cluster.view.slot(row.node.name) is not None:
+        return False
+    with question.cluster.row_added(row):
+        return question.decision_on(row.node.name) is not None
+
+
+def _change(question: Question, fresh: FreshNode, others: list[FreshNode]) -> Change:
+    node, machine = fresh.node, machine_of(fresh.node)
+    devices = "" if machine is None else f" ({amount(machine.size(Unit.DEVICE), Unit.DEVICE)})"
+    zone = f" in zone {fresh.zone}" if fresh.zone else ""
+    seen = not question.refused.new_node_cannot_help
+    sentences = [
+        f"Add a node of type {node.instance_type}{devices}{zone}: it would take the pod.",
+        f"{listed([other.node.instance_type for other in others], 'or')} would do, too." if others else "",
+        "" if fresh.like else "The cluster has none: its cpu, memory, labels and taints are assumed to suit the pod.",
+        "Karpenter and Cluster Autoscaler see from the pod's condition that a node is needed."
+        if seen
+        else "The pod's condition tells autoscalers to add no node.",
+    ]
+    in_pieces = _IN_PIECES if seen and question.refused.cause is Cause.FRAGMENTATION else ""
+    return Change(
+        ChangeKind.NEW_NODE,
+        " ".join(filter(None, sentences)) + in_pieces,
+        instance_type=node.instance_type,
+        autoscalers=seen,
+    )

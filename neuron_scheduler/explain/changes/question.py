@@ -1,0 +1,90 @@
+"""
+What every search for a change starts from, and the trials that prove a change.
+
+A trial asks the filters of the decision itself. What a trial changes in the cluster is a row, for the time of one
+question: a fork takes as long as a whole step may take, and its indexes as long again. So a search runs on the live
+cluster, which may change whenever it pauses: it keeps names across a pause, and proves a change in the step that yields
+it. Refuses to judge by anything but the filters.
+"""
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.explain.answers.explanation import Change
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.filters import fitting
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, decide_on, select_node
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+
+
+@attrs.frozen
+class Note:
+    """A sentence about what was not tried or is not offered, and why."""
+
+    text: str
+
+
+@attrs.frozen(eq=False)
+class Question:
+    """
+    A refused pod in its cluster.
+
+    Attributes:
+        refused: why no node takes it.
+        disruption_allowance: what the budgets of the other pods allow.
+        now: seconds since the epoch.
+    """
+
+    cluster: Cluster
+    pod: Pod
+    profile: Profile
+    refused: FitError
+    disruption_allowance: DisruptionAllowance
+    now: float = 0.0
+
+    def warmed_up(self, pod: Pod) -> Iterator[None]:
+        """Build the indexes that the decision about another form of the pod needs; yields when others may run."""
+        return IndexWarmup().of(self.cluster, pod, self.profile)
+
+    def refusal_warmed_up(self) -> Iterator[None]:
+        """Build the indexes that the reasons of the nodes need, likewise."""
+        return IndexWarmup().of_refusal(self.cluster, self.pod, self.profile)
+
+    def decision(self, pod: Pod) -> Decision | None:
+        """Return the decision about another form of the pod; None if no node takes it."""
+        result = select_node(self.cluster, pod, self.profile)
+        return result if isinstance(result, Decision) else None
+
+    def decision_on(self, name: str) -> Decision | None:
+        """Return the decision about the pod if only this node is asked; None if it does not take the pod."""
+        result = decide_on(self.cluster, self.pod, self.profile, name)
+        return result if isinstance(result, Decision) else None
+
+    def decision_with(self, node_info: NodeInfo) -> Decision | None:
+        """Return the decision about the pod on a node that exists, if its row were this one."""
+        slot = self.cluster.view.slot(node_info.node.name)
+        if slot is None:
+            return None
+        with self.cluster.row_replaced(slot, node_info):
+            return self.decision_on(node_info.node.name)
+
+    def fitting(self, pod: Pod, among: NodeSet) -> NodeSet:
+        """Return those of the nodes that take another form of the pod; valid in this step."""
+        with self.cluster.without_nomination(self.pod.uid):
+            return fitting(self.cluster, pod, self.profile.plan(pod), among)
+
+    @property
+    def reads_other_nodes(self) -> bool:
+        """Whether the pod's spread depends on which other nodes count, so that a question to all nodes is no proof."""
+        return any(constraint.hard for constraint in self.pod.constraints.spread)
+
+
+Found = Change | Note | None
+Kind = Callable[[Question], Iterator[Found]]
+"""Searches for the smallest changes of one kind; yields None whenever other tasks may run."""

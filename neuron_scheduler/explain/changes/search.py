@@ -1,0 +1,74 @@
+"""
+The smallest changes that would let a refused pod in, of every kind.
+
+The kinds are asked one after the other, in the order in which their changes are shown. The search pauses, and runs on
+the live cluster (`question` says why): each change was true when it was found, and its names are valid afterwards.
+Refuses to combine kinds: where no single change suffices, a note says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.explain.answers.explanation import Change
+from neuron_scheduler.explain.changes import count, departure, instance_type, new_node, selector, toleration, uncordon
+from neuron_scheduler.explain.changes.question import Kind, Note, Question
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
+from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
+
+KINDS: Final[tuple[Kind, ...]] = (
+    count.find,
+    departure.find,
+    uncordon.find,
+    toleration.find,
+    selector.find,
+    instance_type.find,
+    new_node.find,
+)
+"""In the order of `ChangeKind`."""
+NONE_ALONE: Final = "No single change of the kinds that were tried lets the pod in."
+NONE_HELPS: Final = "No change of the cluster lets the pod in: the reason is the pod itself."
+
+Answer = tuple[tuple[Change, ...], tuple[str, ...]]
+"""The changes, and the notes."""
+
+
+def changes(
+    cluster: Cluster,
+    pod: Pod,
+    profile: Profile,
+    *,
+    refused: FitError,
+    budgets: Sequence[DisruptionBudget] = (),
+    now: float = 0.0,
+) -> Iterator[Answer | None]:
+    """
+    Search for changes after which the pod fits; yields None whenever other tasks may run, and the answer last.
+
+    Args:
+        cluster: may change at each yield.
+        pod: as it was refused.
+        profile: with which it was refused.
+        refused: why.
+        budgets: the disruption budgets of the other pods.
+        now: seconds since the epoch.
+    """
+    if pod.refusal:
+        yield (), (NONE_HELPS,)
+        return
+    question = Question(cluster, pod, profile, refused, DisruptionAllowance(budgets), now)
+    found: list[Change] = []
+    notes: dict[str, None] = {}
+    for kind in KINDS:
+        for item in kind(question):
+            if isinstance(item, Change):
+                found.append(item)
+            elif isinstance(item, Note):
+                notes[item.text] = None
+            yield None
+    if not found:
+        notes = {NONE_ALONE: None, **notes}
+    yield tuple(found), tuple(notes)

@@ -1,0 +1,259 @@
+"""What a search says of each kind of change: the sentence, the command, and the notes."""
+
+import shlex
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.explain.answers.explanation import Change, ChangeKind, LeavingPod
+from neuron_scheduler.explain.changes.search import KINDS, NONE_ALONE, NONE_HELPS, changes
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Owner, Pod
+from neuron_scheduler.model.selectors import Effect, LabelSelector, NodeSelectorTerm, Operator, Requirement, Taint
+from neuron_scheduler.neuron.core_mask import CoreMask
+from tests.support.brute_force import PROFILE
+from tests.support.builders import GI, node, pod
+from tests.support.harness import cluster_of, refusal
+
+TRN1 = "trn1.32xlarge"
+DEDICATED = Taint("dedicated", Effect.NO_SCHEDULE, "team-a")
+
+
+def trn1(name: str = "n", **fields: Any) -> Node:
+    """Return a trn1.32xlarge."""
+    return node(name, TRN1, **fields)
+
+
+def whole(name: str = "holder", on: str = "n", **fields: Any) -> Pod:
+    """Return a pod that holds all devices of a trn1.32xlarge."""
+    return pod(name, on=on, devices=16, ids=range(16), **fields)
+
+
+def answer(
+    nodes: list[Node],
+    bound: list[Pod],
+    pending: Pod,
+    *,
+    kept: tuple[tuple[str, Nomination], ...] = (),
+    budgets: tuple[DisruptionBudget, ...] = (),
+) -> tuple[dict[ChangeKind, Change], tuple[str, ...]]:
+    """Return the changes for a refused pod, the first of each kind, and the notes."""
+    cluster = cluster_of(nodes, bound)
+    for name, nomination in kept:
+        cluster.nominate(name, nomination)
+    refused = refusal(cluster, pending)
+    *_, found = changes(cluster, pending, PROFILE, refused=refused, budgets=budgets, now=100.0)
+    assert found is not None
+    return {change.kind: change for change in reversed(found[0])}, found[1]
+
+
+def test_every_kind_has_its_module() -> None:
+    """The kinds are searched in the order in which their changes are shown."""
+    modules = [kind.__module__.rpartition(".")[2] for kind in KINDS]
+    assert modules == [kind.value for kind in ChangeKind]
+
+
+def test_another_count() -> None:
+    """The nearest counts are offered, with all that the type serves."""
+    found, _ = answer([trn1()], [], pod(devices=7))
+    count = found[ChangeKind.COUNT]
+    assert count.sentence == (
+        "Ask for 4 Neuron devices instead of 7: it then goes to n; the counts that can be served are 1, 4, 8, 16."
+    )
+    assert (count.counts, count.node_name) == ((4, 8, 1, 16), "n")
+
+
+def test_several_containers() -> None:
+    """Which of several containers could ask for less is for the pod's owner to say; a note says so."""
+    found, notes = answer([trn1()], [whole()], pod(devices=(4, 4)))
+    assert ChangeKind.COUNT not in found
+    assert notes == ("Several of its containers ask for Neuron; other counts for them were not tried.",)
+
+
+def test_a_pod_that_has_to_go() -> None:
+    """It is named with all that whoever ends it has to know."""
+    budget = DisruptionBudget("b", "default", "web", LabelSelector((Requirement("app", Operator.EXISTS),)))
+    owner = Owner("apps/v1", "ReplicaSet", "web")
+    holder = whole(labels={"app": "web"}, priority=3, started=40.0, owner=owner)
+    found, notes = answer([trn1()], [holder], pod(devices=8, priority=9), budgets=(budget,))
+    departure = found[ChangeKind.DEPARTURE]
+    assert departure.pods == (
+        LeavingPod("default", "holder", 3, 40.0, "16 Neuron devices", ("web",), violates=True, evictable=True),
+    )
+    assert departure.sentence == (
+        "End or evict default/holder on n: the pod then goes there. This goes beyond what the disruption budget web "
+        "allows. Their priority is lower, so the scheduler may evict them itself. Their controllers may start others "
+        "in their place."
+    )
+    assert departure.command == "kubectl delete pod --namespace default holder"
+    assert notes == ()
+
+
+def test_a_pod_that_is_ending() -> None:
+    """The best answer is to wait, even if one other pod's end would do, too."""
+    ending = [pod(f"p{i}", on="a", devices=8, ids=range(8 * i, 8 * i + 8), terminating=True) for i in (0, 1)]
+    found, _ = answer([trn1("a"), trn1("b")], [*ending, whole("holder", "b")], pod(devices=16))
+    departure = found[ChangeKind.DEPARTURE]
+    assert departure.sentence == "Wait: default/p0 and default/p1 are ending on a, and then the pod goes there."
+    assert (departure.command, departure.node_name) == ("", "a")
+
+
+def test_the_cheapest_of_equally_few() -> None:
+    """A lower priority, and within the budgets, and a later start, in preemption's order."""
+    budget = DisruptionBudget("b", "default", "b", LabelSelector((Requirement("app", Operator.IN, ("c",)),)))
+    nodes = [trn1(name, created=age) for age, name in enumerate("abcd")]
+    holders = [
+        whole("a", "a", priority=5, started=1.0),
+        whole("b", "b", priority=1, started=1.0),
+        whole("c", "c", priority=0, started=1.0, labels={"app": "c"}),
+        whole("d", "d", priority=1, started=9.0),
+    ]
+    found, _ = answer(nodes, holders, pod(devices=16), budgets=(budget,))
+    assert found[ChangeKind.DEPARTURE].node_name == "d"
+
+
+def test_space_that_is_kept() -> None:
+    """The pod for which it is kept is named, though it is on no node."""
+    kept = Nomination(pod("big", devices=16, priority=5), CoreMask((1 << 32) - 1))
+    found, _ = answer([trn1()], [], pod(devices=4), kept=(("n", kept),))
+    assert found[ChangeKind.DEPARTURE].sentence == (
+        "End or evict default/big (it is pending, and space is kept for it) on n: the pod then goes there."
+    )
+
+
+def test_unknown_ids() -> None:
+    """A pod with unknown ids blocks the node; it is named as such."""
+    found, _ = answer([trn1()], [pod("lost", on="n", devices=1)], pod(devices=4))
+    assert found[ChangeKind.DEPARTURE].sentence == (
+        "End or evict default/lost (its Neuron ids are unknown) on n: the pod then goes there."
+    )
+
+
+def test_an_unreadable_pod() -> None:
+    """It may hold anything, so it has to go; the scheduler itself never evicts it."""
+    cluster = cluster_of([trn1()])
+    cluster.put_unreadable_pod(pod("lost", on="n"))
+    pending = pod(devices=4, priority=9)
+    *_, found = changes(cluster, pending, PROFILE, refused=refusal(cluster, pending))
+    assert found is not None
+    departure = next(change for change in found[0] if change.kind is ChangeKind.DEPARTURE)
+    assert "default/lost (its object cannot be read)" in departure.sentence
+    assert not departure.pods[0].evictable
+
+
+def test_pods_that_come_back() -> None:
+    """The end of a DaemonSet's pod is not offered: another one is there at once."""
+    owner = Owner("apps/v1", "DaemonSet", "agent")
+    found, _ = answer([trn1()], [whole(owner=owner)], pod(devices=4))
+    assert ChangeKind.DEPARTURE not in found
+
+
+def test_a_search_that_is_cut_off() -> None:
+    """Where too many sets would have to be tried, a note says that fewer pods may do."""
+    nodes = [node("n", cpu=40_000, pods=200)]
+    bound = [pod(f"p{i}", on="n", cpu=500, memory=GI) for i in range(80)]
+    wide = pod("wide", on="n", memory=432 * GI)
+    _, notes = answer(nodes, [*bound, wide], pod(cpu=5_000, memory=200 * GI))
+    assert any("was cut off" in note for note in notes)
+
+
+def test_a_cordon() -> None:
+    """The command lifts it; others that would do are counted."""
+    nodes = [trn1(name, created=age, unschedulable=True) for age, name in enumerate("abc")]
+    found, _ = answer(nodes, [whole("holder", "a")], pod(devices=4))
+    assert found[ChangeKind.UNCORDON].sentence == (
+        "Lift the cordon of b: it then takes the pod. So would 1 more cordoned node."
+    )
+    assert found[ChangeKind.UNCORDON].command == "kubectl uncordon b"
+
+
+def test_a_toleration() -> None:
+    """It tolerates this taint and no other, and the command adds it to the pod."""
+    found, _ = answer([trn1(taints=(DEDICATED,))], [], pod(devices=4))
+    toleration = found[ChangeKind.TOLERATION]
+    assert toleration.detail == "dedicated=team-a:NoSchedule"
+    words = shlex.split(toleration.command)
+    assert words[:6] == ["kubectl", "patch", "pod", "p", "--namespace", "default"]
+    assert '"path": "/spec/tolerations", "value": [{"key": "dedicated"' in words[-1]
+    assert '{"key": "dedicated", "operator": "Equal", "value": "team-a", "effect": "NoSchedule"}' in toleration.sentence
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["node.kubernetes.io/not-ready", "karpenter.sh/disrupted", "ebs.csi.aws.com/agent-not-ready"],
+)
+def test_taints_that_are_not_for_pods_to_tolerate(key: str) -> None:
+    """A node that is not fit for pods is named in a note, and no toleration is offered."""
+    found, notes = answer([trn1(taints=(Taint(key, Effect.NO_SCHEDULE),))], [], pod(devices=4))
+    assert ChangeKind.TOLERATION not in found
+    assert any(f"1 node would do without the taint {key}" in note for note in notes)
+
+
+def test_a_selector() -> None:
+    """The fewest requirements are dropped, and what they are is said."""
+    zone = NodeSelectorTerm((Requirement(ZONE_LABEL, Operator.IN, ("z1", "z2")),))
+    pending = pod(devices=4, node_selector={"team": "a", INSTANCE_TYPE_LABEL: TRN1}, required_terms=(zone,))
+    found, _ = answer([trn1(labels={"team": "a", ZONE_LABEL: "z9"})], [], pending)
+    assert found[ChangeKind.SELECTOR].detail == f"{ZONE_LABEL} In (z1, z2)"
+    assert found[ChangeKind.SELECTOR].node_name == "n"
+
+
+def test_another_instance_type() -> None:
+    """The smallest type is offered, and the others are named."""
+    nodes = [trn1("a"), node("b", "inf2.24xlarge"), node("c", "trn2.48xlarge")]
+    found, _ = answer(nodes, [whole("holder", "a")], pod(devices=1, node_selector={INSTANCE_TYPE_LABEL: TRN1}))
+    assert found[ChangeKind.INSTANCE_TYPE].sentence == (
+        "Select the instance type inf2.24xlarge: the pod then goes to b. trn2.48xlarge would do, too."
+    )
+
+
+def test_a_new_node() -> None:
+    """A type of the cluster comes first, and autoscalers see the condition."""
+    found, _ = answer([trn1()], [whole()], pod(devices=8))
+    new = found[ChangeKind.NEW_NODE]
+    assert (new.instance_type, new.autoscalers) == (TRN1, True)
+    assert new.sentence == (
+        f"Add a node of type {TRN1} (16 Neuron devices): it would take the pod. Karpenter and Cluster Autoscaler see "
+        "from the pod's condition that a node is needed."
+    )
+
+
+def test_a_new_node_of_a_type_that_the_cluster_lacks() -> None:
+    """If no type of the cluster would do, the smallest of the catalog is offered, with what is assumed."""
+    found, _ = answer([node("n", "inf2.xlarge")], [], pod(devices=12))
+    assert found[ChangeKind.NEW_NODE].instance_type == "inf2.48xlarge"
+    assert "The cluster has none" in found[ChangeKind.NEW_NODE].sentence
+
+
+def test_autoscalers_count_devices() -> None:
+    """Where devices are free in pieces, they may add no node."""
+    bound = [pod(f"p{i}", on="n", devices=1, ids=(i,)) for i in range(0, 16, 4)]
+    found, _ = answer([trn1()], bound, pod(devices=4))
+    assert found[ChangeKind.NEW_NODE].sentence.endswith("they may add no node.")
+
+
+def test_no_single_change() -> None:
+    """A note says so; kinds are not combined."""
+    pending = pod(devices=4, requests={"vendor.example/card": 1})
+    assert answer([trn1()], [], pending) == ({}, (NONE_ALONE,))
+
+
+def test_the_pod_itself() -> None:
+    """No change of the cluster helps a pod that can never be bound."""
+    assert answer([trn1()], [], pod(devices=1, cores=1)) == ({}, (NONE_HELPS,))
+
+
+def test_the_cluster_is_as_it_was() -> None:
+    """The trials leave no trace: rows, nominations and decisions are those before."""
+    nodes = [trn1("a"), trn1("b", unschedulable=True), trn1("c", taints=(DEDICATED,))]
+    cluster = cluster_of(nodes, [whole("x", "a"), whole("y", "b")])
+    cluster.nominate("c", Nomination(pod("big", devices=16, priority=5), CoreMask((1 << 32) - 1)))
+    pending = pod(devices=8)
+    refused, before = refusal(cluster, pending), list(cluster.view.rows())
+    *_, found = changes(cluster, pending, PROFILE, refused=refused)
+    assert found is not None
+    assert {change.kind for change in found[0]} >= {ChangeKind.DEPARTURE, ChangeKind.NEW_NODE}
+    assert all(now is then for now, then in zip(cluster.view.rows(), before, strict=True))
+    assert refusal(cluster, pending) == refused
