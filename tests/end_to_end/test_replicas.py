@@ -107,7 +107,7 @@ async def test_exactly_one_binds_and_a_clean_stop_hands_over_at_once(kubeconfig:
         leader, follower = (first, second) if await leads(first) else (second, first)
         await ready_to_follow(follower)
         holder = (await cluster.get(LEASE))["spec"]["holderIdentity"]
-        assert follower.lines_with("New leader elected", f'identity="{holder}"')
+        await follower.line("New leader elected", f'identity="{holder}"')
         assert not follower.lines_with(STARTED)
         names = await create_wave(cluster, "before")
         await all_placed(cluster, names)
