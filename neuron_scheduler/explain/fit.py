@@ -13,6 +13,7 @@ from typing import Final
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers.fit import Fit, PlacedPod, Purchase, TypeCount
 from neuron_scheduler.explain.asks import asks
+from neuron_scheduler.explain.own_claims import with_known_claims
 from neuron_scheduler.explain.placing import Placing, place
 from neuron_scheduler.explain.purchase import Question, purchase, smallest_purchases
 from neuron_scheduler.explain.replicated import Replicated, replicated
@@ -65,7 +66,7 @@ def how_many_of(
         suggest: whether to search the smallest purchase that lets all wanted replicas in, if not all fit.
         most: pods that are placed at most, unless more are wanted.
     """
-    fork = cluster.fork()
+    fork, workload = cluster.fork(), with_known_claims(cluster, workload)
     yield None
     bound = max(workload.replicas, most // workload.pods_per_replica, 1)
     placing: Placing = yield from place(fork.fork(), workload, profile, most=bound)

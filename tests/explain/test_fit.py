@@ -254,6 +254,28 @@ def test_replicas_share_a_claim_or_have_their_own() -> None:
     assert cluster.volumes.claim("default/shared") == attrs.evolve(claim, uid="c", name="shared")
 
 
+@pytest.mark.parametrize(
+    ("storage_class", "class_name", "want"),
+    [
+        (None, "gp3", "Volumes of the storage class gp3 are not considered: the class is not known here."),
+        (None, "", "Volumes of the default storage class are not considered"),
+        (StorageClass("sc", "gp3", "ebs.csi.aws.com"), "gp3", "they are provisioned before a pod has a node"),
+    ],
+)
+def test_a_claim_that_nobody_can_place_is_left_out(
+    storage_class: StorageClass | None, class_name: str, want: str
+) -> None:
+    """The pods would wait for the volume, not for a node: it limits nothing, and a note says so."""
+    cluster = cluster_of([node("a", TRN1)])
+    if storage_class is not None:
+        cluster.put_storage(storage_class)
+    claim = PersistentVolumeClaim("", "default", "t-data", class_name=class_name)
+    own = PodSet(pod("t", devices=8, volume_claims=("t-data",), ephemeral_claims=("t-data",)), claims=(claim,))
+    fit = last(how_many_of(cluster, Replicated(2, (own,)), PROFILE))
+    assert fit.fitting == 2
+    assert want in fit.notes[0]
+
+
 def group(replicas: int) -> Replicated:
     """Return groups of a leader with 8 devices and two workers with 16."""
     leader, worker = PodSet(pod("l", devices=8), 1, "leader"), PodSet(pod("w", devices=16), 2, "worker")

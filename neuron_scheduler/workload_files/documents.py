@@ -1,0 +1,139 @@
+"""
+The documents of a YAML or JSON text, as dicts.
+
+People write these files, so anchors are allowed. Refuses what the API server or kubectl would read in another way:
+duplicate keys, and aliases that make a small text mean gigabytes.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.telemetry.line_formats import printable
+
+MOST_BYTES: Final = 3 << 20
+"""As the API server limits a request."""
+MOST_VALUES: Final = 200_000
+"""Values of a document, after its aliases have been replaced."""
+DEEPEST: Final = 100
+"""Levels of a document; libyaml needs the stack for each."""
+
+
+def documents(source: str, text: bytes) -> list[dict[str, Any]]:
+    """
+    Return the documents of a text that are not empty; `source` is its name in errors.
+
+    Raises:
+        ConfigurationError: it is too long, neither YAML nor JSON, has duplicate keys, or a document is no object.
+    """
+    if len(text) > MOST_BYTES:
+        raise ConfigurationError(f"{source} has more than {MOST_BYTES >> 20} MiB; name a file with the workload alone")
+    try:
+        found = _of_json(text) if text.lstrip()[:1] == b"{" else _of_yaml(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(printable(f"{source}: {error}")) from None
+    for document in found:
+        if not isinstance(document, dict):
+            raise ConfigurationError(f"{source}: {_short(document)} is no object; it needs apiVersion and kind")
+    if not found:
+        raise ConfigurationError(f"{source} is empty; write a Job or another workload there")
+    return found
+
+
+def _of_json(text: bytes) -> list[Any]:
+    try:
+        return [json.loads(text, object_pairs_hook=_single_keys)]
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON in line {error.lineno}: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"no UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise ValueError(f"more than {DEEPEST} levels") from None
+
+
+def _single_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"duplicate key {duplicate}")
+    return made
+
+
+def _of_yaml(text: bytes) -> list[Any]:
+    import yaml  # takes 30 ms to import
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _check_depth(yaml.parse(text, loader))
+        for node in yaml.compose_all(text, loader):
+            _check_node(node)
+        return [document for document in yaml.load_all(text, loader) if document is not None]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark is not None else ""
+        raise ValueError(f"no YAML{where}: {getattr(error, 'problem', None) or 'it cannot be read'}") from None
+
+
+def _check_depth(events: Iterator[Any]) -> None:
+    import yaml
+
+    depth = 0
+    for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise ValueError(f"more than {DEEPEST} levels in line {_line(event)}")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _check_node(root: Any) -> None:
+    """Raise ValueError for a duplicate key, and for aliases that mean too much; `root` is a composed document."""
+    import yaml
+
+    sizes: dict[int, int] = {}
+    open_nodes: set[int] = set()
+
+    def size(node: Any) -> int:
+        known = sizes.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in open_nodes:
+            raise ValueError(f"the alias in line {_line(node)} contains itself")
+        open_nodes.add(id(node))
+        total = 1
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+            total += sum(size(key) + size(value) for key, value in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            total += sum(map(size, node.value))
+        if total > MOST_VALUES:
+            raise ValueError(f"its aliases stand for more than {MOST_VALUES} values")
+        open_nodes.discard(id(node))
+        sizes[id(node)] = total
+        return total
+
+    if root is not None:
+        size(root)
+
+
+def _check_keys(node: Any) -> None:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if not isinstance(key.value, str):
+            raise ValueError(f"line {_line(key)}: a key that is no text")  # noqa: TRY004 - about a file
+        if key.value in seen and key.value != "<<":
+            raise ValueError(f"line {_line(key)}: duplicate key {key.value}")
+        seen.add(key.value)
+
+
+def _line(item: Any) -> int:
+    """Return the line in which an event or a node begins."""
+    return int(item.start_mark.line) + 1
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:57]}..."
