@@ -24,27 +24,23 @@ from neuron_scheduler.controllers.leader_watch import LeaderWatch
 from neuron_scheduler.endpoints.access import Access
 from neuron_scheduler.endpoints.server import Check, Endpoints, health, lease_watchdog, serving
 from neuron_scheduler.errors import StalledError
-from neuron_scheduler.explain import inventory
 from neuron_scheduler.kube import access_review
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.user_review import UserReviews
 from neuron_scheduler.kube.watch.informer import STALE
-from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.process_state import WAITING, ProcessState
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.extender_port import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
-from neuron_scheduler.telemetry.state_metrics import State
 from neuron_scheduler.wiring import Parts, count_unknown_only, unsynced, wire
 
 log = logs.logger(__name__)
 
 EVENTS_GRACE = 5.0
 """Seconds after the last Binding in which queued Events may still be written."""
-_WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 _WHILE_LISTING = (*gc.get_threshold()[:2], 1 << 30)
 """
 Thresholds of the garbage collector while the informers list. Their objects stay, and are frozen after the last list: a
@@ -80,6 +76,7 @@ async def run(config: Config) -> None:
     async with Client(
         connection=connection,
         on_request=lambda code, method: metrics.requested(method, code),
+        on_answer=metrics.request_took,
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
         bind_concurrency=config.bind_concurrency,
@@ -112,7 +109,8 @@ class App:
 
     async def run(self) -> None:
         """Run until asked to stop; a failure of any part ends all."""
-        self.metrics.ask(self._state, lambda: inventory.prepared(self.parts.cluster))
+        state = ProcessState(self.parts, count_unknown_only=count_unknown_only(self.config))
+        self.metrics.ask(state.read, state.prepared)
         try:
             with self.requests.listening() as requests:
                 await self._run(requests)
@@ -159,7 +157,7 @@ class App:
             "Starting to schedule pods" if self.config.queue else "Starting to bind pods for kube-scheduler",
             nodes=parts.cluster.view.node_count,
             pods=parts.cluster.pod_count,
-            pending=sum(map(parts.queue.count, _WAITING)),
+            pending=sum(map(parts.queue.count, WAITING)),
         )
         await parts.scheduling_loop.run()
 
@@ -272,32 +270,3 @@ class App:
         if self.parts.election is not None:
             needed += access_review.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
         return needed + access_review.REVIEWING if config.authorize_metrics else needed
-
-    def _state(self) -> State:
-        cluster, queue, binder, election = self.parts.cluster, self.parts.queue, self.parts.binder, self.parts.election
-        devices = inventory.devices(cluster, count_unknown_only=count_unknown_only(self.config))
-        waits = queue.count_by_cause()
-        return State(
-            leader=election.leading if election is not None else True,
-            pending_pods={place: queue.count(place) for place in _WAITING},
-            unschedulable_pods=queue.refused_by_plugin(),
-            cache_size={
-                "nodes": cluster.view.node_count,
-                "pods": cluster.pod_count,
-                "assumed_pods": cluster.assumed_count,
-            },
-            unknown_holders=inventory.unknown_holders(cluster),
-            conflicting_cores=inventory.double_booked_cores(cluster),
-            binds_in_flight=binder.in_flight,
-            waiting_for_volumes=self.parts.volumes.waiting,
-            waiting_for_allocate=self.parts.scheduling_loop.fence.waiting,
-            binds_unknown=binder.unknown,
-            pods_waiting={cause: waits[cause] for cause in Cause},
-            free_devices=devices.free,
-            used_devices=devices.used,
-            withheld_devices=devices.withheld,
-            largest_free_block=devices.largest_block,
-            nodes_set_aside=self.parts.rejections.set_aside,
-            terms_left_out=cluster.view.terms_left_out,
-            log_lines_dropped=logs.dropped(),
-        )

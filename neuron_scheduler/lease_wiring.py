@@ -25,7 +25,9 @@ def election_of(config: Config, metrics: Metrics) -> ElectionThread:
     async def connect() -> AsyncIterator[LeaseClient]:
         connection = await auth.load(config.kubeconfig or None, config.master or None)
         async with Client(
-            connection=connection, on_request=lambda code, method: metrics.requested(method, code)
+            connection=connection,
+            on_request=lambda code, method: metrics.requested(method, code),
+            on_answer=metrics.request_took,
         ) as client:
             yield leases_of(config, client)
 

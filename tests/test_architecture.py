@@ -58,11 +58,23 @@ MAY_IMPORT: Final = {
     | LEAVES
     | KUBE
     | {"settings", "controllers", "controllers.handlers", "extender", "journal", "lease_wiring", "watched_kinds"},
+    "process_state": DOMAIN | EXPLAIN | LEAVES | {"wiring"},
     "app": DOMAIN
     | EXPLAIN
     | LEAVES
     | KUBE
-    | {"controllers", "endpoints", "extender", "journal", "page", "questions", "settings", "stopping", "wiring"},
+    | {
+        "controllers",
+        "endpoints",
+        "extender",
+        "journal",
+        "page",
+        "process_state",
+        "questions",
+        "settings",
+        "stopping",
+        "wiring",
+    },
     "sandbox.apiserver": LEAVES,  # it shares no code with its clients
     "sandbox.controllers": {"sandbox.apiserver"} | LEAVES,
     "sandbox": {"sandbox.apiserver", "sandbox.controllers"} | LEAVES,

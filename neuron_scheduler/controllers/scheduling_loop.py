@@ -20,6 +20,7 @@ from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.assumptions import Assumptions
 from neuron_scheduler.controllers.binding_cycle import Binder, BindingCycle, VolumeBinder
 from neuron_scheduler.controllers.commitment import Commitment
+from neuron_scheduler.controllers.plugin_timing import PluginTiming
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.queued_attempt import QueuedAttempt, QueuedAttempts
 from neuron_scheduler.controllers.side_lane import SideLane
@@ -105,6 +106,7 @@ class SchedulingLoop:
         allocate_fence: whether Bindings wait where the device plugin could confuse two pods.
         on_decision: called with each pod and the decision about it, before that is assumed.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
+        timing: times one decision in ten.
         assumptions, binding_cycle: what its decisions go through, which other requesters of nodes share.
     """
 
@@ -132,9 +134,11 @@ class SchedulingLoop:
     binding_cycle: BindingCycle = attrs.field(init=False)
     _attempts: QueuedAttempts = attrs.field(init=False)
     _side_lane: SideLane = attrs.field(init=False)
+    timing: PluginTiming = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.queue.on_change = self.wake
+        self.timing = PluginTiming(metrics=self.metrics, clock=self.clock)
         self.assumptions = Assumptions(
             cluster=self.cluster,
             queue=self.queue,
@@ -258,7 +262,10 @@ class SchedulingLoop:
         if _attempts.enabled:
             _attempts.info("Attempting to schedule pod", pod=pod.key)
         self.preemption_executor.adopt(queued, profile)
-        selected = select_node(self.cluster, pod, profile)
+        timed = self.timing.sampled(profile)
+        selected = select_node(self.cluster, pod, timed)
+        if timed is not profile:
+            self.timing.keep(profile)
         decision = selected if isinstance(selected, Decision) else await self._explained(queued, profile, selected)
         if decision is None:
             return None

@@ -8,7 +8,8 @@ write metrics: that is for `telemetry`.
 
 import enum
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice, takewhile
 from typing import Final, NamedTuple, cast
 
 import attrs
@@ -17,11 +18,14 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.memo import memoised
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES
+from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES, PODS
 from neuron_scheduler.model.selectors import Toleration
-from neuron_scheduler.neuron.topology import whole_free_devices
+from neuron_scheduler.neuron.capability import how_many
+from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.topology import free_blocks, served, whole_free_devices
 from neuron_scheduler.scheduling.cycle.filters import WithNominated, nodes_with_nominations
 from neuron_scheduler.scheduling.plugins import (
     neuron_topology,
@@ -34,6 +38,10 @@ PLAIN_POD: Final = Pod(
     uid="", namespace="", name="", tolerations=tuple(Toleration(key=name, exists=True) for name in NEURON_NAMES)
 )
 """It tolerates what the API server's ExtendedResourceToleration adds to a pod that asks for Neuron."""
+
+
+MOST_SIZES: Final = 16
+"""Sizes up to this one, and the whole machine, are counted: no known machine has more devices."""
 
 
 class Withheld(enum.StrEnum):
@@ -63,15 +71,23 @@ class Stock(NamedTuple):
         devices: all of them.
         whole: those of which no pod holds a core.
         free, largest_block: devices that a pod could get if the node takes it.
+        blocks: sizes of the free blocks that these devices form, the largest first.
+        fits: for each legal size in devices, how many pods of that size the node could take, one after the other.
+        fits_beside_unknown: how many pods with one device it could take beside its unknown holders.
+        set_aside: free devices to be used last, because the kubelet has rejected pods.
     """
 
     instance_type: str
-    devices: int
-    whole: int
-    free: int
-    largest_block: int
-    unknown_holders: int
-    double_booked_cores: int
+    devices: int = 0
+    whole: int = 0
+    free: int = 0
+    largest_block: int = 0
+    blocks: tuple[int, ...] = ()
+    fits: tuple[tuple[int, int], ...] = ()
+    fits_beside_unknown: int = 0
+    set_aside: int = 0
+    unknown_holders: int = 0
+    double_booked_cores: int = 0
 
 
 @attrs.frozen
@@ -84,34 +100,96 @@ class Devices:
         used: pods hold some or all of their cores.
         withheld: no pod holds them, and no pod gets them; by instance type and `Withheld`.
         largest_block: devices in the largest free block of one node.
+        blocks: how many free blocks there are, by instance type and size; all sizes together are the free devices.
+        fits: how many more pods with one container and no other needs fit now, by instance type and size. The sizes
+            exclude each other: each pod takes space from all of them.
+        stranded: free devices in blocks too small for any pod that waits; 0 where no pod waits for a legal size.
+        set_aside: free devices that are used last, because the kubelets there have rejected pods.
     """
 
     free: Counter[str] = attrs.field(factory=Counter)
     used: Counter[str] = attrs.field(factory=Counter)
     withheld: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     largest_block: Counter[str] = attrs.field(factory=Counter)
+    blocks: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    fits: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    stranded: Counter[str] = attrs.field(factory=Counter)
+    set_aside: Counter[str] = attrs.field(factory=Counter)
 
-    def add_open(self, stock: Stock, remaining: Stock, nodes: int) -> None:
-        """Add nodes that take pods; `remaining` is what is left of their stock with the nominated pods on them."""
+    def add(self, stock: Stock, nodes: int) -> None:
+        """Add what nodes have whether they take pods or not, and zeros for what is known of their type."""
         name = stock.instance_type
+        self.used[name] += (stock.devices - stock.whole) * nodes
+        for size, _ in stock.fits:
+            self.fits[name, str(size)] += 0
+            self.blocks[name, str(size)] += 0
+
+    def add_open(self, stock: Stock, remaining: Stock, nodes: int, waiting: Collection[int]) -> None:
+        """
+        Add nodes that take pods.
+
+        `remaining` is what is left of their stock with the nominated pods on them; `waiting` has the block sizes that
+        pods wait for.
+        """
+        name, legal = stock.instance_type, [size for size, _ in stock.fits]
         self.free[name] += remaining.free * nodes
         self.withheld[name, Withheld.NOMINATED] += (stock.free - remaining.free) * nodes
         self.withheld[name, Withheld.NOT_ALLOCATABLE] += (stock.whole - stock.free) * nodes
         self.largest_block[name] = max(self.largest_block[name], remaining.largest_block if nodes else 0)
+        self.set_aside[name] += remaining.set_aside * nodes
+        wanted = min((size for size in waiting if size in legal), default=1)
+        self.stranded[name] += sum(block % wanted for block in remaining.blocks) * nodes
+        for block in remaining.blocks:
+            self.blocks[name, str(block)] += nodes
+        for size, count in remaining.fits:
+            self.fits[name, str(size)] += count * nodes
 
 
 def stock_of(node_info: NodeInfo) -> tuple[Stock, ...]:
-    """Index definition: the nodes by what they have. A single index, because many rows change between two scrapes."""
+    """
+    Return what a node has; nothing if it has no Neuron.
+
+    An index definition: a single index, because many rows change between two scrapes.
+    """
     machine, neuron_usage = node_info.machine, node_info.neuron_usage
     if machine is None:
         return ()
-    devices = whole = free = block = 0
-    if Unit.DEVICE in machine.units:
-        name = NEURON_DEVICE if node_info.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
-        devices, whole = machine.devices, whole_free_devices(machine, neuron_usage.free)
-        free, block = neuron_topology.free_units_of(name)(node_info), neuron_topology.largest_block_of(name)(node_info)
-    unclear = neuron_usage.unknown_holders, neuron_usage.double_booked.bit_count()
-    return (Stock(machine.instance_type or "unknown", devices, whole, free, block, *unclear),)
+    stock = Stock(
+        machine.instance_type or "unknown",
+        unknown_holders=neuron_usage.unknown_holders,
+        double_booked_cores=neuron_usage.double_booked.bit_count(),
+    )
+    return (_with_devices(stock, node_info, machine) if Unit.DEVICE in machine.units else stock,)
+
+
+def _with_devices(stock: Stock, node_info: NodeInfo, machine: Machine) -> Stock:
+    name = NEURON_DEVICE if node_info.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
+    usage, cores = node_info.neuron_usage, node_info.free_cores
+    whole, free = whole_free_devices(machine, cores), neuron_topology.free_units_of(name)(node_info)
+    most, pods = node_info.free(name), node_info.free(PODS)
+    aside = node_info.set_aside
+    last = 0 if aside is None else free if aside.level else min(free, whole_free_devices(machine, cores & aside.cores))
+    return stock._replace(
+        devices=machine.devices,
+        whole=whole,
+        free=free,
+        largest_block=neuron_topology.largest_block_of(name)(node_info),
+        blocks=free_blocks(machine, cores, free),
+        fits=tuple(
+            (size, min(how_many(machine, cores, request), most // size, pods)) for size, request in _sizes(machine)
+        ),
+        fits_beside_unknown=max(0, min(whole - usage.unknown_devices, most, pods)) if usage.unknown_holders else 0,
+        set_aside=last,
+    )
+
+
+@memoised(maxsize=256)
+def _sizes(machine: Machine) -> tuple[tuple[int, NeuronRequest], ...]:
+    """Return the sizes that are counted for a machine, each with the request of one container for it."""
+    legal = served(machine, Unit.DEVICE)
+    return tuple(
+        (size, NeuronRequest(Unit.DEVICE, (size,), size)) for size in legal if size <= MOST_SIZES or size == legal[-1]
+    )
 
 
 def _stocks(view: View) -> Iterator[tuple[Stock, NodeSet]]:
@@ -122,6 +200,16 @@ def _stocks(view: View) -> Iterator[tuple[Stock, NodeSet]]:
 def unknown_holders(cluster: Cluster) -> int:
     """Return how many bound pods use devices whose ids are unknown."""
     return sum(stock.unknown_holders * nodes.bit_count() for stock, nodes in _stocks(cluster.view))
+
+
+def unknown_holders_by_node(cluster: Cluster, most: int = 20) -> tuple[dict[str, int], int]:
+    """Return how many unknown holders the nodes with the most of them have, by name, and how many all others have."""
+    view, by_node = cluster.view, dict[str, int]()
+    stocks = sorted(_stocks(view), key=lambda entry: -entry[0].unknown_holders)
+    for stock, nodes in takewhile(lambda entry: entry[0].unknown_holders, stocks):
+        for slot in islice(slots_of(nodes), most - len(by_node)):
+            by_node[view.row(slot).node.name] = stock.unknown_holders
+    return by_node, unknown_holders(cluster) - sum(by_node.values())
 
 
 def double_booked_cores(cluster: Cluster) -> int:
@@ -139,13 +227,14 @@ def prepared(cluster: Cluster) -> Iterator[None]:
     return cluster.view.prepared(ask)
 
 
-def devices(cluster: Cluster, *, count_unknown_only: bool = False) -> Devices:
+def devices(cluster: Cluster, *, count_unknown_only: bool = False, waiting: Collection[int] = ()) -> Devices:
     """
     Count the devices.
 
     Args:
         cluster: whose devices.
         count_unknown_only: pods with unknown ids count by number only (`--unknown-allocations=count-only`).
+        waiting: the block sizes in devices that pods wait for, for the devices that are stranded.
     """
     view, counted = cluster.view, Devices()
     closed = closed_nodes(view, count_unknown_only=count_unknown_only)
@@ -155,15 +244,18 @@ def devices(cluster: Cluster, *, count_unknown_only: bool = False) -> Devices:
     nominated = nodes_with_nominations(cluster, PLAIN_POD.priority) & open_
     open_ = less(open_, nominated)
     for stock, nodes in _stocks(view):
-        name, whole = stock.instance_type, stock.whole
-        counted.used[name] += (stock.devices - whole) * nodes.bit_count()
+        name = stock.instance_type
+        counted.add(stock, nodes.bit_count())
         for reason, nodes_of_reason in closed.items():
-            counted.withheld[name, reason] += whole * (nodes & nodes_of_reason).bit_count()
-        counted.add_open(stock, stock, (nodes & open_).bit_count())
+            counted.withheld[name, reason] += stock.whole * (nodes & nodes_of_reason).bit_count()
+        counted.add_open(stock, stock, (nodes & open_).bit_count(), waiting)
+        if stock.fits_beside_unknown:
+            beside = (nodes & closed[Withheld.UNKNOWN_HOLDER]).bit_count()
+            counted.fits[name, "1"] += stock.fits_beside_unknown * beside
     overlay = WithNominated(PLAIN_POD.priority)
     for node_info in map(view.row, slots_of(nominated)):  # few nodes
         for stock, remaining in zip(stock_of(node_info), stock_of(overlay(node_info)), strict=True):
-            counted.add_open(stock, remaining, 1)
+            counted.add_open(stock, remaining, 1, waiting)
     return counted
 
 

@@ -69,7 +69,7 @@ def losses(
     rest = NO_CORES if placement is None else block & ~placement.cores
     own = size_of(request)
     larger = [size for size in sizes if size.total > 1 and size != own]
-    lost = [(size, _blocks(machine, block, size) - _blocks(machine, rest, size)) for size in larger]
+    lost = [(size, how_many(machine, block, size) - how_many(machine, rest, size)) for size in larger]
     return {size: count * _cores(machine, size) * DEVICE // machine.cores_per_device for size, count in lost if count}
 
 
@@ -78,7 +78,7 @@ def _cores(machine: Machine, size: NeuronRequest) -> int:
 
 
 @memoised(maxsize=1 << 14)
-def _blocks(machine: Machine, free: CoreMask, size: NeuronRequest) -> int:
+def how_many(machine: Machine, free: CoreMask, size: NeuronRequest) -> int:
     """Return how many pods of a size fit, placed one after the other."""
     count = 0
     while (placement := place(machine, free, size)) is not None:

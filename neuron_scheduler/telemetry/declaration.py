@@ -7,6 +7,8 @@ particular metric.
 
 from collections.abc import Callable
 from functools import cache
+from itertools import accumulate, repeat
+from operator import mul
 from typing import Any
 
 import attrs
@@ -44,9 +46,9 @@ def histograms(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -
     return _field(lambda registry: cache(Histogram(name, text, labels, buckets=buckets, registry=registry).labels))
 
 
-def exponential(start: float, factor: int, count: int) -> tuple[float, ...]:
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     """Return the upper bounds of buckets as `prometheus.ExponentialBuckets` does."""
-    return tuple(start * factor**power for power in range(count))
+    return tuple(accumulate(repeat(factor, count - 1), mul, initial=start))  # in its order, for equal labels
 
 
 def fill(declaring: Any, registry: CollectorRegistry) -> None:

@@ -20,12 +20,14 @@ from prometheus_client import (
     Counter,
     GCCollector,
     Histogram,
+    Info,
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
 )
 from prometheus_client.exposition import choose_encoder
 
+from neuron_scheduler import __version__
 from neuron_scheduler.telemetry.declaration import counter, counters, exponential, fill, histogram, histograms
 from neuron_scheduler.telemetry.state_metrics import State, StateCollector
 
@@ -94,14 +96,26 @@ class Metrics:
         "scheduler_preemption_victims", "Number of pods that one preemption asks to leave.", exponential(1, 2, 7)
     )
     """Count a preemption and its victims."""
-    _pre_bind_seconds: Callable[[str, str, str], Histogram] = histograms(
+    extension_point_seconds: Callable[[str, str, str], Histogram] = histograms(
         "scheduler_framework_extension_point_duration_seconds",
-        "Latency of a pod's extension point: of PreBind, where its volumes are written and waited for.",
+        "Latency for running all plugins of a specific extension point. PreFilter, Filter and Score: of one decision in"
+        " ten. PreBind: of each pod with volumes, which are written and waited for there.",
         "extension_point",
         "status",
         "profile",
         buckets=exponential(0.0001, 2, 12),
     )
+    """Return the histogram of (extension point, status, profile)."""
+    plugin_seconds: Callable[[str, str, str], Histogram] = histograms(
+        "scheduler_plugin_execution_duration_seconds",
+        "Duration for running a plugin at a specific extension point, in one decision in ten. A filter is asked about"
+        " all nodes at once.",
+        "plugin",
+        "extension_point",
+        "status",
+        buckets=exponential(0.00001, 1.5, 20),
+    )
+    """Return the histogram of (plugin, extension point, status)."""
     _volume_errors: Callable[[str], Counter] = counters(
         "scheduler_volume_scheduling_stage_error", "Volume scheduling stage error count.", "operation"
     )
@@ -111,6 +125,13 @@ class Metrics:
         "code",
         "method",
         "host",
+    )
+    _request_seconds: Callable[[str, str], Histogram] = histograms(
+        "rest_client_request_duration_seconds",
+        "Request latency in seconds, by verb and host: until the head of the answer, without lists and watches.",
+        "verb",
+        "host",
+        buckets=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
     )
     malformed: Callable[[str], None] = counter(
         "neuron_scheduler_malformed_objects",
@@ -198,6 +219,10 @@ class Metrics:
             self._attempts(*labels)
             self._attempt_seconds(*labels)
         self._volume_errors("bind")
+        build = Info(
+            "neuron_scheduler_build", "The version of the scheduler; the value is always 1.", registry=self._registry
+        )
+        build.info({"version": __version__})
         self._registry.register(StateCollector(lambda: self._state(), self.lease_name))  # noqa: PLW0108 - `ask` replaces it
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
@@ -226,13 +251,17 @@ class Metrics:
 
     def volumes_bound(self, profile: str, seconds: float, *, failed: bool) -> None:
         """Count a pod whose volumes were bound before it, or could not be, and the seconds that it took."""
-        self._pre_bind_seconds("PreBind", "Error" if failed else "Success", profile).observe(seconds)
+        self.extension_point_seconds("PreBind", "Error" if failed else "Success", profile).observe(seconds)
         if failed:
             self._volume_errors("bind").inc()
 
     def requested(self, method: str, code: str) -> None:
         """Count one answer of the API server; `code` is the status, or `<error>` where there was none."""
         self._requests(code, method, self.api_host)
+
+    def request_took(self, method: str, seconds: float) -> None:
+        """Count the seconds until the API server answered a request, or failed to."""
+        self._request_seconds(method, self.api_host).observe(seconds)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""

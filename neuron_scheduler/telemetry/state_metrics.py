@@ -12,7 +12,7 @@ import attrs
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
-_EMPTY: Final[Mapping[Any, int]] = MappingProxyType({})
+_EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 def _shown(
@@ -52,6 +52,35 @@ class State:
     pods_waiting: Mapping[str, int] = _shown(
         "neuron_scheduler_pods_waiting", "Pending pods, by what they wait for.", "cause", default=_EMPTY
     )
+    neuron_pods_waiting: Mapping[tuple[str, str, str], int] = _shown(
+        "neuron_scheduler_neuron_pods_waiting",
+        "Pending pods that ask for Neuron, by what they wait for, and by what they ask for in all: a unit (device or"
+        " core) and a size. More than 8 cores are rounded up to a power of two.",
+        "cause",
+        "unit",
+        "size",
+        default=_EMPTY,
+    )
+    oldest_wait: Mapping[tuple[str, str], float] = _shown(
+        "neuron_scheduler_oldest_wait_seconds",
+        "Seconds that the oldest pod without a node has waited, without the time it was gated, by unit and size of its"
+        " Neuron request. Counted from when this process saw the pod.",
+        "unit",
+        "size",
+        default=_EMPTY,
+    )
+    watch_synced: Mapping[str, int] = _shown(
+        "neuron_scheduler_watch_synced",
+        "1 if the first list of a resource has been read; until then this replica is not ready.",
+        "resource",
+        default=_EMPTY,
+    )
+    watch_stale: Mapping[str, int] = _shown(
+        "neuron_scheduler_watch_stale",
+        "1 if a resource has been neither listed nor watched for two minutes: this replica is not ready.",
+        "resource",
+        default=_EMPTY,
+    )
     cache_size: Mapping[str, int] = _shown(
         "scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type", default=_EMPTY
     )
@@ -64,6 +93,13 @@ class State:
     """This process holds the Lease, or needs none; the label has the name of the Lease."""
     unknown_holders: int = _shown(
         "neuron_scheduler_unknown_holders", "Bound pods whose Neuron allocation cannot be read."
+    )
+    unknown_holders_by_node: Mapping[str, int] = _shown(
+        "neuron_scheduler_unknown_holders_by_node",
+        "Bound pods whose Neuron allocation cannot be read, on the 20 nodes with the most of them; those of all other"
+        " nodes together have the value (others).",
+        "node",
+        default=_EMPTY,
     )
     conflicting_cores: int = _shown("neuron_scheduler_conflicting_cores", "Neuron cores claimed by more than one pod.")
     binds_in_flight: int = _shown(
@@ -112,6 +148,35 @@ class State:
         "instance_type",
         default=_EMPTY,
     )
+    free_blocks: Mapping[tuple[str, str], int] = _shown(
+        "neuron_scheduler_free_blocks",
+        "Free blocks of Neuron devices, by instance type and by their size in devices. A block counts once, by its"
+        " largest size. Blocks times size, summed up, are the free devices.",
+        "instance_type",
+        "size",
+        default=_EMPTY,
+    )
+    would_fit: Mapping[tuple[str, str], int] = _shown(
+        "neuron_scheduler_would_fit",
+        "Pods with one container and this many Neuron devices, and no other needs, that fit now, by instance type and"
+        " size. The sizes are alternatives: their sum means nothing.",
+        "instance_type",
+        "size",
+        default=_EMPTY,
+    )
+    stranded_devices: Mapping[str, int] = _shown(
+        "neuron_scheduler_stranded_devices",
+        "Free Neuron devices that are left over when blocks are cut into the smallest size that a pod waits for, by"
+        " instance type. 0 if no pod lacks devices.",
+        "instance_type",
+        default=_EMPTY,
+    )
+    set_aside_devices: Mapping[str, int] = _shown(
+        "neuron_scheduler_set_aside_devices",
+        "Free Neuron devices that are used last for a while, because kubelets have rejected pods, by instance type.",
+        "instance_type",
+        default=_EMPTY,
+    )
     withheld_devices: Mapping[tuple[str, str], int] = _shown(
         "neuron_scheduler_withheld_devices",
         "Neuron devices that no pod holds and no pod can get now, by instance type and reason.",
@@ -141,7 +206,7 @@ class StateCollector:
 
 
 def _family(
-    *, family: Callable[..., Any], name: str, text: str, labels: tuple[str, ...], value: int | Mapping[Any, int]
+    *, family: Callable[..., Any], name: str, text: str, labels: tuple[str, ...], value: float | Mapping[Any, float]
 ) -> Metric:
     metric = family(name, text, labels=labels)
     numbers = value if isinstance(value, Mapping) else {(): value}

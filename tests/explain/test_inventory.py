@@ -7,16 +7,16 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
 from neuron_scheduler.explain import inventory
-from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.model.selectors import Effect, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from tests.support.builders import node, pod
-from tests.support.harness import cluster_of, decide
+from tests.support.harness import cluster_of, decide, schedule
 from tests.support.thoroughness import examples
 
 TRN1, TRN2 = "trn1.32xlarge", "trn2.48xlarge"
@@ -187,3 +187,108 @@ def test_indexes_are_prepared_in_steps() -> None:
     assert len([*inventory.prepared(cluster)]) > 3
     assert not [*inventory.prepared(cluster)]
     assert inventory.devices(cluster).free[TRN1] == 3200
+
+
+def _placed_in_turn(cluster: Cluster, instance_type: str, size: int) -> int:
+    """Return how many plain pods of a size decisions place on a type, and take them away again."""
+    usual = Toleration(key=NEURON_DEVICE, exists=True)
+    placed: list[str] = []
+    while True:
+        asking = pod(
+            f"{size}-{len(placed)}",
+            devices=size,
+            tolerations=(usual,),
+            node_selector={INSTANCE_TYPE_LABEL: instance_type},
+        )
+        if isinstance(schedule(cluster, asking), str):
+            break
+        placed.append(asking.uid)
+    for uid in placed:
+        cluster.forget(uid)
+    return len(placed)
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_so_many_pods_really_fit(seed: int) -> None:
+    """For each instance type and legal size, so many pods are placed one after the other, and no more."""
+    cluster = _random_cluster(random.Random(seed))
+    for node_info in list(cluster.view.rows()):  # pods cannot select nodes without the label
+        labels = {INSTANCE_TYPE_LABEL: "unknown", **node_info.node.labels}
+        cluster.put_node(attrs.evolve(node_info.node, labels=labels))
+    counted = inventory.devices(cluster)
+    assert counted.fits == {(name, size): _placed_in_turn(cluster, name, int(size)) for name, size in counted.fits}
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_free_devices_are_in_blocks(seed: int) -> None:
+    """The blocks have all free devices, and the largest of them is the largest block."""
+    counted = inventory.devices(_random_cluster(random.Random(seed)))
+    in_blocks: Counter[str] = Counter()
+    for (name, size), count in counted.blocks.items():
+        in_blocks[name] += int(size) * count
+    assert +in_blocks == +counted.free
+    largest: Counter[str] = Counter()
+    for (name, size), count in counted.blocks.items():
+        largest[name] = max(largest[name], int(size) if count else 0)
+    assert +largest == +counted.largest_block
+
+
+def test_pods_beyond_the_node_s_limit_do_not_fit() -> None:
+    """A node with room for two more pods takes two, whatever its devices are."""
+    cluster = cluster_of([node("a", TRN1, pods=3)], [pod("p", devices=1, on="a", ids=[0])])
+    counted = inventory.devices(cluster)
+    assert {size: counted.fits[TRN1, size] for size in ("1", "4", "8", "16")} == {"1": 2, "4": 2, "8": 1, "16": 0}
+
+
+def test_devices_are_stranded_in_blocks_that_are_too_small() -> None:
+    """What is left over when blocks are cut into the smallest size that waits; nothing if nobody waits for it."""
+    nodes = [node("a", TRN1), node("b", TRN1), node("c", "inf2.48xlarge")]
+    held = [pod("p", devices=1, on="a", ids=[0]), pod("q", devices=4, on="b", ids=range(4))]
+    cluster = cluster_of(nodes, [*held, pod("r", devices=1, on="c", ids=[5])])
+    blocks = {key: count for key, count in inventory.devices(cluster).blocks.items() if count}
+    assert blocks == {
+        (TRN1, "1"): 3,
+        (TRN1, "4"): 2,
+        (TRN1, "8"): 2,
+        ("inf2.48xlarge", "5"): 1,
+        ("inf2.48xlarge", "6"): 1,
+    }
+    stranded = {
+        waiting: +inventory.devices(cluster, waiting=waiting).stranded
+        for waiting in ((), (1,), (4,), (8, 16), (16,), (6,))
+    }
+    assert stranded == {
+        (): {},
+        (1,): {},
+        (4,): {TRN1: 3, "inf2.48xlarge": 1 + 2},
+        (8, 16): {TRN1: 3 + 8, "inf2.48xlarge": 11},
+        (16,): {TRN1: 3 + 8 + 16},
+        (6,): {"inf2.48xlarge": 5},
+    }
+
+
+def test_devices_that_are_used_last_are_free() -> None:
+    """A node that is set aside has all its free devices used last; if only cores are, the devices with these cores."""
+    nodes = [node(name, TRN1) for name in "abc"]
+    cluster = cluster_of(nodes, [pod("p", devices=4, on="a", ids=range(4))])
+    cluster.set_aside("a", SetAside(1))
+    cluster.set_aside("b", SetAside(0, cores=CoreMask(0b1111)))
+    counted = inventory.devices(cluster)
+    assert (counted.free[TRN1], counted.set_aside[TRN1]) == (12 + 16 + 16, 12 + 2)
+
+
+def test_unknown_holders_are_named_where_most_of_them_are() -> None:
+    """A few nodes are named, and the others are counted together."""
+    nodes = [node(f"n{i}", TRN1) for i in range(6)]
+    pods = [pod(f"p{i}-{j}", devices=1, on=f"n{i}") for i in range(5) for j in range(i)]
+    cluster = cluster_of(nodes, pods)
+    assert inventory.unknown_holders_by_node(cluster, most=2) == ({"n4": 4, "n3": 3}, 3)
+    assert inventory.unknown_holders_by_node(cluster) == ({"n4": 4, "n3": 3, "n2": 2, "n1": 1}, 0)
+
+
+def test_the_sizes_that_are_counted_are_few() -> None:
+    """A machine of a known type that claims 40 devices adds its sizes up to 16, and the whole machine."""
+    large = node("a", "inf1.24xlarge", devices=40, cores_per_device=4)
+    counted = inventory.devices(cluster_of([large]))
+    assert [int(size) for _, size in counted.fits] == [*range(1, 17), 40]
+    assert +counted.blocks == {("inf1.24xlarge", "40"): 1}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from neuron_scheduler import __version__
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
 
@@ -50,6 +51,34 @@ def test_binding_volumes_is_counted_and_timed() -> None:
     assert seen['scheduler_volume_scheduling_stage_error_total{operation="bind"}'] == 1
 
 
+def test_names_of_kube_scheduler() -> None:
+    """Labels and buckets of plugin durations and of request durations are upstream's."""
+    metrics = Metrics(api_host="h")
+    metrics.plugin_seconds("NodePorts", "Filter", "Success").observe(0.000012)
+    metrics.request_took("POST", 0.02)
+    seen = samples(metrics)
+    buckets = [
+        (float(label.split('le="')[1].split('"')[0]), value)
+        for label, value in seen.items()
+        if label.startswith("scheduler_plugin_execution_duration_seconds_bucket")
+    ]
+    assert [bound for bound, _ in buckets[:3]] == pytest.approx([0.00001, 0.000015, 0.0000225])
+    assert [count for _, count in buckets[:3]] == [0, 1, 1]
+    assert len(buckets) == 21
+    assert buckets[-2][0] == pytest.approx(0.00001 * 1.5**19)
+    name = "rest_client_request_duration_seconds_bucket"
+    assert seen[f'{name}{{host="h",le="0.005",verb="POST"}}'] == 0
+    assert seen[f'{name}{{host="h",le="0.025",verb="POST"}}'] == 1
+    assert f'{name}{{host="h",le="60.0",verb="POST"}}' in seen
+
+
+def test_the_version_is_shown() -> None:
+    """The version is a label; Kubernetes' own name for that would make its mixin report a version mismatch."""
+    seen = samples(Metrics())
+    assert seen[f'neuron_scheduler_build_info{{version="{__version__}"}}'] == 1
+    assert not any(name.startswith("kubernetes_build_info") for name in seen)
+
+
 def test_the_rest_of_what_is_counted() -> None:
     """Each method adds one to its counter."""
     metrics = Metrics(api_host="127.0.0.1:6443")
@@ -86,6 +115,15 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
             waiting_for_volumes=12,
             waiting_for_allocate=15,
             pods_waiting={"capacity": 15},
+            neuron_pods_waiting={("capacity", "device", "16"): 18},
+            oldest_wait={("core", "129+"): 0.5},
+            unknown_holders_by_node={"n": 7},
+            watch_synced={"pods": 1},
+            watch_stale={"pods": 0},
+            free_blocks={("trn1.32xlarge", "4"): 19},
+            would_fit={("trn1.32xlarge", "8"): 20},
+            stranded_devices={"trn1.32xlarge": 21},
+            set_aside_devices={"trn1.32xlarge": 22},
             free_devices={"trn1.32xlarge": 11},
             used_devices={"trn1.32xlarge": 16},
             withheld_devices={("trn1.32xlarge", "cordoned"): 17},
@@ -112,6 +150,15 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
         "neuron_scheduler_nodes_set_aside": 15,
         "neuron_scheduler_log_lines_dropped_total": 13,
         'neuron_scheduler_pods_waiting{cause="capacity"}': 15,
+        'neuron_scheduler_neuron_pods_waiting{cause="capacity",size="16",unit="device"}': 18,
+        'neuron_scheduler_oldest_wait_seconds{size="129+",unit="core"}': 0.5,
+        'neuron_scheduler_unknown_holders_by_node{node="n"}': 7,
+        'neuron_scheduler_watch_synced{resource="pods"}': 1,
+        'neuron_scheduler_watch_stale{resource="pods"}': 0,
+        'neuron_scheduler_free_blocks{instance_type="trn1.32xlarge",size="4"}': 19,
+        'neuron_scheduler_would_fit{instance_type="trn1.32xlarge",size="8"}': 20,
+        'neuron_scheduler_stranded_devices{instance_type="trn1.32xlarge"}': 21,
+        'neuron_scheduler_set_aside_devices{instance_type="trn1.32xlarge"}': 22,
         'neuron_scheduler_used_devices{instance_type="trn1.32xlarge"}': 16,
         'neuron_scheduler_withheld_devices{instance_type="trn1.32xlarge",reason="cordoned"}': 17,
         'neuron_scheduler_free_devices{instance_type="trn1.32xlarge"}': 11,

@@ -61,6 +61,10 @@ def _ignore(_code: str, _method: str) -> None:
     """Do nothing."""
 
 
+def _ignore_time(_method: str, _seconds: float) -> None:
+    """Do nothing."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class Client:
     """
@@ -70,6 +74,8 @@ class Client:
         connection: from `auth.load`.
         on_request: called with the status code (`<error>` without one) and the method of every request
             (`rest_client_requests_total`).
+        on_answer: called with the method and the seconds until the head of the answer, or the failure, of every request
+            that is no stream (`rest_client_request_duration_seconds`).
         qps, burst: limit on writes other than those to the Lease; 0 for none.
         bind_concurrency: first tries of Bindings at the same time, each on a connection of its own.
         own_http: whether writes go over `http1`. Those to the Lease never do: a fault there must not cost the Lease.
@@ -77,6 +83,7 @@ class Client:
 
     connection: Connection
     on_request: Callable[[str, str], None] = _ignore
+    on_answer: Callable[[str, float], None] = _ignore_time
     qps: float = 0.0
     burst: int = 1
     bind_concurrency: int = 48
@@ -202,7 +209,7 @@ class Client:
 
     async def _short(self, request: Request, authorization: str | None) -> Response:
         """Send over a kept connection, which costs a sixth of what aiohttp takes: a pod needs two writes."""
-        tls, code = self.connection.tls, "<error>"
+        tls, code, started = self.connection.tls, "<error>", time.monotonic()
         try:
             answer = await self._kept[request.pool].exchange(
                 self._encoded(request, authorization),
@@ -219,6 +226,7 @@ class Client:
             raise unreachable(error, str(request)) from error
         finally:
             self.on_request(code, request.method)
+            self.on_answer(request.method, time.monotonic() - started)
         if not 200 <= answer.status < 300:
             raise api_error(answer.status, answer.headers, answer.body)
         return Response(answer.status, answer.body)
@@ -238,6 +246,7 @@ class Client:
     async def _open(self, request: Request, authorization: str | None) -> aiohttp.ClientResponse:
         """Send through aiohttp, and return a successful answer, whose body has not been read."""
         tls, proxy, code = self.connection.tls, self.connection.proxy, "<error>"
+        started = time.monotonic()
         headers = [*self.connection.headers]
         if authorization is not None:
             headers.append(("Authorization", printable_value("Authorization", authorization)))
@@ -266,6 +275,8 @@ class Client:
             code = str(answer.status)
         finally:
             self.on_request(code, request.method)
+            if request.read_timeout is None:
+                self.on_answer(request.method, time.monotonic() - started)
         if 200 <= answer.status < 300:
             return answer
         async with answer:

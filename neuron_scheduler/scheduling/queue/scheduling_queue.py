@@ -89,10 +89,13 @@ class SchedulingQueue:
         """Return how many pods wait at a place."""
         return self._places.counts[place]
 
-    def count_by_cause(self) -> Counter[Cause]:
-        """Return how many pods wait for what, without those in flight; each pod has one cause."""
-        waiting = (queued for queued in self._pods.values() if queued.place is not Place.IN_FLIGHT)
-        return Counter(map(self._unschedulable.cause_of, waiting))
+    def pods(self) -> list[QueuedPod]:
+        """Return all pods that wait or are in flight, oldest first."""
+        return list(self._pods.values())
+
+    def cause_of(self, queued: QueuedPod) -> Cause:
+        """Return what one of the pods waits for."""
+        return self._unschedulable.cause_of(queued)
 
     def refused_by_plugin(self) -> Counter[tuple[str, str]]:
         """Return how many unschedulable pods each plugin refused, by (plugin, scheduler name)."""

@@ -208,6 +208,27 @@ async def test_requests_are_counted(way: Way) -> None:
     assert counted == [("200", "GET"), ("404", "PUT"), ("<error>", "POST")]
 
 
+@WAYS
+async def test_requests_are_timed(way: Way) -> None:
+    """The time of each request is told by its method, also of one without an answer, but never of a stream."""
+    took: list[str] = []
+
+    def told(method: str, seconds: float) -> None:
+        assert seconds >= 0
+        took.append(method)
+
+    async with scripted(answer(), refuse(404), reset, answer(), on_answer=told, **way) as (_, client):
+        await client.request("GET", "/x")
+        with pytest.raises(ApiError):
+            await client.request("PUT", "/x", body=b"")
+        with pytest.raises(UnreachableError):
+            await client.request("POST", "/x", body=b"")
+        async with client.stream("/x", params={}, read_timeout=5):
+            pass
+
+    assert took == ["GET", "PUT", "POST"]
+
+
 async def test_writes_are_limited_reads_and_the_lease_are_not() -> None:
     """The client-side limit delays writes only."""
     waits: list[float] = []

@@ -1,0 +1,96 @@
+"""
+What the waiting pods wait for, counted for the metrics by cause and by size, and how long the oldest has waited.
+
+A queue of 15,000 pods takes longer than one step may, so the pods are counted a few at a time. Refuses labels that grow
+with the workload: there are `MOST_LABELS` sizes at most.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.neuron.capability import size_of
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.scheduling.queue.queued_pod import Place
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+
+PODS_A_STEP: Final = 1000
+MOST_DEVICES: Final = 16
+MOST_CORES: Final = 128
+MOST_LABELS: Final = (MOST_DEVICES + 1) + (8 + 4 + 1)
+"""Devices: 1 to 16, and more. Cores: 1 to 8, four powers of two, and more."""
+
+SizeLabels = tuple[str, str]
+"""Values of the labels `unit` and `size`."""
+
+
+@attrs.frozen
+class WaitingPods:
+    """
+    The pending pods at one moment.
+
+    Attributes:
+        by_cause: how many pods wait for what, those without Neuron included; without those in flight.
+        by_size: how many pods with Neuron wait, by cause, unit and size.
+        oldest: when the first of them came that has no node yet, by unit and size; on the queue's clock. Gated pods
+            do not count.
+        block_sizes: in devices, of the pods that lack devices: their largest container alone.
+    """
+
+    by_cause: Counter[Cause] = attrs.field(factory=Counter)
+    by_size: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
+    oldest: dict[SizeLabels, float] = attrs.field(factory=dict)
+    block_sizes: frozenset[int] = frozenset()
+
+    def waits(self, now: float) -> dict[SizeLabels, float]:
+        """Return how many seconds the oldest pod of each size has waited."""
+        return {labels: max(0.0, now - since) for labels, since in self.oldest.items()}
+
+
+def waiting_pods(queue: SchedulingQueue) -> Iterator[WaitingPods | None]:
+    """
+    Yield None whenever other tasks may run, and at the end the counts.
+
+    The queue may change between two steps: a pod counts as it is when it is looked at.
+    """
+    counts: Counter[tuple[Cause, NeuronRequest | None]] = Counter()
+    oldest: dict[NeuronRequest, float] = {}
+    for position, queued in enumerate(queue.pods(), start=1):
+        request, since = queued.pod.neuron, queued.first_active
+        if queued.place is not Place.IN_FLIGHT:
+            counts[queue.cause_of(queued), request] += 1
+        if request is not None and since is not None and since < oldest.get(request, since + 1):
+            oldest[request] = since
+        if position % PODS_A_STEP == 0:
+            yield None
+    yield _folded(counts, oldest)
+
+
+def size_labels(request: NeuronRequest) -> SizeLabels:
+    """Return the labels of a request: its total in its unit; more than 8 cores are rounded up to a power of two."""
+    total = request.total
+    if request.unit is Unit.DEVICE:
+        return request.unit.value, str(total) if total <= MOST_DEVICES else f"{MOST_DEVICES + 1}+"
+    if total > MOST_CORES:
+        return request.unit.value, f"{MOST_CORES + 1}+"
+    return request.unit.value, str(total if total <= 8 else 1 << (total - 1).bit_length())
+
+
+def _folded(counts: Counter[tuple[Cause, NeuronRequest | None]], oldest: dict[NeuronRequest, float]) -> WaitingPods:
+    by_cause: Counter[Cause] = Counter()
+    by_size: Counter[tuple[str, str, str]] = Counter()
+    since: dict[SizeLabels, float] = {}
+    blocks: set[int] = set()
+    for (cause, request), count in counts.items():
+        by_cause[cause] += count
+        if request is not None:
+            by_size[cause.value, *size_labels(request)] += count
+            if request.unit is Unit.DEVICE and cause in (Cause.CAPACITY, Cause.FRAGMENTATION):
+                blocks.add(size_of(request).total)
+    for request, first in oldest.items():
+        labels = size_labels(request)
+        since[labels] = min(first, since.get(labels, first))
+    return WaitingPods(by_cause, by_size, since, frozenset(blocks))
