@@ -269,4 +269,5 @@ class App:
         needed = access_review.scheduling(informer.resource for informer in self.parts.informers)
         if self.parts.election is not None:
             needed += access_review.leading(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
-        return needed + access_review.REVIEWING if config.authorize_metrics else needed
+        reviews = config.authorize_metrics or config.answer_questions
+        return needed + access_review.REVIEWING if reviews else needed

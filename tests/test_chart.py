@@ -43,6 +43,8 @@ WITHHELD = {
     "tls_cert_file",
     "tls_private_key_file",
     "authorize_metrics",
+    "answer_questions",
+    "serve_page",
     "extender_bind_address",
     "extender_tls_cert_file",
     "extender_tls_private_key_file",
@@ -112,6 +114,8 @@ COMPONENTS = {
     "setScheduler": "set-scheduler",
     "secureMetrics": "secure-metrics",
 }
+ANSWERS = {"questions": "questions", "page": "page"}
+"""They add flags at the end and objects of their own, so they are combined with all the others or with none."""
 
 
 def choices() -> Iterator[tuple[str, dict[str, bool]]]:
@@ -122,6 +126,9 @@ def choices() -> Iterator[tuple[str, dict[str, bool]]]:
             able.remove("setScheduler")
         for values_of in itertools.product([False, True], repeat=len(able)):
             yield road, dict(zip(able, values_of, strict=True))
+        for rest in (False, True):
+            for page in (False, True):
+                yield road, dict.fromkeys(able, rest) | {"questions": True, "page": page}
 
 
 def name_of(choice: object) -> str:
@@ -139,13 +146,22 @@ def test_the_chart_and_the_kustomization_are_the_same_objects(
     The configuration file is compared as the process reads it: one has comments, and the other writes out defaults.
     """
     folder, needed, switches = ROADS[road]
-    components = [*needed, *(name for key, name in (FOR_KUBE_SCHEDULER | COMPONENTS).items() if chosen.get(key))]
+    components = [
+        *needed,
+        *(name for key, name in (FOR_KUBE_SCHEDULER | COMPONENTS | ANSWERS).items() if chosen.get(key)),
+    ]
     expected = rendered(customized(folder, tmp_path, *components)) | rendered("manifests/lease-watch")
     flags = values(**{f"scheduler__{name}": value for name, value in switches.items()}, components=chosen)
     actual = without_helms_own(helm.rendered(*ON, *flags))
     assert settings_of(actual, tmp_path) == settings_of(expected, tmp_path)
     assert config_map(actual).pop("data").keys() == config_map(expected).pop("data").keys()
     assert actual == expected
+
+
+def test_a_page_without_answers(helm: Helm) -> None:
+    """The page shows answers, so it is refused without them."""
+    complaint = helm.refusal("template", "neuron-scheduler", CHART, *ON, "--set=components.page=true")
+    assert "components.page needs components.questions=true" in complaint
 
 
 def test_the_image_is_set_in_both(helm: Helm, tmp_path: Path) -> None:

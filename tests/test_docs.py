@@ -52,6 +52,7 @@ OTHERS = {
     "--field-selector",
     "--filename",
     "--for",
+    "--group",
     "--ignore-not-found",
     "--key",
     "--name",  # of kops

@@ -30,7 +30,8 @@ async def review_rights(client: Client, read: Snapshot) -> tuple[Access, ...] | 
     if not isinstance(read.accounts, Unread) and read.account not in {found.name for found in read.accounts}:
         return ()
     rights = (*scheduling(WATCHED), *leading(read.namespace, read.lease_name))
-    if any(deployment.has_flag("--authorize-metrics") for deployment in read.ours):
+    flags = ("--authorize-metrics", "--answer-questions")
+    if any(deployment.has_flag(flag) for deployment in read.ours for flag in flags):
         rights += REVIEWING
     reviews, limiter = UserReviews(client), anyio.CapacityLimiter(AT_ONCE)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{read.namespace}", "system:authenticated")

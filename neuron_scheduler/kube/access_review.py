@@ -71,7 +71,10 @@ REVIEWING: Final = (
     Right("create", "tokenreviews", "authentication.k8s.io"),
     Right("create", "subjectaccessreviews", "authorization.k8s.io"),
 )
-"""What --authorize-metrics needs: manifests/components/secure-metrics binds `system:auth-delegator`, which has it."""
+"""
+What --authorize-metrics and --answer-questions need: manifests/components/secure-metrics and questions bind
+`system:auth-delegator`, which has it.
+"""
 
 
 def scheduling(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
@@ -121,7 +124,8 @@ async def require(client: Api, rights: tuple[Right, ...]) -> None:
         await anyio.sleep(_PAUSE)  # for a moment after its start an API server knows no rights
     raise ConfigurationError(
         f"the API server does not allow this process to {', '.join(missing)}; apply manifests/base/rbac.yaml"
-        " (for --authorize-metrics also manifests/components/secure-metrics) and run under its ServiceAccount"
+        " (for --authorize-metrics also manifests/components/secure-metrics, for --answer-questions"
+        " manifests/components/questions) and run under its ServiceAccount"
     )
 
 

@@ -123,6 +123,18 @@ class Config:
         "Serve /metrics on --secure-port only, to clients whose bearer token gives them the right to get that path"
         " (TokenReview and SubjectAccessReview). Health needs no token.",
     )
+    # Off like everything that shows the cluster to clients.
+    answer_questions: bool = setting(
+        False,
+        "Answer /v1/why, /v1/fit, /v1/fleet, /v1/waiting and /v1/decisions, to clients whose bearer token gives them"
+        " the right to get that path; names only of pods that they may get (TokenReview and SubjectAccessReview). A"
+        " token is accepted on --secure-port, and on --port from the same host only, as through kubectl port-forward.",
+    )
+    serve_page: bool = setting(
+        False,
+        "Serve a page of the fleet, of what waits and of what was decided at /page. Whoever can connect sees it without"
+        " the names of pods; a token adds those that its user may get. It needs --answer-questions.",
+    )
     extender_bind_address: str = setting(
         "",
         "Serve kube-scheduler's HTTP extender protocol (/filter, /prioritize, /bind, /preempt) here. RISK: whoever can"
@@ -245,6 +257,11 @@ class Config:
             cert_file=self.tls_cert_file,
             key_file=self.tls_private_key_file,
             authorize_metrics=self.authorize_metrics,
+        )
+        endpoint_ports.require_reachable(
+            answer_questions=self.answer_questions,
+            serve_page=self.serve_page,
+            listens=bool(self.port) or self.serves_tls,
         )
         extender_port.require_consistent(
             self.extender_bind_address,

@@ -34,3 +34,19 @@ def require_consistent(*, port: int, secure_port: int, cert_file: str, key_file:
             "--authorize-metrics needs --secure-port above 0, --tls-cert-file and --tls-private-key-file:"
             " a token must not be sent without TLS"
         )
+
+
+def require_reachable(*, answer_questions: bool, serve_page: bool, listens: bool) -> None:
+    """
+    Check the settings of what the endpoints show; `listens` says whether there is any port.
+
+    Raises:
+        ConfigurationError: something would be shown that nobody can reach, or that has nothing to show.
+    """
+    if serve_page and not answer_questions:
+        raise ConfigurationError("--serve-page needs --answer-questions: the page shows these answers")
+    if answer_questions and not listens:
+        raise ConfigurationError(
+            "--answer-questions needs --port above 0, or --secure-port above 0 with --tls-cert-file and"
+            " --tls-private-key-file"
+        )

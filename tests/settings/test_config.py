@@ -110,6 +110,10 @@ def test_a_short_lease_shortens_the_bind_timeout() -> None:
             "--authorize-metrics needs --secure-port above 0",
             id="no port to ask for a token",
         ),
+        pytest.param({"serve_page": True}, "--serve-page needs --answer-questions", id="a page without answers"),
+        pytest.param(
+            {"answer_questions": True, "port": 0}, "--answer-questions needs --port above 0, or", id="no port to ask at"
+        ),
         pytest.param({"bind_address": ""}, "--bind-address is ''; it must be an IP address", id="no address"),
         pytest.param({"bind_address": "localhost"}, "--bind-address is 'localhost'; it must be an IP", id="a name"),
         pytest.param({"bind_address": "[::]"}, "must be an IP address without brackets", id="brackets"),
