@@ -63,7 +63,8 @@ async def test_every_example_runs(demo: Served) -> None:
     await kubectl("scale", "deployment/one-device-each-on-inf2", "--replicas=4")
     assert "successfully rolled out" in await kubectl("rollout", "status", "deployment/one-device-each-on-inf2")
     await kubectl("delete", "-f", str(EXAMPLES))
-    await kubectl("wait", "--for=delete", "pod", "-l", "app=one-device-each", "--timeout=60s")
+    for gone in ("app=one-device-each", "job-name=four-devices-each-on-trn1"):
+        await kubectl("wait", "--for=delete", "pod", "-l", gone, "--timeout=60s")
     assert [row[0] for row in lines(await kubectl("get", "pods"))[1:]] == ["seven"]
 
 
@@ -92,11 +93,12 @@ async def test_the_verification_steps_of_aws(demo: Served) -> None:
     await kubectl("apply", "-f", "-", stdin=pod)
     await kubectl("wait", "--for=condition=Ready", "pod/nrt-test", "--timeout=60s")
     assert await ids(kubectl, "nrt-test") == "0,1,2,3,4,5,6,7,8"
-    (line,) = [row for row in (await kubectl("logs", name, *IN_SYSTEM)).splitlines() if f"{BOUND}nrt-test" in row]
+    log = await kubectl.until(f"{BOUND}nrt-test", "logs", name, *IN_SYSTEM)
+    (line,) = [row for row in log.splitlines() if f"{BOUND}nrt-test" in row]
     for words in ('node="inf1-a"', "evaluatedNodes=7", "feasibleNodes=1"):
         assert words in line
     wanted = "Successfully assigned default/nrt-test to inf1-a (cores 0-8)"
-    assert wanted in await kubectl("describe", "pod", "nrt-test")
+    await kubectl.until(wanted, "describe", "pod", "nrt-test")
     assert wanted in await kubectl("get", "events", "--field-selector=involvedObject.name=nrt-test")
     assert "inf1-a" in await kubectl("get", "pod", "nrt-test", "-o", "wide")
     assert "node/inf1-a annotated" in await kubectl(
@@ -125,13 +127,13 @@ async def test_readme_s_installation(demo: Served) -> None:
     await kubectl("apply", "-f", str(EXAMPLES / "trn1.yaml"))
     await kubectl("wait", "--for=condition=Ready", "pod/four-devices-on-trn1", "--timeout=60s")
     first = await leader(kubectl)
-    assert f"{BOUND}four-devices-on-trn1" in await kubectl("logs", first, *IN_SYSTEM)
+    await kubectl.until(f"{BOUND}four-devices-on-trn1", "logs", first, *IN_SYSTEM)
     await kubectl("delete", "pod", first, *IN_SYSTEM)
     await kubectl("apply", "-f", str(EXAMPLES / "inf2.yaml"))
     await kubectl("wait", "--for=condition=Ready", "pod/three-devices-on-inf2", "--timeout=60s")
     assert await leader(kubectl) not in {"", first}
     whole = ("logs", *IN_SYSTEM, "-l", OURS, "--tail=-1", "--prefix")
-    assert f"{BOUND}three-devices-on-inf2" in await kubectl(*whole)
+    await kubectl.until(f"{BOUND}three-devices-on-inf2", *whole)
     settings = yaml.safe_load(await kubectl("get", "configmap", "neuron-scheduler-config", *IN_SYSTEM, "-o", "yaml"))
     settings["data"]["config.yaml"] = settings["data"]["config.yaml"].replace("verbosity: 2", "verbosity: 4")
     await kubectl("apply", "-f", "-", stdin=settings)
@@ -140,7 +142,6 @@ async def test_readme_s_installation(demo: Served) -> None:
     assert "successfully rolled out" in await kubectl(*rolled)
     await kubectl("apply", "-f", str(EXAMPLES / "inf1.yaml"))
     await kubectl("wait", "--for=condition=Ready", "pod/nine-cores-on-inf1", "--timeout=60s")
-    log = await kubectl("logs", *SCHEDULER)
     for words in (
         "POD nine-cores-on-inf1 fits in Node:inf1-a",
         "Finished Processing Filter Request...",
@@ -148,8 +149,9 @@ async def test_readme_s_installation(demo: Served) -> None:
         "Allocated ids for POD nine-cores-on-inf1 are: 0,1,2,3,4,5,6,7,8",
         "Finished executing Bind Request...",
     ):
-        assert words in log
+        await kubectl.until(words, "logs", *SCHEDULER)
     await kubectl("delete", "-k", str(ROOT / "manifests"))
+    await kubectl("wait", "--for=delete", "pod", *IN_SYSTEM, "-l", OURS, "--timeout=60s")
     assert await kubectl("get", "pods", *IN_SYSTEM, "-o", "name", "-l", OURS) == ""
 
 
@@ -197,7 +199,7 @@ async def test_a_scheduler_that_cannot_start_is_restarted(tmp_path: Path) -> Non
                 names = set((await kubectl("get", "pods", *IN_SYSTEM, "-o", "name", "-l", OURS)).split())
         (new,) = names - {ready}
         await kubectl("wait", f"--for={path}", new, *IN_SYSTEM, "--timeout=60s")
-        assert "CrashLoopBackOff" in await kubectl("get", new, *IN_SYSTEM)
+        await kubectl.until("CrashLoopBackOff", "get", new, *IN_SYSTEM)
         assert "--no-such-flag" in await kubectl("logs", new, *IN_SYSTEM)
         assert "--no-such-flag" in await kubectl("logs", new, *IN_SYSTEM, "--previous")
         await kubectl("apply", "-f", "-", stdin=one_core("p"))
@@ -235,10 +237,8 @@ async def test_a_pod_that_is_removed_by_force_takes_its_process_with_it(tmp_path
         ]
         await kubectl("patch", *SCHEDULER, "--type=json", "-p", json.dumps(mounts))
         reason = "jsonpath={.items[*].status.containerStatuses[0].state.waiting.reason}"
-        with anyio.fail_after(PATIENCE):
-            while "ContainerCreating" not in await kubectl("get", "pods", *IN_SYSTEM, "-o", reason):
-                pass
-        assert 'configmap "absent" not found' in await kubectl("get", "events", *IN_SYSTEM)
+        await kubectl.until("ContainerCreating", "get", "pods", *IN_SYSTEM, "-o", reason)
+        await kubectl.until('configmap "absent" not found', "get", "events", *IN_SYSTEM)
         await kubectl("create", "configmap", "absent", *IN_SYSTEM, "--from-literal=a=b")
         assert "successfully rolled out" in await kubectl("rollout", "status", *SCHEDULER, "--timeout=60s")
 

