@@ -87,7 +87,7 @@ class NodeGroup:
 
     Attributes:
         nodes: how many they are.
-        names: of the oldest of them, at most `why.MOST_NAMED`.
+        names: of the oldest of them, at most `groups.MOST_NAMED`.
         plugin: the filter that refuses first; empty for nodes that take the pod.
         reason: its words.
         arithmetic: one sentence with the figures behind the reason, such as "needs 8 devices; 12 are free in blocks of
@@ -185,3 +185,68 @@ class Explanation:
     notes: tuple[str, ...] = ()
     node_name: str = ""
     ids: tuple[int, ...] = ()
+
+
+@attrs.frozen
+class FilterVerdict:
+    """
+    What one plugin says of one node.
+
+    Attributes:
+        reasons: why it refuses the node; none if it passes.
+        arithmetic, cause: as in `NodeGroup`.
+    """
+
+    plugin: str
+    passes: bool
+    reasons: tuple[str, ...] = ()
+    arithmetic: str = ""
+    cause: str = ""
+
+
+@attrs.frozen
+class NodeHolder:
+    """
+    A pod that holds Neuron on the node, or one for which space is kept there.
+
+    Attributes:
+        unit: of the ids: `device` or `core`.
+        ids: ascending; none if they are unknown.
+        kept: the pod is not there yet.
+        unknown: what it holds cannot be read.
+    """
+
+    namespace: str
+    name: str
+    asks: str = ""
+    priority: int = 0
+    unit: str = ""
+    ids: tuple[int, ...] = ()
+    kept: bool = False
+    unknown: bool = False
+
+
+@attrs.frozen
+class NodeExplanation:
+    """
+    What every filter says of one node, also of one that an earlier filter refuses already.
+
+    Attributes:
+        message: whether the node takes the pod, and all the reasons why not.
+        filters: in kube-scheduler's order; none if there is no such node, or if the pod itself is refused.
+        free: what is free of the node's devices and cores, in words; empty without Neuron.
+        holders: in the order of their ids.
+        ids: those that the pod would get here, or has.
+        notes: one sentence each.
+    """
+
+    pod: PodSummary
+    node_name: str
+    verdict: Verdict
+    message: str
+    instance_type: str = ""
+    filters: tuple[FilterVerdict, ...] = ()
+    free: str = ""
+    holders: tuple[NodeHolder, ...] = ()
+    ids: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -164,10 +164,9 @@ def decide_on(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> D
     slot = cluster.view.slot(node_name)
     if slot is None:
         return (f'node "{node_name}" not found',)
-    for pre_filter in profile.plan(pod).pre_filters:
-        pod_refusal = pre_filter.refuse(cluster.view, pod)
-        if pod_refusal is not None:
-            return (pod_refusal.reason,)
+    pod_refusal = refusal_of_pod(cluster.view, pod, profile)
+    if pod_refusal is not None:
+        return (pod_refusal.reason,)
     with cluster.without_nomination(pod.uid):
         refusals = refusals_of(cluster, slot, pod, profile)
         if refusals:
@@ -175,6 +174,12 @@ def decide_on(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> D
         node_info = cluster.view.row(slot).with_nominated(pod.priority)
         placement = None if pod.neuron is None else place_on(node_info, pod.neuron)
     return Decision(node_name, placement, evaluated=1, feasible=1)
+
+
+def refusal_of_pod(view: View, pod: Pod, profile: Profile) -> PodRefusal | None:
+    """Return why the pod itself is refused, whatever the nodes are; None if it is not."""
+    refusals = (pre_filter.refuse(view, pod) for pre_filter in profile.plan(pod).pre_filters)
+    return next(filter(None, refusals), None)
 
 
 def fit_error(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> FitError:
@@ -231,10 +236,9 @@ def explain(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, dict
     that it chooses.
     """
     live = cluster.view.live
-    for pre_filter in profile.plan(pod).pre_filters:
-        pod_refusal = pre_filter.refuse(cluster.view, pod)
-        if pod_refusal is not None:
-            return NO_NODES, {pod_refusal.reason: live} if live else {}
+    pod_refusal = refusal_of_pod(cluster.view, pod, profile)
+    if pod_refusal is not None:
+        return NO_NODES, {pod_refusal.reason: live} if live else {}
     with cluster.without_nomination(pod.uid):
         candidates, refusals = accepted(cluster, pod, profile, live)
         for slot in islice(

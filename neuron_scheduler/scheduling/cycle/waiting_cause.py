@@ -31,7 +31,7 @@ _CAUSES_OF_PODS: Final = {
 def cause_of(pod: Pod, refusals: Iterable[Refusal]) -> Cause:
     """Return what keeps a pod from the nodes that came furthest; without any node, the pod lacks capacity."""
     lacking = Cause.RESOURCES if pod.neuron is None else Cause.CAPACITY
-    return max((_stage(pod, refusal) for refusal in refusals), key=lambda stage: stage[0], default=(0.0, lacking))[1]
+    return max((stage(pod, refusal) for refusal in refusals), key=lambda stage: stage[0], default=(0.0, lacking))[1]
 
 
 def cause_of_pod(refusal: PodRefusal) -> Cause:
@@ -39,7 +39,7 @@ def cause_of_pod(refusal: PodRefusal) -> Cause:
     return _CAUSES_OF_PODS.get(refusal.plugin, Cause.POD)
 
 
-def _stage(pod: Pod, refusal: Refusal) -> tuple[float, Cause]:
+def stage(pod: Pod, refusal: Refusal) -> tuple[float, Cause]:
     """Return how far the refused nodes came, and the cause if no nodes came further."""
     lacks_neuron = pod.neuron is not None and refusal.reason == insufficient(pod.neuron.resource)
     if lacks_neuron:

@@ -40,7 +40,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         refusals.append(Refusal(NAME, NOT_NEAR, less(among, fitting), unresolvable=True))
         among &= fitting
     if apart:
-        crowded = _union(totals for term in apart for totals in _matching_pods(view, term))
+        crowded = _union(totals for term in apart for totals in matching_pods(view, term))
         refusals.append(Refusal(NAME, NOT_APART, among & crowded))
         among = less(among, crowded)
     if view.has_terms(TermKind.ANTI_AFFINITY):
@@ -61,10 +61,10 @@ def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def preferred(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield the weights of preferred terms, its own and those of placed pods, once for every pod that matches."""
     for term in pod.constraints.preferred_affinity:
-        for totals in _matching_pods(view, term):
+        for totals in matching_pods(view, term):
             yield from _times(term.weight, totals)
     for term in pod.constraints.preferred_anti_affinity:
-        for totals in _matching_pods(view, term):
+        for totals in matching_pods(view, term):
             yield from _times_less(term.weight, totals, among)
     for _, totals in view.terms_of_placed_pods(TermKind.AFFINITY, pod):
         yield from _times(HARD_POD_AFFINITY_WEIGHT, totals)
@@ -81,7 +81,7 @@ def _near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
     If there is no such pod in any domain and the pod matches its own terms, it is the first of its series, and the keys
     suffice.
     """
-    matching = _matching(view, terms)
+    matching = matching_all(view, terms)
     keyed = near = view.live
     anywhere = NO_NODES
     for key in dict.fromkeys(term.topology_key for term in terms):
@@ -94,14 +94,14 @@ def _near(view: View, pod: Pod, terms: Sequence[PodAffinityTerm]) -> NodeSet:
     return near & keyed
 
 
-def _matching_pods(view: View, term: PodAffinityTerm) -> Iterator[Column]:
+def matching_pods(view: View, term: PodAffinityTerm) -> Iterator[Column]:
     """Yield how many pods match a term in each node's domain, if there can be any."""
-    matching = _matching(view, (term,))
+    matching = matching_all(view, (term,))
     if matching is not None:
         yield view.totals(matching, term.topology_key)
 
 
-def _matching(view: View, terms: Iterable[PodAffinityTerm]) -> Matching | None:
+def matching_all(view: View, terms: Iterable[PodAffinityTerm]) -> Matching | None:
     """Return which pods match all the terms; None if no pod can."""
     selectors: dict[LabelSelector, None] = {}
     namespaces: frozenset[str] | None = None

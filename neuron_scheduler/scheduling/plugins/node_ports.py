@@ -4,7 +4,7 @@ NodePorts: a host port can be taken once per protocol and address; `0.0.0.0` mea
 Upstream: `plugins/nodeports/node_ports.go`, `framework/types.go` (HostPortInfo).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.index.postings import Values
@@ -22,15 +22,19 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 _ANY_ADDRESS = HostPort("TCP", 1).ip
 
 
+_Key = tuple[str | int, ...]
+"""A key of `_taken`."""
+
+
 def _taken(node_info: NodeInfo) -> Values:
     """Post each port under its address and under all addresses together."""
     if not node_info.ports:
         return ()
-    return tuple({key for p in node_info.ports for key in ((p.protocol, p.port, p.ip), (p.protocol, p.port))})
+    return tuple({key for port in node_info.ports for key in _keys(port)})
 
 
-_Key = tuple[str | int, ...]
-"""A key of `_taken`."""
+def _keys(port: HostPort) -> tuple[_Key, ...]:
+    return ((port.protocol, port.port, port.ip), (port.protocol, port.port))
 
 
 def _conflicts(port: HostPort) -> tuple[_Key, ...]:
@@ -42,6 +46,14 @@ def _conflicts(port: HostPort) -> tuple[_Key, ...]:
 
 def _conflicts_of(pod: Pod) -> frozenset[_Key]:
     return frozenset(key for port in pod.host_ports for key in _conflicts(port))
+
+
+def users(port: HostPort, node_info: NodeInfo) -> Iterator[Pod]:
+    """Yield the pods of a node that have a port which excludes this one."""
+    keys = {*_conflicts(port)}
+    for pod_info in node_info.pod_infos.values():
+        if any(not keys.isdisjoint(_keys(used)) for used in pod_info.pod.host_ports):
+            yield pod_info.pod
 
 
 def fits(conflicts: frozenset[_Key], node_info: NodeInfo) -> bool:

@@ -31,13 +31,13 @@ MISSING = "{driver} CSI driver is not installed on the node"
 Disk = Attachable | InlineVolume
 
 
-def _used(node_info: NodeInfo) -> set[tuple[str, str]]:
+def volumes_used(node_info: NodeInfo) -> set[tuple[str, str]]:
     """Return (driver, handle) of the volumes that the node's pods use."""
     return {(volume.driver, volume.handle) for volume in node_info.volumes if not isinstance(volume, str)}
 
 
 def _attached(node_info: NodeInfo) -> Values:
-    return tuple(_used(node_info)) if node_info.volumes and node_info.storage.limits else ()
+    return tuple(volumes_used(node_info)) if node_info.volumes and node_info.storage.limits else ()
 
 
 def _installed(node_info: NodeInfo) -> Values:
@@ -59,7 +59,7 @@ class Room:
         limit = node_info.storage.limits.get(self.driver, 0)
         if not limit:
             return 0
-        attached = _used(node_info) | node_info.storage.attachments
+        attached = volumes_used(node_info) | node_info.storage.attachments
         return max(0, limit - sum(driver == self.driver for driver, _ in attached))
 
 

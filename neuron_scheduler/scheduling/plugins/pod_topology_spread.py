@@ -88,6 +88,14 @@ def prefer_by_default(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     return _scores(view, pod, constraints, scored=among, carrying=view.live).lowest(among)
 
 
+def hard_counts(view: View, pod: Pod) -> Iterator[tuple[SpreadConstraint, Column, int]]:
+    """Yield each hard constraint with the matching pods in each node's domain, and the most that a domain may have."""
+    hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
+    carrying = _carrying(view, hard)
+    for constraint in hard:
+        yield constraint, *_allowed(view, pod, constraint, _eligible(view, pod, constraint, carrying))
+
+
 def _carrying(view: View, constraints: Sequence[SpreadConstraint]) -> NodeSet:
     """Return the nodes that carry the keys of all the constraints."""
     keyed = (view.domains(constraint.topology_key).keyed for constraint in constraints)
@@ -105,12 +113,18 @@ def _eligible(view: View, pod: Pod, constraint: SpreadConstraint, carrying: Node
 
 def _crowded(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet, *, eligible: NodeSet) -> NodeSet:
     """Return those of `among` whose domain would exceed the maximum skew over the domain with the fewest pods."""
+    totals, most = _allowed(view, pod, constraint, eligible)
+    return totals.at_least(most + 1, among)
+
+
+def _allowed(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> tuple[Column, int]:
+    """Return how many matching pods each node's domain has, and how many it may have for one more to come."""
     totals = _totals(view, pod, constraint, eligible)
     lowest = totals.minimum(eligible)
     if lowest and not _has_domains(view, constraint, eligible):
         lowest = 0
     itself = constraint.selector is not None and constraint.selector.matches(pod.labels)
-    return totals.at_least(lowest + constraint.max_skew - itself + 1, among)
+    return totals, lowest + constraint.max_skew - itself
 
 
 def _has_domains(view: View, constraint: SpreadConstraint, eligible: NodeSet) -> bool:

@@ -36,7 +36,7 @@ _KEYS = (*_TODAY, *_TODAY.values())
 
 def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     """Refuse a pod with a claim that has neither a volume nor a class that would provision one."""
-    for key in _claims(pod):
+    for key in lasting_claims(pod):
         claim = view.volumes.claim(key)
         if claim is None:
             continue  # VolumeRestrictions has refused it
@@ -56,7 +56,7 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes in another zone or region than a volume's; a node without such labels takes any."""
-    required = [label for key in _claims(pod) for label in _zones_of(view, key)]
+    required = [label for key in lasting_claims(pod) for label in zones_of(view, key)]
     if not required:
         return NONE_REFUSED
     labelled = NO_NODES
@@ -72,7 +72,7 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return [Refusal(NAME, REASON, among & labelled & refused, unresolvable=True)]
 
 
-def _claims(pod: Pod) -> Iterator[str]:
+def lasting_claims(pod: Pod) -> Iterator[str]:
     """Yield the keys of the pod's claims but those of generic ephemeral volumes, which are never old."""
     constraints = pod.constraints
     for name in constraints.volume_claims:
@@ -80,7 +80,8 @@ def _claims(pod: Pod) -> Iterator[str]:
             yield f"{pod.namespace}/{name}"
 
 
-def _zones_of(view: View, key: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def zones_of(view: View, key: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the same for the volume of a claim."""
     claim = view.volumes.claim(key)
     volume = view.volumes.volume(claim.volume_name) if claim is not None else None
     if volume is not None:
