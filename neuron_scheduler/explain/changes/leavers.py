@@ -9,11 +9,12 @@ few pods may do, never that they do. Refuses to ask the filters: that is for `de
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pods
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
@@ -32,40 +33,28 @@ Group = tuple[int, ...]
 """Pods as indexes of a sequence of leavers, ascending."""
 
 
-class Leaver(NamedTuple):
-    """
-    A pod that could leave a node; a plain tuple, because the pods of all nodes are looked at.
-
-    Attributes:
-        cores: that it holds, or that are kept for it; empty if they are unknown.
-    """
-
-    pod: Pod
-    cores: CoreMask
-
-
 def weight(pod: Pod) -> int:
     """Return what the end of a pod counts when the smallest sets are looked for."""
     return 1 if pod.terminating else LIVE
 
 
-def leavers_of(node_info: NodeInfo, pod: Pod) -> list[Leaver]:
+def leavers_of(node_info: NodeInfo, pod: Pod) -> list[PodInfo]:
     """Return the pods that could leave, with those for which space is kept that the pod may not take."""
     leavers = [
-        Leaver(info.pod, info.cores or NO_CORES)
+        info
         for info in node_info.pod_infos.values()
         if info.pod.owner is None or info.pod.owner.kind not in _COMING_BACK
     ]
     if node_info.nominations:
         leavers += [
-            Leaver(kept.pod, kept.cores)
+            PodInfo(kept.pod, cores=kept.cores, volumes=kept.volumes)
             for kept in node_info.nominations
             if kept.pod.priority >= pod.priority and kept.pod.uid not in node_info.pod_infos
         ]
     return leavers
 
 
-def without(node_info: NodeInfo, gone: Collection[Leaver]) -> NodeInfo:
+def without(node_info: NodeInfo, gone: Collection[PodInfo]) -> NodeInfo:
     """Return the row without these pods and without what is kept for them."""
     uids = {leaver.pod.uid for leaver in gone}
     kept = tuple(nomination for nomination in node_info.nominations if nomination.pod.uid not in uids)
@@ -84,24 +73,27 @@ def shortages(node_info: NodeInfo, pod: Pod) -> dict[str, int]:
     return missing
 
 
-def freed(leaver: Leaver, resource: str) -> int:
+def freed(leaver: PodInfo, resource: str) -> int:
     """Return how much of a resource the end of a pod makes free."""
     return 1 if resource == PODS else leaver.pod.requests.get(resource, 0)
 
 
-def suffices(gone: Sequence[Leaver], missing: dict[str, int]) -> bool:
+def suffices(gone: Sequence[PodInfo], missing: dict[str, int]) -> bool:
     """Return whether the end of these pods makes free what is missing."""
     return all(sum(freed(leaver, name) for leaver in gone) >= short for name, short in missing.items())
 
 
-def least(node_info: NodeInfo, pod: Pod, leavers: Sequence[Leaver]) -> int | None:
+def least(node_info: NodeInfo, pod: Pod, leavers: Sequence[PodInfo]) -> int | None:
     """
     Return a weight under which no set of the leavers can do; None if counting shows that not even all of them do.
 
     `node_info` is the row without the pod's own nomination.
     """
     bound = 0
-    for name, short in shortages(node_info, pod).items():
+    missing = shortages(node_info, pod)
+    if missing and pod.neuron is not None:
+        missing.pop(pod.neuron.resource, None)  # a legal block frees as much
+    for name, short in missing.items():
         covering = _covering(name, short, leavers)
         if covering is None:
             return None
@@ -112,7 +104,7 @@ def least(node_info: NodeInfo, pod: Pod, leavers: Sequence[Leaver]) -> int | Non
     return max(bound, groups[0][0])
 
 
-def groups_in_the_way(node_info: NodeInfo, pod: Pod, leavers: Sequence[Leaver]) -> Sequence[tuple[int, Group]]:
+def groups_in_the_way(node_info: NodeInfo, pod: Pod, leavers: Sequence[PodInfo]) -> Sequence[tuple[int, Group]]:
     """
     Return, for each legal block, the leavers that are in its way, with their weight; the lightest first.
 
@@ -121,12 +113,12 @@ def groups_in_the_way(node_info: NodeInfo, pod: Pod, leavers: Sequence[Leaver]) 
     if pod.neuron is None or node_info.machine is None:
         return ((0, ()),)
     held = NO_CORES
-    going = {leaver.pod.uid for leaver in leavers}
-    if len(going) < len(node_info.pod_infos) + len(node_info.nominations):
+    if len(leavers) < len(node_info.pod_infos) + len(node_info.nominations):
+        going = {leaver.pod.uid for leaver in leavers}
         for uid, info in node_info.pod_infos.items():
             held |= NO_CORES if uid in going or not info.cores else info.cores
-    cores = tuple([leaver.cores for leaver in leavers])
-    weights = tuple([weight(leaver.pod) for leaver in leavers])
+    cores = tuple([leaver.cores or NO_CORES for leaver in leavers])
+    weights = tuple([1 if leaver.pod.terminating else LIVE for leaver in leavers])
     return _weighed(node_info.machine, pod.neuron, node_info.machine.all_cores & ~held, cores, weights)
 
 
@@ -140,7 +132,7 @@ def _weighed(
     return tuple(sorted((sum(weights[i] for i in group), group) for group in groups))
 
 
-def completions(group: Group, missing: dict[str, int], leavers: Sequence[Leaver]) -> Iterator[Group]:
+def completions(group: Group, missing: dict[str, int], leavers: Sequence[PodInfo]) -> Iterator[Group]:
     """
     Yield sets with the group that make free what is missing, as light as one resource allows.
 
@@ -164,7 +156,7 @@ def completions(group: Group, missing: dict[str, int], leavers: Sequence[Leaver]
             yield tuple(sorted(chosen))
 
 
-def _covering(resource: str, short: int, leavers: Sequence[Leaver]) -> int | None:
+def _covering(resource: str, short: int, leavers: Sequence[PodInfo]) -> int | None:
     """Return a weight under which no set makes so much of a resource free; None if all together do not."""
     ending = sorted((freed(leaver, resource) for leaver in leavers if leaver.pod.terminating), reverse=True)
     live = sorted((freed(leaver, resource) for leaver in leavers if not leaver.pod.terminating), reverse=True)

@@ -8,7 +8,7 @@ other types. Whether Karpenter and Cluster Autoscaler see that they should add a
 condition alone (`scheduling.cycle.autoscaler_outlook`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, row_of
@@ -33,27 +33,28 @@ def find(question: Question) -> Iterator[Found]:
     if question.pod.neuron is None:
         return
     yield from view.prepared(lambda view: (view.labelled(INSTANCE_TYPE_LABEL), view.labelled(ZONE_LABEL)))
-    every = known_types(view)
+    names = known_types(view)
     yield None
-    fitting: list[FreshNode] = []
-    existing = True
-    for name in every:
-        shapes = fresh_nodes(view, name)
-        if existing and shapes and not shapes[0].like:
-            existing = False
-            if fitting:
-                break
-        yield None
-        for fresh in shapes:
-            if _has_room(question, fresh) and _takes(question, fresh):
-                fitting.append(fresh)
-                break
-            yield None
-    for fresh in sorted(fitting, key=_size):
+    fitting = yield from _fitting(question, names, existing=True)
+    if not fitting:
+        fitting = yield from _fitting(question, names, existing=False)
+    for fresh in fitting:
         if _takes(question, fresh):  # the cluster may have changed
-            yield _change(question, fresh, [other for other in sorted(fitting, key=_size) if other is not fresh])
+            yield _change(question, fresh, [other for other in fitting if other is not fresh])
             return
         yield None
+
+
+def _fitting(question: Question, names: Sequence[str], *, existing: bool) -> Generator[None, None, list[FreshNode]]:
+    """Return the types of which a new node takes the pod, the smallest first: those of the cluster, or the others."""
+    fitting: list[FreshNode] = []
+    for name in names:
+        for fresh in fresh_nodes(question.cluster.view, name):
+            if bool(fresh.like) is existing and _has_room(question, fresh) and _takes(question, fresh):
+                fitting.append(fresh)
+                break
+        yield None
+    return sorted(fitting, key=_size)
 
 
 def _size(fresh: FreshNode) -> tuple[int, str]:
