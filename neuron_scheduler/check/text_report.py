@@ -4,7 +4,6 @@ The report for a person: sections, one line for each finding, and below it what 
 Text is wrapped to the terminal, a command never, so that it can be copied.
 """
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -14,9 +13,8 @@ from neuron_scheduler.check.report import Report
 from neuron_scheduler.check.subjects.finding import Finding, Severity
 from neuron_scheduler.model.wording import counted, listed
 from neuron_scheduler.telemetry.line_formats import printable
+from neuron_scheduler.telemetry.paragraphs import Paragraphs
 
-WIDEST: Final = 120
-NARROWEST: Final = 40
 NAMED: Final = 5
 """So many objects of a finding are named; `-o json` has them all."""
 
@@ -43,29 +41,29 @@ class TextReport:
     def lines(self, report: Report) -> Iterator[str]:
         """Yield the lines of a report."""
         snapshot = report.snapshot
-        yield from self._wrapped(
+        yield from self._paragraphs.wrapped(
             f"Checking {snapshot.server} ({snapshot.source}), namespace {snapshot.namespace}", first="", rest="  "
         )
         for subject, findings in report.sections:
             yield ""
-            yield self._bold(subject.title)
+            yield self._paragraphs.bold(subject.title)
             for finding in findings:
                 yield from self._finding(finding)
         yield ""
-        yield from self._wrapped(summary(report), first="", rest="")
+        yield from self._paragraphs.wrapped(summary(report), first="", rest="")
 
     def _finding(self, finding: Finding) -> Iterator[str]:
         label = _LABELS[finding.severity]
         narrow = self.width < _NARROW
         below = " " * (4 if narrow else _MARGIN + _LABEL)
         first = " " * _MARGIN + label.ljust(len(label) + 2 if narrow else _LABEL)
-        lines = list(self._wrapped(finding.message, first=first, rest=below))
-        yield lines[0].replace(label, self._coloured(label, _COLOURS[finding.severity]), 1)
+        lines = list(self._paragraphs.wrapped(finding.message, first=first, rest=below))
+        yield lines[0].replace(label, self._paragraphs.coloured(label, _COLOURS[finding.severity]), 1)
         yield from lines[1:]
         if finding.severity is not Severity.UNCHECKED:  # its message names all
             yield from self._objects(finding, below)
         if finding.advice:
-            yield from self._wrapped(f"{finding.advice}.", first=below, rest=below)
+            yield from self._paragraphs.wrapped(f"{finding.advice}.", first=below, rest=below)
         if finding.command:
             yield f"{below}$ {printable(finding.command)}"
 
@@ -75,26 +73,13 @@ class TextReport:
         rest = f"{more} more (-o json lists all)"
         if any(" " in name for name in named):
             for name in (*named, *([rest] if more > 0 else [])):
-                yield from self._wrapped(name, first=f"{below}- ", rest=f"{below}  ")
+                yield from self._paragraphs.wrapped(name, first=f"{below}- ", rest=f"{below}  ")
         elif named and not all(name in finding.message for name in named):
-            yield from self._wrapped(listed([*named, rest] if more > 0 else named), first=below, rest=below)
+            yield from self._paragraphs.wrapped(listed([*named, rest] if more > 0 else named), first=below, rest=below)
 
-    def _wrapped(self, text: str, *, first: str, rest: str) -> Iterator[str]:
-        width = max(NARROWEST, min(self.width, WIDEST))
-        yield from textwrap.wrap(
-            printable(text),
-            width,
-            initial_indent=first,
-            subsequent_indent=rest,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-
-    def _bold(self, text: str) -> str:
-        return self._coloured(text, "1")
-
-    def _coloured(self, text: str, code: str) -> str:
-        return f"\033[{code}m{text}\033[0m" if self.colour else text
+    @property
+    def _paragraphs(self) -> Paragraphs:
+        return Paragraphs(self.width, self.colour)
 
 
 def summary(report: Report) -> str:

@@ -1,0 +1,173 @@
+"""
+The answer to "how many more fit?" as text for a person.
+
+Refuses to compute a figure: all are in the answer.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.explain.answers.fit import Fit, Limit, PlacedPod, Purchase
+from neuron_scheduler.model.wording import counted
+from neuron_scheduler.neuron.id_text import runs_of
+from neuron_scheduler.telemetry.line_formats import printable
+from neuron_scheduler.telemetry.paragraphs import GREEN, RED, YELLOW, Paragraphs
+
+MOST_NODES: Final = 20
+"""Nodes that are listed if not all are asked for."""
+_INDENT: Final = "  "
+_FRAGMENTATION: Final = "fragmentation"
+
+
+@attrs.frozen
+class FitText:
+    """
+    Writes answers.
+
+    Attributes:
+        every_node: list all nodes.
+    """
+
+    paragraphs: Paragraphs
+    every_node: bool = False
+
+    def lines(self, fit: Fit) -> Iterator[str]:
+        """Yield the lines of an answer."""
+        yield from self._headline(fit)
+        if fit.placed:
+            yield from self._section("Where they go")
+            yield from self._nodes(fit)
+        if fit.limit is not None:
+            what = "the rest" if fit.fitting < fit.asked else "more of them"
+            yield from self._section(f"What limits {what} ({fit.limit.cause.replace('_', ' ')})")
+            yield from self._wrapped(fit.limit.message)
+        if fit.purchases:
+            yield from self._section("What new nodes would give")
+            for bought in fit.purchases:
+                yield from self._purchase(fit, bought)
+            yield from self._autoscalers(fit)
+        if fit.notes:
+            yield ""
+        for note in fit.notes:
+            yield from self.paragraphs.wrapped(f"Note: {note}", rest=_INDENT)
+
+    def _headline(self, fit: Fit) -> Iterator[str]:
+        lines = list(self.paragraphs.wrapped(headline(fit)))
+        colour = GREEN if fit.fitting >= max(fit.asked, 1) else YELLOW if fit.fitting else RED
+        yield from (self.paragraphs.coloured(line, colour) for line in lines)
+        for line in _more(fit):
+            yield from self.paragraphs.wrapped(line)
+
+    def _section(self, title: str) -> Iterator[str]:
+        yield ""
+        lines = list(self.paragraphs.wrapped(title))
+        yield from map(self.paragraphs.bold, lines)
+
+    def _wrapped(self, text: str) -> Iterator[str]:
+        return self.paragraphs.wrapped(text, first=_INDENT, rest=_INDENT)
+
+    def _nodes(self, fit: Fit) -> Iterator[str]:
+        """Yield a line for each node, in the order in which the nodes get their first pod."""
+        by_node: dict[str, list[PlacedPod]] = {}
+        for pod in fit.placed:
+            by_node.setdefault(pod.node_name, []).append(pod)
+        shown = list(by_node.items())[: None if self.every_node else MOST_NODES]
+        names = [printable(name) for name, _ in shown]
+        types = [printable(pods[0].instance_type) for _, pods in shown]
+        widths = max(map(len, names)), max(map(len, types))
+        for name, instance_type, (_, pods) in zip(names, types, shown, strict=True):
+            first = f"{_INDENT}{name.ljust(widths[0])}  {instance_type.ljust(widths[1])}  "
+            if len(first) > self.paragraphs.width // 2:
+                first = f"{_INDENT}{name}  "
+            yield from self.paragraphs.wrapped(_given(pods), first=first, rest=_INDENT * 2)
+        hidden = len(by_node) - len(shown)
+        if hidden:
+            yield from self._wrapped(f"and {counted(hidden, 'more node')} (-o wide lists all)")
+
+    def _purchase(self, fit: Fit, bought: Purchase) -> Iterator[str]:
+        yield from self.paragraphs.wrapped(purchase_sentence(fit, bought), first=_INDENT, rest=_INDENT * 2)
+        if bought.limit is not None and not bought.enough and fit.asked:
+            yield from self.paragraphs.wrapped(f"Then: {bought.limit.message}", first=_INDENT * 2, rest=_INDENT * 2)
+
+    def _autoscalers(self, fit: Fit) -> Iterator[str]:
+        if fit.limit is not None and fit.fitting < fit.asked and any(bought.enough for bought in fit.purchases):
+            yield from self._wrapped(autoscaler_sentence(fit.limit))
+
+
+def headline(fit: Fit) -> str:
+    """Return the answer in a sentence, such as `12 of 16 replicas of Job train fit now (8 Neuron devices each).`."""
+    noun = "replica" if fit.pods_per_replica == 1 else "group"
+    if fit.asked and fit.fitting < fit.asked:
+        number, one = f"{fit.fitting or 'None'} of {counted(fit.asked, noun)}", fit.fitting == 1
+    elif fit.asked:
+        number, one = f"All {fit.asked} {noun}s" if fit.asked > 1 else f"The one {noun}", fit.asked == 1
+    elif _is_bound(fit):
+        number, one = f"{fit.total} or more {noun}s", False
+    else:
+        number, one = counted(fit.total, noun) if fit.total else f"No {noun}", fit.total < 2
+    of_workload = f" of {fit.name}" if fit.name else ""
+    each = f" ({fit.asks}{'' if fit.asked == 1 else ' each'})" if fit.asks else ""
+    if fit.asked == 1 and not fit.fitting:
+        return f"The one {noun}{of_workload} does not fit now{each}."
+    return f"{number}{of_workload} {'fits' if one else 'fit'} now{each}."
+
+
+def _more(fit: Fit) -> Iterator[str]:
+    if fit.fitting < fit.asked and fit.pods_fitting > fit.fitting * fit.pods_per_replica:
+        of_next = fit.pods_fitting - fit.fitting * fit.pods_per_replica
+        yield f"Of the next group {of_next} of {fit.pods_per_replica} pods would fit: they are of no use alone."
+    if fit.asked and fit.fitting == fit.asked and fit.total > fit.asked:
+        at_least = "at least " if _is_bound(fit) else ""
+        yield f"There is room for {at_least}{fit.total - fit.asked} more."
+    if not fit.asked and _is_bound(fit):
+        yield f"The count stopped at {fit.most}; there may be room for more."
+
+
+def _is_bound(fit: Fit) -> bool:
+    return fit.limit is None
+
+
+def _given(pods: Sequence[PlacedPod]) -> str:
+    """Return what the pods of one node are given: `2 pods: devices 0-7, devices 8-15`."""
+    parts = []
+    for part, of_part in groupby(pods, key=attrgetter("part")):
+        given = list(of_part)
+        number = counted(len(given), part or "pod")
+        ids = " | ".join(runs_of(pod.ids) for pod in given if pod.ids)
+        units = f"{given[0].unit}s" if sum(len(pod.ids) for pod in given) > 1 else given[0].unit
+        parts.append(f"{number}: {units} {ids}" if ids else number)
+    return "; ".join(parts)
+
+
+def purchase_sentence(fit: Fit, bought: Purchase) -> str:
+    """Return what a purchase would give: `1 x trn1.32xlarge (16 devices): all 4 fit; one node fewer is too few.`."""
+    what = f"{bought.nodes} x {bought.instance_type}"
+    if bought.problem:
+        return f"{what}: {bought.problem}."
+    about = [counted(bought.devices, "device")] if bought.devices else []
+    about += [f"zone {bought.zone}"] if bought.zone else []
+    about += [f"like {bought.like}"] if bought.like else []
+    described = f" ({', '.join(about)})" if about else ""
+    total = f"{bought.total}{' or more' if bought.limit is None else ''}"
+    if bought.enough:
+        smallest = "; one node fewer is too few" if bought.smallest and bought.nodes > 1 else ""
+        return f"{what}{described}: all {fit.asked} fit, and {total} in all{smallest}."
+    if not bought.gained:
+        return f"{what}{described}: no more fit."
+    return f"{what}{described}: {bought.gained} more, {total} in all."
+
+
+def autoscaler_sentence(limit: Limit) -> str:
+    """Return whether an autoscaler would make the purchase by itself."""
+    if limit.autoscalers:
+        return "Karpenter and Cluster Autoscaler see from the waiting pods that a node is needed."
+    if limit.cause == _FRAGMENTATION:
+        return (
+            "Karpenter and Cluster Autoscaler add no node: they count free devices, of which there are enough, and"
+            " not free blocks."
+        )
+    return "Karpenter and Cluster Autoscaler add no node: the condition of the waiting pods does not ask for one."

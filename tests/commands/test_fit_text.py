@@ -1,0 +1,150 @@
+"""The text of the answer: its sentences, in any width, and nothing in it that controls the terminal."""
+
+import attrs
+import pytest
+
+from neuron_scheduler.commands.fit_text import FitText, autoscaler_sentence, headline, purchase_sentence
+from neuron_scheduler.explain.answers.fit import Fit, Limit, PlacedPod, Purchase
+from neuron_scheduler.telemetry.paragraphs import Paragraphs
+
+LIMIT = Limit(
+    "0/2 nodes are available: 2 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on 2 nodes,"
+    " largest free block 0, pod needs 8.",
+    "capacity",
+    3,
+    autoscalers=True,
+)
+ANSWER = Fit(
+    name="Job train",
+    asks="8 Neuron devices",
+    asked=4,
+    fitting=3,
+    pods_fitting=3,
+    placed=(
+        PlacedPod(1, "trn1-a", "trn1.32xlarge", ids=tuple(range(8, 16)), unit="device"),
+        PlacedPod(2, "trn1-b", "trn1.32xlarge", ids=tuple(range(8)), unit="device"),
+        PlacedPod(3, "trn1-b", "trn1.32xlarge", ids=tuple(range(8, 16)), unit="device"),
+    ),
+    total=3,
+    most=1000,
+    limit=LIMIT,
+    purchases=(Purchase("trn1.32xlarge", 1, 5, 2, enough=True, smallest=True, like="trn1-b", zone="z1", devices=16),),
+    notes=("Evictions of pods of lower priority are not considered.",),
+)
+
+
+def text(fit: Fit, width: int = 100, *, colour: bool = False, every_node: bool = False) -> str:
+    """Return the lines of an answer."""
+    return "\n".join(FitText(Paragraphs(width, colour), every_node=every_node).lines(fit))
+
+
+def test_an_answer() -> None:
+    """What fits, where it goes, what limits the rest, and what would let it in."""
+    assert text(ANSWER) == (
+        """\
+3 of 4 replicas of Job train fit now (8 Neuron devices each).
+
+Where they go
+  trn1-a  trn1.32xlarge  1 pod: devices 8-15
+  trn1-b  trn1.32xlarge  2 pods: devices 0-7 | 8-15
+
+What limits the rest (capacity)
+  0/2 nodes are available: 2 Insufficient aws.amazon.com/neuron. Capacity: 0 Neuron devices free on
+  2 nodes, largest free block 0, pod needs 8.
+
+What new nodes would give
+  1 x trn1.32xlarge (16 devices, zone z1, like trn1-b): all 4 fit, and 5 or more in all.
+  Karpenter and Cluster Autoscaler see from the waiting pods that a node is needed.
+
+Note: Evictions of pods of lower priority are not considered."""
+    )
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize("colour", [False, True])
+def test_any_width(width: int, *, colour: bool) -> None:
+    """No line is wider than the terminal, apart from codes for colour."""
+    group = attrs.evolve(ANSWER, pods_per_replica=2, pods_fitting=7)
+    lines = text(group, width, colour=colour).replace("\033[33m", "").replace("\033[1m", "").replace("\033[0m", "")
+    assert max(map(len, lines.split("\n"))) <= min(width, 120)
+    assert "\033" not in lines
+
+
+def test_hostile_strings_are_visible() -> None:
+    """Names and messages are a cluster's users'."""
+    evil = "\033[2J\r\n\u202e"
+    placed = (PlacedPod(1, evil, evil, evil, (1,), "core"),)
+    limit = Limit(evil, evil, 1, evil)
+    bought = Purchase(evil, 1, 1, 1, like=evil, zone=evil, limit=limit)
+    shown = text(Fit(evil, evil, 4, 1, placed=placed, limit=limit, purchases=(bought,), notes=(evil,)))
+    assert shown.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("fit", "want"),
+    [
+        (Fit(asked=1, fitting=1, asks="1 Neuron core"), "The one replica fits now (1 Neuron core)."),
+        (Fit(asked=4, fitting=4, asks="1 Neuron core"), "All 4 replicas fit now (1 Neuron core each)."),
+        (Fit(asked=4, fitting=1), "1 of 4 replicas fits now."),
+        (Fit(asked=4), "None of 4 replicas fit now."),
+        (Fit(asked=1), "The one replica does not fit now."),
+        (Fit(total=7, limit=LIMIT), "7 replicas fit now."),
+        (Fit(total=1, limit=LIMIT), "1 replica fits now."),
+        (Fit(limit=LIMIT), "No replica fits now."),
+        (Fit(total=1000, most=1000), "1000 or more replicas fit now."),
+        (Fit(name="JobSet j", asked=2, fitting=1, pods_per_replica=8), "1 of 2 groups of JobSet j fits now."),
+    ],
+)
+def test_headlines(fit: Fit, want: str) -> None:
+    """One sentence for each case."""
+    assert headline(fit) == want
+
+
+@pytest.mark.parametrize(
+    ("fit", "want"),
+    [
+        (Fit(asked=3, fitting=3, total=9, most=9), "There is room for at least 6 more."),
+        (Fit(asked=3, fitting=3, total=9, most=9, limit=LIMIT), "There is room for 6 more."),
+        (Fit(total=9, most=9), "The count stopped at 9; there may be room for more."),
+        (
+            Fit(asked=3, fitting=1, total=1, pods_per_replica=4, pods_fitting=6),
+            "Of the next group 2 of 4 pods would fit: they are of no use alone.",
+        ),
+    ],
+)
+def test_what_else_there_is_to_say(fit: Fit, want: str) -> None:
+    """Room for more, a count that stopped, and a group that is not complete."""
+    assert want in text(fit).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("bought", "want"),
+    [
+        (Purchase("x", 2, problem="no such type"), "2 x x: no such type."),
+        (Purchase("x", 2, 5, 0, devices=32, limit=LIMIT), "2 x x (32 devices): no more fit."),
+        (Purchase("x", 2, 5, 3, devices=32, limit=LIMIT), "2 x x (32 devices): 3 more, 5 in all."),
+        (
+            Purchase("x", 2, 5, 3, enough=True, smallest=True, devices=1, limit=LIMIT),
+            "2 x x (1 device): all 4 fit, and 5 in all; one node fewer is too few.",
+        ),
+    ],
+)
+def test_purchases(bought: Purchase, want: str) -> None:
+    """What it gives, and whether it is enough."""
+    assert purchase_sentence(ANSWER, bought) == want
+
+
+def test_autoscalers() -> None:
+    """They see what the condition says, and they do not know blocks."""
+    assert "see from the waiting pods" in autoscaler_sentence(LIMIT)
+    assert "not free blocks" in autoscaler_sentence(Limit("", "fragmentation", 1))
+    assert "does not ask for one" in autoscaler_sentence(Limit("", "invalid_count", 1))
+
+
+def test_many_nodes_are_cut_short() -> None:
+    """Twenty are listed; all with `-o wide`."""
+    placed = tuple(PlacedPod(i, f"n{i}") for i in range(1, 24))
+    fit = Fit(asked=23, fitting=23, total=23, placed=placed)
+    assert "and 3 more nodes (-o wide lists all)" in text(fit)
+    assert "n23" not in text(fit)
+    assert "n23" in text(fit, every_node=True)
