@@ -12,6 +12,7 @@ import pytest
 from neuron_scheduler import cli
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.stderr import UnblockedStderr, unblocked_stderr
+from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
 log = logs.logger("neuron_scheduler.tests")
@@ -26,6 +27,12 @@ def pipe() -> Iterator[tuple[int, int]]:
     for end in (reader, writer):
         with contextlib.suppress(OSError):
             os.close(end)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the end of a process wait for its last lines for longer than a machine stalls."""
+    monkeypatch.setattr(UnblockedStderr.drain, "__defaults__", (PATIENCE,))
 
 
 def fill(writer: int) -> None:
@@ -51,7 +58,7 @@ def test_lines_are_written_in_order(pipe: tuple[int, int]) -> None:
         stream.write(f"line {i}\n")
     print("in", "pieces", file=stream)
     stream.write("\ud800")
-    assert stream.drain()
+    assert stream.drain(PATIENCE)
     assert everything(*pipe).splitlines() == [*(f"line {i}" for i in range(1000)), "in pieces", "\\ud800"]
 
 
@@ -69,7 +76,7 @@ def test_nobody_waits_for_a_full_pipe(pipe: tuple[int, int]) -> None:
     while b"Dropped" not in output:
         output += os.read(pipe[0], PIPE)
     stream.write("later\n")
-    assert stream.drain()
+    assert stream.drain(PATIENCE)
     notice = f"Dropped {stream.dropped} log lines: stderr did not take them\n"
     assert output.decode() + everything(*pipe) == "".join([*lines[: PIPE // 100], notice, "later\n"])
 
@@ -79,7 +86,7 @@ def test_a_closed_stderr_ends_nothing(pipe: tuple[int, int]) -> None:
     stream = UnblockedStderr(pipe[1])
     os.close(pipe[0])
     stream.write("lost\n")
-    assert stream.drain()
+    assert stream.drain(PATIENCE)
     assert stream.dropped == 1
 
 
@@ -114,6 +121,7 @@ def test_the_gap_is_said_in_the_logs_own_form(pipe: tuple[int, int], monkeypatch
     assert re.search(rf'^W.* stderr.py\] "Dropped log lines: stderr did not take them" lines={stream.dropped}$', last)
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_process_s_own_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     """Inside the block all writes go through the buffer, which is empty when the block ends."""
     before = sys.stderr
@@ -124,6 +132,7 @@ def test_the_process_s_own_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == "a sentence\n"
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_reason_to_end_is_out_before_the_end(capfd: pytest.CaptureFixture[str]) -> None:
     """The error for a wrong flag is written to stderr although a thread writes it."""
     assert cli.main(["run", "--shceduler-name=x"]) == 2
