@@ -6,15 +6,15 @@ For the demo and for tests. It has no authentication, allows everything, and sto
 
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import anyio
 import attrs
 from aiohttp import web
 
-from neuron_scheduler.sandbox.apiserver import discovery, streaming
+from neuron_scheduler.sandbox.apiserver import discovery, reviews, streaming
 from neuron_scheduler.sandbox.apiserver.faults import Answer, Fault, Faults, Hang, Hold, Reset, Slow, Truncate
 from neuron_scheduler.sandbox.apiserver.logs import Logs
 from neuron_scheduler.sandbox.apiserver.registry import Registry
@@ -26,8 +26,6 @@ from neuron_scheduler.sandbox.controllers.loop import Controllers
 from neuron_scheduler.sandbox.kubelet import Kubelet, Runtime
 
 _HEALTH: Final = frozenset({"/healthz", "/livez", "/readyz"})
-_ACCESS_REVIEW: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_IDENTITY_REVIEW: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _BODY_LIMIT: Final = 3 * 1024 * 1024  # bytes of a request, as on the real server
 _REMEMBERED: Final = 10_000  # requests
 
@@ -57,6 +55,7 @@ class ApiServer:
         termination_limit: seconds after which that kubelet gives up waiting for a pod's grace period.
         bookmark_interval: seconds between the bookmarks of a watch.
         watch_list: whether watches with `sendInitialEvents` are served; if not, clients must fall back to lists.
+        tokens: the user of each token that a TokenReview accepts; the server itself asks for none.
         logs: what the containers of pods have written.
         faults: the faults of the next requests.
         requests: the last requests.
@@ -72,6 +71,7 @@ class ApiServer:
     termination_limit: float = 0.2
     bookmark_interval: float = 60.0
     watch_list: bool = True
+    tokens: Mapping[str, str] = attrs.field(factory=dict)
     store: Store = attrs.field(factory=Store)
     registry: Registry = attrs.field(init=False)
     logs: Logs = attrs.field(factory=Logs)
@@ -178,8 +178,8 @@ class ApiServer:
     async def _answer(self, request: web.Request, fault: Fault | None) -> web.StreamResponse:
         if request.path in _HEALTH:
             return web.Response(text="ok")
-        if request.path in {_ACCESS_REVIEW, _IDENTITY_REVIEW}:
-            return _review(request)
+        if reviews.is_review(request.path):
+            return await reviews.review(request, self.tokens)
         document = discovery.discover(request.path, request.headers.get("Accept", ""))
         if document is None:
             return await self._rest.answer(request, fault)
@@ -207,16 +207,3 @@ def _refusal(error: StatusError) -> web.Response:
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     return response
-
-
-def _review(request: web.Request) -> web.Response:
-    """Return that the client may do everything and is called `sandbox`; the body, often protobuf, is not read."""
-    if request.method != "POST":
-        raise method_not_allowed()
-    status: dict[str, Any] = {"allowed": True, "reason": "the sandbox allows everything"}
-    kind, group = "SelfSubjectAccessReview", "authorization.k8s.io"
-    if request.path == _IDENTITY_REVIEW:
-        kind, group = "SelfSubjectReview", "authentication.k8s.io"
-        status = {"userInfo": {"username": "sandbox", "groups": ["system:masters"]}}
-    body = {"kind": kind, "apiVersion": f"{group}/v1", "metadata": {}, "spec": {}, "status": status}
-    return json_response(body, status=201)

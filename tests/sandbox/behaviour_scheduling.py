@@ -247,3 +247,14 @@ async def everybody_may_ask_what_he_may(api: Api) -> None:
     }
     reply = await api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
     assert (reply.status, reply.body["status"]["allowed"]) == (201, True)
+
+
+async def tokens_and_rights_of_others_are_reviewed(api: Api) -> None:
+    """A TokenReview of an unknown token accepts nobody; a SubjectAccessReview allows an administrator's group."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "of-nobody"}}
+    reply = await api.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+    assert (reply.status, reply.body["status"].get("authenticated", False)) == (201, False)
+    spec = {"user": "anna", "groups": ["system:masters"], "nonResourceAttributes": {"path": "/v1/fleet", "verb": "get"}}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    reply = await api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert (reply.status, reply.body["status"]["allowed"]) == (201, True)

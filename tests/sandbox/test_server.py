@@ -223,3 +223,13 @@ async def test_it_speaks_tls() -> None:
         assert server.url.startswith("https://")
         async with connect(server.url, ssl_context=trusted) as api:
             assert (await api.got("pods"))["items"] == []
+
+
+async def test_a_known_token(api: Api) -> None:
+    """The holder of a token that the sandbox was given has a name."""
+    server = ApiServer(kubelet=False, tokens={"the-token": "anna"})
+    async with server.serving(), connect(server.url) as client:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "the-token"}}
+        reply = await client.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+    assert reply.body["status"]["authenticated"]
+    assert reply.body["status"]["user"]["username"] == "anna"
