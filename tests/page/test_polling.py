@@ -74,7 +74,8 @@ async def test_an_answer_that_is_none(tab: Tab, scheduler: FakeScheduler) -> Non
     """A scheduler that is not ready, or a proxy's page, is no fleet: the page says what it was told."""
     scheduler.broken = (503, b"the informers have not synced")
     await again(tab)
-    assert "(the informers have not synced)" in await tab.evaluate(STATUS)
+    said = "The scheduler cannot answer (the informers have not synced); trying again."
+    assert (await tab.evaluate(STATUS)).startswith(said)
     scheduler.broken = (200, b"<html>Log in to the proxy</html>")
     await again(tab)
     assert "(the answer is not from a scheduler)" in await tab.evaluate(STATUS)

@@ -30,7 +30,7 @@ async function update() {
     decisions.show(lately);
     failures = 0;
     since = now;
-    names(machines.machines.some((machine) => machine.holders.some((holder) => holder.name)));
+    say(byId("names"), authorised() ? "those that your token allows" : "hidden");
     state("", paused ? "Updates are paused." : "Up to date.");
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
@@ -60,24 +60,19 @@ function lost(error) {
     if (authorised()) {
       authorise("");
       again = true;
-      names(false, "hidden: the token was refused");
-      return;
-    }
-    state("bad", `The scheduler does not show this without a token: ${error.message}`);
+      say(byId("token-error"), `The token was refused: ${error.message}`);
+    } else state("bad", `The scheduler does not show this without a token: ${error.message}`);
     return;
   }
   const seen = since ? ` What you see is from ${new Date(since * 1000).toLocaleTimeString([], {hour12: false})}.` : "";
-  state("bad", `Lost the scheduler (${error.message}); trying again.${seen}`);
+  const what = error.status < 500 ? "Lost the scheduler" : "The scheduler cannot answer";
+  state("bad", `${what} (${error.message}); trying again.${seen}`);
 }
 
 function state(kind, words) {
   byId("status").className = kind;
   document.body.classList.toggle("stale", kind === "bad" && since > 0);
   say(byId("status"), words);
-}
-
-function names(shown, otherwise = authorised() ? "hidden for this token" : "hidden") {
-  say(byId("names"), shown ? "shown" : otherwise);
 }
 
 function listen() {
@@ -95,6 +90,7 @@ function listen() {
   byId("token-form").addEventListener("submit", (event) => {
     event.preventDefault();
     authorise(byId("token").value.trim());
+    say(byId("token-error"), "");
     byId("token").value = "";
     failures = 0;
     update();

@@ -32,7 +32,7 @@ function row(item, old) {
   const head = [
     element("span", {class: "name"}, podName(pod)), element("span", {class: "asks"}, pod.asks),
     element("span", {class: "badge"}, item.cause), element("span", {class: "age"}),
-    element("span", {class: "message"}, item.message || "Not tried yet.")];
+    element("span", {class: "message"}, item.message || (pod.name ? "Not tried yet." : ""))];
   if (!pod.name) return element("li", {}, element("div", {class: "row"}, head));
   if (old) {
     old.querySelector("summary").replaceChildren(...head);
