@@ -102,6 +102,15 @@ def test_the_labels(image: Image) -> None:
     }
 
 
+def test_the_files_of_the_page(image: Image) -> None:
+    """The wheel has them, although they are no Python."""
+    (folder,) = image.root.glob("opt/neuron-scheduler/lib/python*/site-packages/neuron_scheduler/page/files")
+    source = ROOT / "neuron_scheduler/page/files"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        path.name: path.read_bytes() for path in source.iterdir()
+    }
+
+
 @pytest.mark.parametrize("command", ["--version", "run --help", "extender --help", "check --help"])
 def test_the_entry_point_runs_unprivileged(image: Image, command: str) -> None:
     """It needs no right to write anywhere, and writes nothing."""
