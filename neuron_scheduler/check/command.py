@@ -18,6 +18,7 @@ from neuron_scheduler.check.text_report import TextReport
 from neuron_scheduler.errors import ConfigurationError, UnreachableError
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
+from neuron_scheduler.kube.http.overrides import Overrides
 from neuron_scheduler.telemetry.line_formats import leaves
 from neuron_scheduler.telemetry.terminal import terminal, write_out
 
@@ -102,7 +103,9 @@ async def _stop_on_signal(scope: anyio.CancelScope) -> None:
 
 
 async def _report(arguments: argparse.Namespace) -> Report:
-    connection = await auth.load(arguments.kubeconfig or None, arguments.master or None, context=arguments.context)
+    connection = await auth.load(
+        arguments.kubeconfig or None, arguments.master or None, overrides=Overrides(context=arguments.context)
+    )
     async with Client(connection=connection) as client:
         reader = Reader(
             client=client,

@@ -18,6 +18,7 @@ from neuron_scheduler.errors import ConfigurationError, CredentialsError
 from neuron_scheduler.kube.http import kubeconfig
 from neuron_scheduler.kube.http.credentials import Credentials, ExecPlugin, Fixed, TokenFile
 from neuron_scheduler.kube.http.exec_plugin import API_VERSIONS, Plugin, printable
+from neuron_scheduler.kube.http.overrides import NO_OVERRIDES, Overrides
 from neuron_scheduler.kube.http.proxy import Proxy, basic, proxy_for, read_proxy, split_server, without_password
 from neuron_scheduler.kube.http.tls import Tls
 
@@ -38,6 +39,7 @@ class Connection:
         source: a description, for log lines and error messages.
         proxy: read once.
         headers: sent with every request; a name may occur several times.
+        namespace: the one that the context names, or that we run in; empty if there is none.
     """
 
     server: str
@@ -46,13 +48,14 @@ class Connection:
     tls: Tls | None = None
     proxy: Proxy | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    namespace: str = ""
 
 
 async def load(
     paths: str | None = None,
     master: str | None = None,
     *,
-    context: str = "",
+    overrides: Overrides = NO_OVERRIDES,
     environment: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
     clock: Callable[[], float] = time.monotonic,
@@ -61,21 +64,23 @@ async def load(
     Return the connection that the flags and the environment name.
 
     In this order: `--kubeconfig` (where `--master` replaces its server), `--master` alone (no credentials), the cluster
-    we run in (KUBERNETES_SERVICE_HOST), KUBECONFIG, `~/.kube/config`. `context` names one of a kubeconfig in place of
-    the current one, and so the cluster we run in is not used.
+    we run in (KUBERNETES_SERVICE_HOST), KUBECONFIG, `~/.kube/config`. `overrides` change what a kubeconfig says; if
+    there are any, the cluster that we run in is not used.
 
     Raises:
         ConfigurationError: none of them is there, or the chosen one is unusable.
     """
+    overridden = overrides != NO_OVERRIDES
     if paths:
-        return await _from_kubeconfig(paths, master, environment, clock, context)
-    if master and not context:
+        return await _from_kubeconfig(paths, master, environment, clock, overrides, needed=True)
+    if master and not overridden:
         tls = Tls(clock=clock) if _check(master, "--master") else None
         return Connection(master.rstrip("/"), "--master", tls=tls, proxy=proxy_for(master, environment))
-    if environment.get("KUBERNETES_SERVICE_HOST") and not context:
+    if environment.get("KUBERNETES_SERVICE_HOST") and not overridden:
         return await _in_cluster(environment, service_account, clock)
     paths = environment.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")  # noqa: ASYNC240, PTH111 - reads no file
-    return await _from_kubeconfig(paths, master, environment, clock, context)
+    needed = not (overrides.server or master)
+    return await _from_kubeconfig(paths, master, environment, clock, overrides, needed=needed)
 
 
 def _check(server: str, origin: str) -> bool:
@@ -107,17 +112,36 @@ async def _in_cluster(environment: Mapping[str, str], folder: Path, clock: Calla
     await _start(credentials, "running in a cluster")
     tls = Tls(clock=clock, ca_file=str(ca))
     tls.context()
-    return Connection(server, "the cluster", credentials, tls, proxy_for(server, environment))
+    proxy = proxy_for(server, environment)
+    return Connection(server, "the cluster", credentials, tls, proxy, namespace=_own_namespace(folder))
+
+
+def _own_namespace(folder: Path) -> str:
+    try:
+        return (folder / "namespace").read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 async def _from_kubeconfig(
-    paths: str, master: str | None, environment: Mapping[str, str], clock: Callable[[], float], name: str
+    paths: str,
+    master: str | None,
+    environment: Mapping[str, str],
+    clock: Callable[[], float],
+    overrides: Overrides,
+    *,
+    needed: bool,
 ) -> Connection:
     origin = f"kubeconfig {paths}"
-    context = kubeconfig.read(paths, name)
-    cluster, user = context.cluster, context.user
+    try:
+        chosen = overrides.applied_to(
+            kubeconfig.read(paths, overrides.context, cluster=overrides.cluster, user=overrides.user, needed=needed)
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"{origin} with the flags beside it is unusable: {error}") from error
+    cluster, user = chosen.cluster, chosen.user
     server = (master or cluster.server).rstrip("/")
-    secure = _check(server, "--master" if master else origin)
+    secure = _check(server, "--master" if master else "--server" if overrides.server else origin)
     proxy = read_proxy(cluster.proxy_url, f"{origin}: proxy-url") if cluster.proxy_url else None
     try:
         pair = _embedded_pair(user)
@@ -142,7 +166,8 @@ async def _from_kubeconfig(
         )
         tls.context()
     source = f"{origin}, acting as {user.impersonate}" if user.impersonate else origin
-    return Connection(server, source, credentials, tls, proxy or proxy_for(server, environment), headers)
+    proxy = proxy or proxy_for(server, environment)
+    return Connection(server, source, credentials, tls, proxy, headers, chosen.namespace)
 
 
 async def _start(credentials: Credentials, origin: str) -> None:

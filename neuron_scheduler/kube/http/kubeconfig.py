@@ -140,6 +140,7 @@ class User(msgspec.Struct, frozen=True, rename="kebab"):
 class _Context(msgspec.Struct, frozen=True):
     cluster: str = ""
     user: str = ""
+    namespace: str = ""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -158,41 +159,55 @@ class _File(msgspec.Struct, frozen=True, rename="kebab"):
 
 @attrs.frozen
 class Kubeconfig:
-    """The current context's cluster and user; a context without a user is anonymous."""
+    """The current context's cluster, user and namespace; a context without a user is anonymous."""
 
     cluster: Cluster
     user: User
+    namespace: str = ""
 
 
-def read(paths: str, context: str = "") -> Kubeconfig:
+def read(paths: str, context: str = "", *, cluster: str = "", user: str = "", needed: bool = True) -> Kubeconfig:
     """
     Return the cluster and the user of a context, by default the current one.
 
-    `paths` are separated as in PATH, the first file wins.
+    Args:
+        paths: separated as in PATH; the first file wins.
+        context: its name.
+        cluster: the name of an entry in place of the one that the context names.
+        user: likewise.
+        needed: a file, and a context in it, must be there; if not, an empty kubeconfig will do.
 
     Raises:
         ConfigurationError: no file exists, or one cannot be used.
     """
     candidates = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
     files = [(path.absolute().parent, _file(path)) for path in candidates if path.exists()]
+    needed = needed or bool(context or cluster or user)
     if not files:
+        if not needed:
+            return Kubeconfig(Cluster(), User())
         raise ConfigurationError(f"kubeconfig {paths} does not exist; pass --kubeconfig FILE or --master URL")
     try:
-        return _chosen(files, context)
+        return _chosen(files, context, cluster, user, needed=needed)
     except ValueError as error:
         raise ConfigurationError(f"kubeconfig {paths} is unusable: {error}; compare `kubectl config view`") from error
 
 
-def _chosen(files: list[tuple[Path, _File]], name: str) -> Kubeconfig:
+def _chosen(
+    files: list[tuple[Path, _File]], name: str, cluster_name: str, user_name: str, *, needed: bool
+) -> Kubeconfig:
     name = name or next((file.current_context for _, file in files if file.current_context), "")
-    if not name:
+    if not (name or cluster_name):
+        if not needed:
+            return Kubeconfig(Cluster(), User())
         raise ValueError("it has no current-context; `kubectl config use-context NAME` sets it")
-    context = _convert(_entry(files, "contexts", name)[1], _Context, f"context {name!r}")
-    folder, values = _entry(files, "clusters", context.cluster)
-    cluster = _convert(values, Cluster, f"cluster {context.cluster!r}").at(folder)
-    folder, values = _entry(files, "users", context.user) if context.user else (folder, {})
-    user = _convert(values, User, f"user {context.user!r}").at(folder)
-    return Kubeconfig(cluster, user)
+    context = _convert(_entry(files, "contexts", name)[1], _Context, f"context {name!r}") if name else _Context()
+    cluster_name, user_name = cluster_name or context.cluster, user_name or context.user
+    folder, values = _entry(files, "clusters", cluster_name)
+    cluster = _convert(values, Cluster, f"cluster {cluster_name!r}").at(folder)
+    folder, values = _entry(files, "users", user_name) if user_name else (folder, {})
+    user = _convert(values, User, f"user {user_name!r}").at(folder)
+    return Kubeconfig(cluster, user, context.namespace)
 
 
 def _file(path: Path) -> _File:

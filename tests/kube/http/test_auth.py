@@ -14,6 +14,7 @@ from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.kube.http.auth import load
 from neuron_scheduler.kube.http.credentials import ExecPlugin, TokenFile
 from neuron_scheduler.kube.http.exec_plugin import API_VERSIONS
+from neuron_scheduler.kube.http.overrides import Overrides
 from neuron_scheduler.kube.http.proxy import Proxy
 from tests.support.kubeconfigs import connect, furnished, kubeconfig
 
@@ -93,10 +94,10 @@ async def test_a_context_by_its_name(folder: Path) -> None:
     path = kubeconfig(folder, contexts=[there], clusters=clusters)
     environment = {"KUBERNETES_SERVICE_HOST": "10.100.0.1", "KUBECONFIG": path}
 
-    assert (await load(context="there", environment=environment)).server == "https://there:6443"
-    assert (await load(path, context="there", environment={})).server == "https://there:6443"
+    assert (await load(overrides=Overrides(context="there"), environment=environment)).server == "https://there:6443"
+    assert (await load(path, overrides=Overrides(context="there"), environment={})).server == "https://there:6443"
     with pytest.raises(ConfigurationError, match="context 'nowhere' is not among its contexts"):
-        await load(context="nowhere", environment=environment)
+        await load(overrides=Overrides(context="nowhere"), environment=environment)
 
 
 async def test_master_replaces_the_server(folder: Path) -> None:
