@@ -13,7 +13,7 @@ from typing import Final
 
 from neuron_scheduler import __version__
 from neuron_scheduler.commands.command import Command
-from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.errors import ConfigurationError, NeuronSchedulerError
 from neuron_scheduler.telemetry.line_formats import printable, sentence
 from neuron_scheduler.telemetry.stderr import unblocked_stderr
 
@@ -36,6 +36,7 @@ COMMANDS: Final = (
         "Serve kube-scheduler's HTTP extender protocol, and schedule no pods otherwise."
         " The settings are those of 'run'; --scheduler-name has no effect.",
     ),
+    Command("why", "say why a pod waits, and what would let it in", "neuron_scheduler.commands.why", asks=True),
     Command(
         "check",
         "say what needs action in a cluster, before or after the installation",
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
         try:
             arguments = parse(sys.argv[1:] if argv is None else argv, program)
             return commands_of(program)[arguments.command].loaded().run(arguments)
-        except ConfigurationError as error:
+        except NeuronSchedulerError as error:
             print(f"{program}: {printable(sentence(error))}", file=sys.stderr)  # noqa: T201 - for a person, not a log
             return MISCONFIGURED
 

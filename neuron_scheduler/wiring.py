@@ -40,8 +40,8 @@ from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.lease_wiring import election_of, forward_of, leases_of
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile, extender_profile
-from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
+from neuron_scheduler.profiles import profiles_of
+from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -169,7 +169,7 @@ def _shared(config: Config, client: Client, metrics: Metrics, election: Election
             entered=metrics.queued,
             row=cluster.node,
         ),
-        profiles=_profiles(config),
+        profiles=profiles_of(config),
         may_bind=_always if election is None else election.may_bind,
         identity="" if election is None else election.identity,
     )
@@ -294,20 +294,6 @@ def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: 
 def count_unknown_only(config: Config) -> bool:
     """Return whether every profile counts unknown holders by number only."""
     return all(profile.unknown_allocations == "count-only" for profile in config.profiles)
-
-
-def _profiles(config: Config) -> dict[str, Profile]:
-    """Return the profiles of our own queue."""
-    if not config.queue:
-        return {}
-    return {
-        profile.scheduler_name: default_profile(
-            profile.scheduler_name,
-            count_unknown_only=profile.unknown_allocations == "count-only",
-            preferences=PREFERENCES if profile.preferences is None else profile.preferences,
-        )
-        for profile in config.profiles
-    }
 
 
 def _always() -> bool:

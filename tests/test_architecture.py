@@ -48,16 +48,30 @@ MAY_IMPORT: Final = {
     "journal": DOMAIN | EXPLAIN | LEAVES | KUBE,
     "questions": DOMAIN | EXPLAIN | LEAVES | KUBE | {"answer_json", "endpoints", "workload_files"},
     "page": LEAVES | {"endpoints"},
-    "commands": DOMAIN | EXPLAIN | LEAVES | KUBE | {"answer_json", "capture", "journal", "settings", "workload_files"},
+    "commands": DOMAIN
+    | EXPLAIN
+    | LEAVES
+    | KUBE
+    | {"answer_json", "capture", "journal", "profiles", "settings", "workload_files"},
     "controllers.handlers": DOMAIN | LEAVES | KUBE,
     "controllers": DOMAIN | EXPLAIN | LEAVES | KUBE | {"journal"},
     "extender": DOMAIN | LEAVES | KUBE | {"controllers", "endpoints"},
     "watched_kinds": DOMAIN | LEAVES | KUBE | {"controllers", "controllers.handlers"},
     "lease_wiring": LEAVES | KUBE | {"settings", "controllers", "extender"},
+    "profiles": DOMAIN | {"settings"},
     "wiring": DOMAIN
     | LEAVES
     | KUBE
-    | {"settings", "controllers", "controllers.handlers", "extender", "journal", "lease_wiring", "watched_kinds"},
+    | {
+        "settings",
+        "controllers",
+        "controllers.handlers",
+        "extender",
+        "journal",
+        "lease_wiring",
+        "profiles",
+        "watched_kinds",
+    },
     "process_state": DOMAIN | EXPLAIN | LEAVES | {"wiring"},
     "app": DOMAIN
     | EXPLAIN

@@ -44,7 +44,8 @@ class Capture:
 
     def similar(self, key: str) -> list[str]:
         """Return up to three names of pods that are like this one, those of the same namespace first."""
-        namespace = key.partition("/")[0]
-        near = [other for other in self.pods if other.partition("/")[0] == namespace]
-        same_name = [other for other in self.pods if other.partition("/")[2] == key.partition("/")[2]]
-        return list(dict.fromkeys([*difflib.get_close_matches(key, near, n=3), *same_name]))[:3]
+        namespace, _, name = key.partition("/")
+        near = [pod.name for pod in self.pods.values() if pod.namespace == namespace]
+        close = [f"{namespace}/{other}" for other in difflib.get_close_matches(name, near, n=3)]
+        same_name = [other for other, pod in self.pods.items() if pod.name == name]
+        return list(dict.fromkeys([*close, *same_name]))[:3]

@@ -11,7 +11,7 @@ from neuron_scheduler.kube.http.auth import Connection, load
 from neuron_scheduler.kube.http.overrides import Overrides
 from tests.support.kubeconfigs import furnished, kubeconfig
 
-TWO = {
+TWO: dict[str, Any] = {
     "contexts": [
         {"name": "here", "context": {"cluster": "c", "user": "me", "namespace": "ml"}},
         {"name": "there", "context": {"cluster": "d", "user": "you"}},

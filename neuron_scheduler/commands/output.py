@@ -1,0 +1,54 @@
+"""
+How an answer is printed: text for a person, or one JSON or YAML document for a program.
+
+Text from the cluster cannot control the terminal: what is not printable is an escape, in every form. Refuses to choose
+the words of an answer.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from neuron_scheduler.answer_json import to_json
+from neuron_scheduler.telemetry.line_formats import printable
+from neuron_scheduler.telemetry.terminal import write_out
+
+DOCUMENTS: Final = ("json", "yaml")
+
+
+def write_document(answer: attrs.AttrsInstance, form: str) -> None:
+    """Print an answer as JSON or YAML."""
+    write_out(document(to_json(answer), form))
+
+
+def document(value: Any, form: str) -> str:
+    """Return JSON or YAML of JSON values; neither has a control character in it."""
+    if form == "yaml":
+        import yaml  # takes 30 ms to import
+
+        return yaml.safe_dump(value, sort_keys=False, allow_unicode=False, width=1 << 20)
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return "".join(map(_in_json, text)) + "\n"
+
+
+def _in_json(character: str) -> str:
+    if character == "\n" or character.isprintable():
+        return character
+    return msgspec.json.encode(character).decode()[1:-1] if ord(character) < 0x20 else _unicode_escape(character)
+
+
+def _unicode_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Print lines; codes for colour have to be added by their writer, after `printable`."""
+    write_out("".join(f"{line}\n" for line in lines))
+
+
+def note(sentence: str) -> str:
+    """Return a note as a line for a person."""
+    return f"Note: {printable(sentence)}"

@@ -1,0 +1,168 @@
+"""
+From the arguments to a cluster that can be asked: the profiles, and a capture from files or from the API server.
+
+One question is short, so the collector of garbage rests while it is answered, and Ctrl-C ends it at once. An error is
+one sentence. Refuses to write to the cluster.
+"""
+
+import argparse
+import gc
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from neuron_scheduler.capture.capture import Capture
+from neuron_scheduler.commands.arguments import overrides_of
+from neuron_scheduler.errors import ConfigurationError, NeuronSchedulerError, UnreachableError
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.profiles import profiles_of
+from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.settings.config import Config
+from neuron_scheduler.telemetry.line_formats import leaves
+
+if TYPE_CHECKING:
+    from neuron_scheduler.kube.http.auth import Connection
+
+ASK_INSTEAD: Final = "ask the running scheduler with --ask, which answers within your rights"
+DEFAULT_NAMESPACE: Final = "default"
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Reading:
+    """
+    What a question is asked of.
+
+    Attributes:
+        capture: the cluster.
+        namespace: the one that the arguments, the context or the account name.
+        profiles: of the scheduler, by scheduler name.
+    """
+
+    capture: Capture
+    namespace: str
+    profiles: dict[str, Profile]
+
+    def profile_for(self, pod: Pod) -> Profile:
+        """Return the profile by which a pod is explained; one of another scheduler as if it were ours."""
+        return self.profiles.get(pod.scheduler_name) or next(iter(self.profiles.values()))
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """
+    Answer one question inside the block: no log lines, no collection of garbage, and Ctrl-C ends the process.
+
+    Raises:
+        ConfigurationError: the question cannot be answered; one sentence, also for a mistake in this program.
+    """
+    logging.disable(logging.CRITICAL)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    gc.disable()
+    try:
+        yield
+    except NeuronSchedulerError:
+        raise
+    except Exception as error:
+        place = _place(error)
+        raise ConfigurationError(f"a mistake in this program ({place}): {type(error).__name__}: {error}") from error
+    finally:
+        gc.enable()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        logging.disable(logging.NOTSET)
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+def read(arguments: argparse.Namespace) -> Reading:
+    """
+    Read the cluster that the arguments name.
+
+    Raises:
+        ConfigurationError, UnreachableError, ApiError: it cannot be read.
+    """
+    profiles = configured_profiles(arguments.config)
+    if arguments.files:
+        from neuron_scheduler.capture.files import from_files
+
+        capture = from_files(arguments.files, profiles=tuple(profiles.values()))
+        return Reading(capture=capture, namespace=arguments.namespace or DEFAULT_NAMESPACE, profiles=profiles)
+    reading: Reading = run_async(_read, arguments, profiles)
+    return reading
+
+
+async def _read(arguments: argparse.Namespace, profiles: dict[str, Profile]) -> Reading:
+    from neuron_scheduler.capture import live
+    from neuron_scheduler.kube.http.client import Client
+
+    connection = await connected(arguments)
+    namespace = arguments.namespace or connection.namespace or DEFAULT_NAMESPACE
+    async with Client(connection=connection) as client:
+        capture = await in_time(
+            arguments,
+            connection.server,
+            lambda: live.read(client, namespace=namespace, profiles=tuple(profiles.values()), instead=ASK_INSTEAD),
+        )
+    return Reading(capture=capture, namespace=namespace, profiles=profiles)
+
+
+async def connected(arguments: argparse.Namespace) -> "Connection":
+    """Return the connection to the API server that the arguments name."""
+    from neuron_scheduler.kube.http import auth
+
+    return await auth.load(arguments.kubeconfig or None, overrides=overrides_of(arguments))
+
+
+async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[], Any]) -> Any:
+    """Return the result of the work, which may take as long as `--request-timeout` says."""
+    import anyio
+
+    seconds = arguments.request_timeout or None
+    try:
+        with anyio.fail_after(seconds):
+            return await work()
+    except TimeoutError:
+        raise UnreachableError(f"{server} did not answer everything within {seconds:g} s") from None
+
+
+def run_async(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run an asynchronous function; the first error of a group is the error."""
+    import anyio
+
+    errors: list[BaseException] = []
+    result: Any = None
+    try:
+        result = anyio.run(function, *arguments, backend="asyncio", backend_options={"use_uvloop": True})
+    except* NeuronSchedulerError as group:
+        errors = list(leaves(group))
+    if errors:
+        raise errors[0]
+    return result
+
+
+def configured_profiles(path: str) -> dict[str, Profile]:
+    """
+    Return the profiles of a configuration file; without one, that of an installation without a configuration.
+
+    Raises:
+        ConfigurationError: the file cannot be used.
+    """
+    if not path:
+        return profiles_of(Config())
+    from neuron_scheduler.settings import config_file
+
+    file = config_file.read(path)
+    values: dict[str, Any] = dict(file.values)
+    try:
+        return profiles_of(Config(**values)) or profiles_of(Config())
+    except ConfigurationError as error:
+        raise ConfigurationError(file.in_its_words(str(error), frozenset())) from None

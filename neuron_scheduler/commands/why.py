@@ -1,0 +1,126 @@
+"""
+`neuron-scheduler why`: why a pod waits, what each filter says of one node, or what waits at all.
+
+The exit code is an answer, too, as with `kubectl diff`: 1 means that a pod waits. Refuses to compute reasons: `explain`
+does.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.commands import output
+from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespace, add_output
+from neuron_scheduler.commands.pod_name import found, named
+from neuron_scheduler.commands.reading import Reading, answering, read
+from neuron_scheduler.commands.waiting_text import WaitingText
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.explain.answers.explanation import Explanation, NodeExplanation, Verdict
+from neuron_scheduler.explain.answers.lists import Waiting
+from neuron_scheduler.telemetry.line_formats import printable
+
+Answer = Explanation | NodeExplanation | Waiting
+
+FITS, WAITS = 0, 1
+EPILOG: Final = (
+    "Exit codes: 0: the pod fits or has a node (no pod waits); 1: it waits (some pod waits); 2: there is no answer."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description = (
+        "Say why a pod waits, and what would let it in. Without POD: list the pods that ask for Neuron and wait."
+        " Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
+    )
+    parser.epilog = EPILOG
+    parser.add_argument("pod", metavar="POD", nargs="?", default="", help="NAME, NAMESPACE/NAME or pod/NAME")
+    parser.add_argument("--node", metavar="NODE", default="", help="say what every filter says of this node")
+    add_namespace(parser)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="list the pods of all namespaces")
+    add_output(parser, *FORMS)
+    add_cluster(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """
+    Answer, print the answer, and return the exit code.
+
+    Raises:
+        NeuronSchedulerError: there is no answer.
+    """
+    if arguments.node and not arguments.pod:
+        raise ConfigurationError("--node needs a POD")
+    with answering():
+        answer = _asked(arguments) if arguments.ask else _computed(arguments)
+        if arguments.output in output.DOCUMENTS:
+            output.write_document(answer, arguments.output)
+        else:
+            output.write_lines(_text(answer, arguments))
+    return _exit_code(answer)
+
+
+def _computed(arguments: argparse.Namespace) -> Answer:
+    """Return the answer from a cluster that was read for it."""
+    reading = read(arguments)
+    if not arguments.pod:
+        answer: Answer = _list(arguments, reading)
+    else:
+        answer = _explanation(arguments, reading)
+    return attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes))
+
+
+def _explanation(arguments: argparse.Namespace, reading: Reading) -> Explanation | NodeExplanation:
+    from neuron_scheduler.explain.why import explain_on_node, explain_pod, finished
+
+    capture = reading.capture
+    pod = found(capture, arguments.pod, reading.namespace)
+    profile = reading.profile_for(pod)
+    if arguments.node:
+        return finished(explain_on_node(capture.cluster, pod, profile, arguments.node))
+    return finished(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets, now=capture.taken))
+
+
+def _list(arguments: argparse.Namespace, reading: Reading) -> Waiting:
+    from neuron_scheduler.explain.waiting_list import waiting_list
+
+    pods = [
+        pod
+        for pod in reading.capture.waiting
+        if (pod.neuron is not None or pod.refusal) and (arguments.all_namespaces or pod.namespace == reading.namespace)
+    ]
+    return waiting_list(reading.capture.cluster, pods, reading.profile_for)
+
+
+def _asked(arguments: argparse.Namespace) -> Answer:
+    """Return the running scheduler's answer."""
+    from neuron_scheduler.commands.ask import ask, understood
+
+    if not arguments.pod:
+        params = {} if arguments.all_namespaces else {"namespace": arguments.namespace}
+        return understood(ask(arguments, "/v1/waiting", params), Waiting)
+    namespace, name = named(arguments.pod)
+    params = {"namespace": namespace or arguments.namespace, "pod": name}
+    if arguments.node:
+        return understood(ask(arguments, "/v1/why", params | {"node": arguments.node}), NodeExplanation)
+    return understood(ask(arguments, "/v1/why", params), Explanation)
+
+
+def _text(answer: Answer, arguments: argparse.Namespace) -> Iterator[str]:
+    wide = arguments.output == "wide"
+    if isinstance(answer, Waiting):
+        place = "in the cluster" if arguments.all_namespaces else f"in namespace {arguments.namespace or 'default'}"
+        yield from WaitingText(wide, time.time(), place).lines(answer)
+        yield from map(output.note, answer.notes)
+        return
+    yield printable(answer.message)
+    yield from map(output.note, answer.notes)
+
+
+def _exit_code(answer: Answer) -> int:
+    if isinstance(answer, Waiting):
+        return WAITS if answer.pods else FITS
+    return FITS if answer.verdict in (Verdict.FITS, Verdict.BOUND) else WAITS

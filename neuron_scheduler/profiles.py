@@ -1,0 +1,23 @@
+"""
+The profiles of a configuration, by scheduler name.
+
+The process schedules with them, and the commands explain with them. Refuses to read a configuration: `settings` does.
+"""
+
+from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
+from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
+from neuron_scheduler.settings.config import Config
+
+
+def profiles_of(config: Config) -> dict[str, Profile]:
+    """Return the profiles of our own queue."""
+    if not config.queue:
+        return {}
+    return {
+        profile.scheduler_name: default_profile(
+            profile.scheduler_name,
+            count_unknown_only=profile.unknown_allocations == "count-only",
+            preferences=PREFERENCES if profile.preferences is None else profile.preferences,
+        )
+        for profile in config.profiles
+    }

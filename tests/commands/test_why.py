@@ -1,0 +1,172 @@
+"""`why` from files and from an API server: answers, forms, exit codes, and one sentence for every mistake."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+import yaml
+
+from neuron_scheduler import cli
+from tests.capture.test_files import a_list, node, pod, written
+from tests.support.listing_server import NODES, PODS, kubeconfig, listing
+
+GATED = pod("gated", neuron=1, phase="Pending")
+GATED["spec"]["schedulingGates"] = [{"name": "quota"}]
+ITEMS = [
+    node(),
+    pod("holder", "0,1,2,3", neuron=4, nodeName="trn1-a"),
+    pod("small", neuron=4, phase="Pending"),
+    pod("large", neuron=16, phase="Pending"),
+    pod("theirs", neuron=16, phase="Pending", scheduler_name="default-scheduler"),
+    pod("plain", phase="Pending"),
+    GATED,
+]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> str:
+    """Write the cluster as kubectl does, and return the path."""
+    (path,) = written(tmp_path, json.dumps(a_list(ITEMS)))
+    return path
+
+
+def ask(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> str:
+    """Run the command, check its exit code, and return its output or its error."""
+    assert cli.main(["why", *arguments]) == code
+    out, err = capsys.readouterr()
+    assert (out == "") == (code == 2)
+    return out + err
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("large", 1, "0/1 nodes are available"),
+        ("small", 0, "default/small fits now: it would be assigned to trn1-a (devices 4-7)"),
+        ("holder", 0, "default/holder is on trn1-a (devices 0-3)"),
+        ("default/gated", 1, "quota"),
+        ("pod/theirs", 1, "default-scheduler"),
+    ],
+)
+def test_a_pod(dump: str, capsys: pytest.CaptureFixture[str], name: str, code: int, says: str) -> None:
+    """The exit code is 0 if it fits or has a node, 1 if it waits."""
+    assert says in " ".join(ask(capsys, name, "--from", dump, code=code).split())
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_documents(dump: str, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    """They are the answer's JSON form, with the notes of the capture."""
+    answer: Any = yaml.safe_load(ask(capsys, "large", "--from", dump, "-o", form, code=1))
+    assert (answer["verdict"], answer["cause"], answer["pod"]["count"]) == ("waits", "capacity", 16)
+    assert sum(group["nodes"] for group in answer["groups"]) == 1
+    assert any(note.startswith("the files have no ") for note in answer["notes"])
+    of_node: Any = yaml.safe_load(ask(capsys, "large", "--node=trn1-a", "--from", dump, "-o", form, code=1))
+    assert of_node["nodeName"] == "trn1-a"
+    assert [each["plugin"] for each in of_node["filters"] if not each["passes"]]
+
+
+def test_one_node(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What every filter says of it; a node that is not there is said to be none."""
+    assert "trn1-a" in ask(capsys, "small", "--node", "trn1-a", "--from", dump, code=0)
+    assert "There is no node none." in ask(capsys, "small", "--node", "none", "--from", dump, code=1)
+
+
+def test_what_waits(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a pod: those with Neuron in the namespace, oldest first, with their causes."""
+    lines = ask(capsys, "--from", dump, code=1).splitlines()
+    assert [line.split()[1] for line in lines[1:5]] == ["gated", "large", "small", "theirs"]
+    assert [line.split()[-1] for line in lines[1:5]] == ["gated", "capacity", "fits", "capacity"]
+    assert ask(capsys, "-A", "--from", dump, code=1).splitlines()[:5] == lines[:5]
+    assert "No pod that asks for Neuron waits in namespace ml." in ask(capsys, "-n", "ml", "--from", dump, code=0)
+    answer = json.loads(ask(capsys, "--from", dump, "-o", "json", code=1))
+    assert (answer["total"], answer["pods"][1]["cause"]) == (4, "capacity")
+
+
+def test_another_profile(dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the scheduler's configuration, its names are ours."""
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: neuron-scheduler/v1\nkind: NeuronSchedulerConfiguration\n"
+        "profiles: [{schedulerName: default-scheduler}]\n"
+    )
+    answer = json.loads(ask(capsys, "theirs", "--from", dump, f"--config={config}", "-o", "json", code=1))
+    assert not any("another scheduler" in note for note in answer["notes"])
+    config.write_text("kind: Nonsense\n")
+    assert "config.yaml" in ask(capsys, "theirs", "--from", dump, f"--config={config}", code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["lrage"], "there is no pod default/lrage that has not ended; did you mean default/large?"),
+        (["a/b/c"], "'a/b/c' is not a pod"),
+        (["--node", "x"], "--node needs a POD"),
+        (["x", "--from=/no/such"], "/no/such cannot be read"),
+        (["x", "-o", "xml"], "invalid choice: 'xml'"),
+        (["x", "--request-timeout=soon"], "--request-timeout: 'soon' is not a duration"),
+        (["x", "y"], "unexpected argument 'y'"),
+        (["x", "--contxt=y"], "unknown flag --contxt; did you mean --context?"),
+    ],
+)
+def test_mistakes(dump: str, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+    """One sentence, and 2."""
+    error = ask(capsys, *arguments, "--from", dump, code=2)
+    assert says in error
+    assert error.count("\n") == 1
+
+
+def test_a_mistake_of_ours_is_one_sentence(
+    dump: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says where, and there is no traceback."""
+    monkeypatch.setattr("neuron_scheduler.explain.why.explain_pod", lambda *_, **__: 1 // 0)
+    error = ask(capsys, "small", "--from", dump, code=2)
+    assert "a mistake in this program (" in error
+    assert "ZeroDivisionError" in error
+    assert error.count("\n") == 1
+
+
+async def run_against(lists: dict[str, Any], folder: Path, *arguments: str, default: int = 403) -> int:
+    """Run the command against a server that lists this."""
+    async with listing(lists=lists, default=default) as server:
+        config = folder / "kubeconfig"
+        config.write_text(kubeconfig(server.url))
+        return await anyio.to_thread.run_sync(lambda: in_process([*arguments, f"--kubeconfig={config}"]))
+
+
+def in_process(arguments: list[str]) -> int:
+    """Run the command in a process of its own, whose output is the test's."""
+    return subprocess.run([sys.executable, "-m", "neuron_scheduler", "why", *arguments], check=False).returncode
+
+
+async def test_a_live_cluster(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With few rights there is an answer, and notes on what is not considered."""
+    lists = {NODES: ITEMS[:1], PODS: ITEMS[1:]}
+    assert await run_against(lists, tmp_path, "large") == 1
+    out, err = capfd.readouterr()
+    assert "0/1 nodes are available" in out
+    assert "persistentvolumes cannot be listed (the right is missing)" in " ".join(out.split())
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("lists", "default", "says"),
+    [
+        ({}, 403, "you may not list nodes and pods in the whole cluster (403)"),
+        ({}, 401, "the API server does not accept our credentials (401)"),
+        ({NODES: [], PODS: 500}, 403, "500"),
+    ],
+)
+async def test_a_live_cluster_that_does_not_answer(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], lists: dict[str, Any], default: int, says: str
+) -> None:
+    """One sentence, and 2."""
+    assert await run_against(lists, tmp_path, "large", default=default) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert says in err
+    assert ("--ask" in err) == (default == 403 and not lists)
