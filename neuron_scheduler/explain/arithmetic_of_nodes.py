@@ -10,7 +10,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
-from neuron_scheduler.model.wording import clipped, few, listed
+from neuron_scheduler.model.wording import clipped, few, few_names, listed
 from neuron_scheduler.scheduling.plugins import node_affinity, node_unschedulable
 
 _MOST_VALUES: Final = 4
@@ -43,7 +43,7 @@ def taints(_view: View, pod: Pod) -> _Sentence:
             for taint in node_taints
             if taint.effect is not Effect.PREFER_NO_SCHEDULE and not any(t.tolerates(taint) for t in pod.tolerations)
         ]
-        return f"the pod does not tolerate {few(untolerated)}"
+        return f"the pod does not tolerate {few_names(untolerated)}"
 
     return lambda _slot, node_info, _reasons: of_list(node_info.node.taints)
 
@@ -123,6 +123,6 @@ def features(_view: View, pod: Pod) -> _Sentence:
     def sentence(_slot: Slot, node_info: NodeInfo, _reasons: Sequence[str]) -> str:
         declared = node_info.node.declared_features
         missing = [feature for feature in pod.constraints.required_features if feature not in declared]
-        return f"its kubelet does not declare {few(missing)}"
+        return f"its kubelet does not declare {few_names(missing)}"
 
     return sentence

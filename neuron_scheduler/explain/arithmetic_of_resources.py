@@ -10,7 +10,7 @@ from neuron_scheduler.model.memo import memoised
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, PODS
-from neuron_scheduler.model.wording import clipped, counted, few, listed, quantity
+from neuron_scheduler.model.wording import clipped, counted, few, few_names, listed, quantity
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.topology import free_blocks
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked, serves, unknown_holder
@@ -29,7 +29,7 @@ def ports(_view: View, pod: Pod) -> _Sentence:
         for port in pod.host_ports:
             users = [user.key for user in node_ports.users(port, node_info)]
             if users:
-                taken.append(f"host port {port.port}/{port.protocol} is used by {few(users)}")
+                taken.append(f"host port {port.port}/{port.protocol} is used by {few_names(users)}")
         return few(taken)
 
     return sentence

@@ -9,7 +9,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import MEMORY
 from neuron_scheduler.model.volumes import InlineVolume
-from neuron_scheduler.model.wording import clipped, few, quantity
+from neuron_scheduler.model.wording import clipped, few, few_names, quantity
 from neuron_scheduler.scheduling.plugins import volume_binding, volume_restrictions, volume_zone
 from neuron_scheduler.scheduling.plugins.node_volume_limits import volumes_used
 from neuron_scheduler.scheduling.plugins.static_volumes import mountable
@@ -30,7 +30,7 @@ def restrictions(view: View, pod: Pod) -> _Sentence:
             for pod_info in node_info.pod_infos.values()
             if any(isinstance(v, InlineVolume) and (v.plugin, v.handle) in wanted for v in pod_info.volumes)
         ]
-        return f"its disk is used here by {few(users)}"
+        return f"its disk is used here by {few_names(users)}"
 
     return sentence
 
@@ -43,7 +43,7 @@ def _claims_in_use(view: View, pod: Pod) -> Iterator[str]:
         rows = map(view.row, slots_of(view.postings(claims_on).get(key)))
         users = [p.pod.key for node_info in rows for p in node_info.pod_infos.values() if key in p.volumes]
         if users:
-            yield f"claim {clipped(claim.name)} is for one pod, and {few(users)} uses it"
+            yield f"claim {clipped(claim.name)} is for one pod, and {few_names(users)} uses it"
 
 
 def limits(view: View, pod: Pod) -> _Sentence:
@@ -76,7 +76,7 @@ def binding(view: View, pod: Pod) -> _Sentence:
         volume = view.volumes.volume(claim.volume_name)
         there = NO_NODES if volume is None else mountable(view, volume, view.live)
         elsewhere.append((claim, less(view.live, there), "does not exist" if volume is None else "is for other nodes"))
-    names = few([f"{claim.name} ({quantity(MEMORY, claim.request)})" for claim in waiting])
+    names = few([f"{clipped(claim.name)} ({quantity(MEMORY, claim.request)})" for claim in waiting])
 
     def sentence(slot: Slot, _node_info: NodeInfo, reasons: Sequence[str]) -> str:
         parts = [
@@ -96,5 +96,5 @@ def binding(view: View, pod: Pod) -> _Sentence:
 def zone(view: View, pod: Pod) -> _Sentence:
     """Return in which zones the pod's volumes are."""
     required = [label for key in volume_zone.lasting_claims(pod) for label in volume_zone.zones_of(view, key)]
-    text = few([f"{key} in ({few(values)})" for key, values in required])
+    text = few([f"{key} in ({few_names(values)})" for key, values in required])
     return lambda _slot, _node_info, _reasons: f"the pod's volumes are in {text}"

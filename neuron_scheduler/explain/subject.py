@@ -11,7 +11,7 @@ from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.explain.answers.explanation import PodSummary
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import clipped, few
+from neuron_scheduler.model.wording import clipped, few_names
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.id_text import numbered
@@ -47,7 +47,7 @@ def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:
             f" {profile.scheduler_name} would decide."
         )
     if pod.gates:
-        yield f"Its scheduling gates: {few(pod.gates)}. The rest is what would happen without them."
+        yield f"Its scheduling gates: {few_names(pod.gates)}. The rest is what would happen without them."
 
 
 def ids_in(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ from neuron_scheduler.explain.subject import (
 from neuron_scheduler.explain.verdicts import all_refusals, holders, verdicts
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import few
+from neuron_scheduler.model.wording import few_names
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, decide_on, refusal_of_pod
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -111,7 +111,7 @@ def _gated(explanation: Explanation, pod: Pod) -> Explanation:
         explanation,
         verdict=Verdict.GATED,
         cause=Cause.GATED,
-        message=f"{SCHEDULING_GATED} ({few(pod.gates)}).",
+        message=f"{SCHEDULING_GATED} ({few_names(pod.gates)}).",
         notes=(*explanation.notes, f"Without the gates: {explanation.message}"),
     )
 

@@ -25,9 +25,14 @@ def listed(words: Sequence[str]) -> str:
 
 
 def few(words: Sequence[str], most: int = 3) -> str:
-    """Return `a, b, c and 4 more`: the first of the words, each of them cut where it is longer than names are."""
+    """Return `a, b, c and 4 more`: the first of the words."""
     rest = len(words) - most
-    return listed([*map(clipped, words[:most]), *([f"{rest} more"] if rest > 0 else [])])
+    return listed([*words[:most], *([f"{rest} more"] if rest > 0 else [])])
+
+
+def few_names(names: Sequence[str]) -> str:
+    """Return the same of names from the cluster, which may be of any length."""
+    return few([clipped(name) for name in names])
 
 
 def clipped(text: str) -> str:

@@ -154,7 +154,7 @@ def test_many_different_figures_become_one_group() -> None:
     assert sum(group.nodes for group in answer.groups) == 40
     last = next(group for group in answer.groups if group.nodes > 1)
     assert (last.nodes, len(last.names)) == (40 - MOST_ALIKE, MOST_NAMED)
-    assert last.arithmetic.startswith("other figures; n08: needs 64 cpu; allocatable 1008m, ")
+    assert last.arithmetic.startswith("different figures, such as on n08: needs 64 cpu; allocatable 1008m, ")
 
 
 def test_every_filter_speaks_about_one_node() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from neuron_scheduler.model.wording import few, quantity
+from neuron_scheduler.model.wording import few, few_names, quantity
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ def test_a_list_is_cut() -> None:
     """The first words are named and the others counted, and none is longer than a name."""
     assert few(["a", "b"]) == "a and b"
     assert few(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
-    assert few(["x" * 500]) == "x" * 80 + "..."
+    assert few_names(["x" * 500]) == "x" * 80 + "..."
