@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
@@ -18,6 +19,7 @@ from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports, nod
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of, largest_block_of
 from neuron_scheduler.scheduling.plugins.node_resources_fit import insufficient
 
+_TOO_FEW: Final = (neuron_topology.UNHEALTHY, neuron_topology.UNKNOWN, *neuron_topology.NO_BLOCK.values())
 _Sentence = Callable[[Slot, NodeInfo, Sequence[str]], str]
 
 
@@ -73,13 +75,15 @@ def neuron(_view: View, pod: Pod) -> _Sentence:
     def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
         if request is None or node_info.machine is None:
             return "; ".join(reasons)
+        known = {*_TOO_FEW, insufficient(request.resource)}
+        parts = [] if known.issuperset(reasons) else [_illegal(node_info.machine, request)]
         if neuron_topology.UNHEALTHY in reasons:
-            return "the node's condition NeuronHealth reports a problem"
+            parts.append("the node's condition NeuronHealth reports a problem")
         if neuron_topology.UNKNOWN in reasons:
-            return f"{_free(request, node_info)}, but {_unknown(node_info)}"
-        if reasons[0] in (insufficient(request.resource), neuron_topology.NO_BLOCK[request.unit]):
-            return _free(request, node_info)
-        return _illegal(node_info.machine, request)
+            parts.append(f"{_free(request, node_info)}, but {_unknown(node_info)}")
+        elif not parts:
+            parts.append(_free(request, node_info))
+        return "; ".join(parts)
 
     return sentence
 
@@ -144,4 +148,6 @@ def free_on(node_info: NodeInfo) -> str:
         parts.append(f"{free} of {counted(machine.devices, 'device')} free{blocks}")
     if Unit.CORE in machine.units:
         parts.append(f"{free_units_of(NEURON_CORE)(node_info)} of {counted(machine.core_count, 'core')} free")
+    if node_info.neuron_usage.unknown_holders:
+        parts.append(_unknown(node_info))
     return "; ".join(parts)

@@ -189,7 +189,7 @@ def _of_pod_and_node(
     if refusal_of_pod(fork.view, pod, profile) is None:
         said = tuple(verdicts(fork, slot, pod, profile, all_refusals(fork, slot, pod, profile)))
     if isinstance(decision, tuple):
-        reasons_here = [reason for verdict in said for reason in verdict.reasons] or list(decision)
+        reasons_here = [r.removesuffix(".") for verdict in said for r in verdict.reasons] or [*decision]
         verdict, message = Verdict.WAITS, f"{name} does not take it: {'; '.join(dict.fromkeys(reasons_here))}."
     else:
         verdict, message = Verdict.FITS, f"{name} takes it{ids_text(ids, pod)}."

@@ -176,7 +176,7 @@ def test_every_filter_speaks_about_one_node() -> None:
         NodeHolder("default", "first", "1 Neuron device", -5, "device", (12,), kept=True),
         NodeHolder("default", "u", "1 Neuron core", unit="core", unknown=True),
     )
-    assert answer.free == "4 of 16 devices free, in 1 block of 4; 8 of 32 cores free"
+    assert answer.free.startswith("4 of 16 devices free, in 1 block of 4; 8 of 32 cores free; 1 pod with unknown ids")
     assert from_json(to_json(answer), NodeExplanation) == answer
 
 

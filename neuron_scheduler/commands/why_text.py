@@ -1,0 +1,213 @@
+"""
+An explanation as text for a person: the sentence of the Event, the cause in plain words, the nodes, what would help.
+
+Short by default: the largest groups of each reason and a few names; `-o wide` has all of them. Refuses to compute a
+figure: all are in the answer.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.commands.age import age
+from neuron_scheduler.explain.answers.explanation import (
+    Change,
+    Explanation,
+    FilterVerdict,
+    LeavingPod,
+    NodeExplanation,
+    NodeGroup,
+    NodeHolder,
+    PodSummary,
+    Verdict,
+)
+from neuron_scheduler.model.wording import clipped, counted, few_names
+from neuron_scheduler.neuron.id_text import numbered
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.telemetry.line_formats import printable
+from neuron_scheduler.telemetry.paragraphs import GREEN, RED, YELLOW, Paragraphs
+
+MOST_GROUPS: Final = 3
+"""Groups of one reason that are shown if not all are asked for."""
+MOST_REASONS: Final = 8
+MOST_LISTED: Final = 3
+"""Names of a group's nodes that are shown likewise."""
+_INDENT: Final = "  "
+
+CAUSES: Final[Mapping[str, str]] = {
+    Cause.UNTRIED: "It has not been tried yet.",
+    Cause.GATED: "Its scheduling gates must be removed first, by whoever set them.",
+    Cause.ERROR: "The last attempt ended in an error; it is tried again.",
+    Cause.CAPACITY: "Too few Neuron devices or cores are free. It waits until pods end or nodes join.",
+    Cause.FRAGMENTATION: "Enough Neuron devices or cores are free, but in pieces: no node has such a free block.",
+    Cause.INVALID_COUNT: "No node serves that number of Neuron devices or cores, even when it is empty.",
+    Cause.UNKNOWN_HOLDER: "Pods whose device ids are unknown may hold what it needs. It waits until they end.",
+    Cause.UNHEALTHY: "The nodes report a problem with a Neuron device.",
+    Cause.NOMINATED: "Space is free, but it is kept for pods of the same or a higher priority.",
+    Cause.RESOURCES: "The nodes lack cpu, memory, room for another pod, or a host port.",
+    Cause.TAINTS: "The nodes are cordoned, or have taints that the pod does not tolerate.",
+    Cause.AFFINITY: "Rules exclude the nodes: its node selector, affinity or topology spread, or rules of other pods.",
+    Cause.VOLUMES: "Its volumes cannot be used on the nodes, or cannot be bound.",
+    Cause.POD: "No node can take it as it is; the pod itself must be changed.",
+    Cause.OTHER: "See the reasons of the nodes.",
+}
+"""What each cause means, for a person."""
+
+
+@attrs.frozen
+class WhyText:
+    """
+    Writes explanations.
+
+    Attributes:
+        wide: with all groups and names that the answer has.
+        now: seconds since the epoch; 0 if the ages of pods are not known.
+    """
+
+    paragraphs: Paragraphs
+    wide: bool = False
+    now: float = 0.0
+
+    def lines(self, explanation: Explanation) -> Iterator[str]:
+        """Yield the lines of the answer about a pod."""
+        yield from self._title(explanation.pod, explanation.verdict)
+        yield ""
+        yield from self.paragraphs.wrapped(explanation.message)
+        meaning = CAUSES.get(explanation.cause, "")
+        if meaning:
+            yield ""
+            yield from self.paragraphs.wrapped(f"{_words(explanation.cause).capitalize()}: {meaning}")
+        if explanation.groups:
+            yield from self._section(f"Nodes by their first reason ({counted(explanation.nodes, 'node')})")
+            yield from self._groups(explanation.groups)
+        if explanation.changes:
+            yield from self._section("What would let it in")
+            for change in explanation.changes:
+                yield from self._change(change)
+        yield from self._notes(explanation.notes)
+
+    def node_lines(self, explanation: NodeExplanation) -> Iterator[str]:
+        """Yield the lines of the answer about a pod and one node."""
+        yield from self._title(explanation.pod, explanation.verdict)
+        yield ""
+        yield from self.paragraphs.wrapped(explanation.message)
+        if explanation.filters:
+            yield from self._section("What each filter says")
+            yield from self._verdicts(explanation.filters)
+        if explanation.free or explanation.holders:
+            kind = f" ({clipped(explanation.instance_type)})" if explanation.instance_type else ""
+            yield from self._section(f"Neuron on {explanation.node_name}{kind}")
+            yield from self._indented(explanation.free or "none")
+            yield from self._holders(explanation.holders)
+        yield from self._notes(explanation.notes)
+
+    def _title(self, pod: PodSummary, verdict: Verdict) -> Iterator[str]:
+        about = [pod.asks or "no Neuron", f"priority {pod.priority}"]
+        old = f" for {age(self.now - pod.created)}" if pod.created and self.now else ""
+        states = {
+            Verdict.FITS: ("fits", GREEN),
+            Verdict.WAITS: (f"waits{old}", YELLOW),
+            Verdict.GATED: (f"is gated{old}", YELLOW),
+            Verdict.BOUND: ("has a node", GREEN),
+        }
+        state, colour = states[verdict]
+        title = f"{pod.namespace}/{pod.name} {state} ({', '.join(about)})"
+        yield from (self.paragraphs.coloured(line, colour) for line in self.paragraphs.wrapped(title))
+
+    def _section(self, title: str) -> Iterator[str]:
+        yield ""
+        yield from map(self.paragraphs.bold, list(self.paragraphs.wrapped(title)))
+
+    def _indented(self, text: str, depth: int = 1) -> Iterator[str]:
+        return self.paragraphs.wrapped(text, first=_INDENT * depth, rest=_INDENT * depth)
+
+    def _groups(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
+        """Yield the groups, those of one reason together."""
+        by_reason: dict[tuple[str, ...], list[NodeGroup]] = {}
+        for group in groups:
+            by_reason.setdefault((group.plugin, group.reason, str(bool(group.kept_for))), []).append(group)
+        shown = [*by_reason.values()][: None if self.wide else MOST_REASONS]
+        for of_reason in shown:
+            yield from self._reason(of_reason)
+        left = sum(group.nodes for of_reason in [*by_reason.values()][len(shown) :] for group in of_reason)
+        if left:
+            yield from self._indented(f"{counted(left, 'more node')} for other reasons (-o wide shows all)")
+
+    def _reason(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
+        first, count = groups[0], sum(group.nodes for group in groups)
+        if not first.plugin:
+            line, colour = f"{counted(count, 'node')}: would take the pod", GREEN
+        elif first.kept_for:
+            line, colour = f"{counted(count, 'node')}: would take the pod, but the space is kept for others", YELLOW
+        else:
+            line, colour = f"{counted(count, 'node')}: {first.reason} [{first.plugin}]", RED
+        yield from self._coloured(line, colour)
+        shown = groups if self.wide else groups[:MOST_GROUPS]
+        for group in shown:
+            yield from self._group(group)
+        left = sum(group.nodes for group in groups[len(shown) :])
+        if left:
+            yield from self._indented(f"{counted(left, 'more node')} with other figures (-o wide shows all)", 2)
+
+    def _group(self, group: NodeGroup) -> Iterator[str]:
+        names = group.names if self.wide else group.names[:MOST_LISTED]
+        more = group.nodes - len(names)
+        listed = f"{', '.join(map(clipped, names))}{f' and {more} more' if more else ''}"
+        kind = f" ({clipped(group.instance_type)})" if group.instance_type else ""
+        yield from self.paragraphs.wrapped(f"{listed}{kind}", first=_INDENT * 2, rest=_INDENT * 3)
+        if group.arithmetic:
+            yield from self._indented(group.arithmetic, 3)
+
+    def _change(self, change: Change) -> Iterator[str]:
+        yield from self.paragraphs.wrapped(change.sentence, first=f"{_INDENT}- ", rest=_INDENT * 2)
+        for pod in change.pods:
+            yield from self.paragraphs.wrapped(self._leaving(pod), first=_INDENT * 2, rest=_INDENT * 3)
+        if change.command:
+            yield f"{_INDENT * 2}$ {printable(change.command)}"
+
+    def _leaving(self, pod: LeavingPod) -> str:
+        about = [pod.asks] if pod.asks else []
+        about.append(f"priority {pod.priority}{'; the scheduler may evict it' if pod.evictable else ''}")
+        if pod.started and self.now:
+            about.append(f"started {age(self.now - pod.started)} ago")
+        if pod.budgets:
+            violated = "would be violated" if pod.violates else "allows it"
+            about.append(f"disruption budget {few_names(pod.budgets)} {violated}")
+        return f"{pod.namespace}/{pod.name} ({', '.join(about)})"
+
+    def _verdicts(self, verdicts: Sequence[FilterVerdict]) -> Iterator[str]:
+        """Yield the filters that refuse the node with their reasons, and after them the names of the others."""
+        for verdict in verdicts:
+            if not verdict.passes:
+                yield from self._coloured(f"{verdict.plugin} refuses it", RED)
+                for reason in verdict.reasons:
+                    yield from self._indented(reason, 2)
+                if verdict.arithmetic:
+                    yield from self._indented(verdict.arithmetic, 3)
+        passing = [verdict.plugin for verdict in verdicts if verdict.passes]
+        if passing:
+            yield from self._coloured(f"{counted(len(passing), 'filter')} let it pass", GREEN)
+            yield from self._indented(", ".join(passing), 2)
+
+    def _coloured(self, text: str, code: str) -> Iterator[str]:
+        return (self.paragraphs.coloured(line, code) for line in self._indented(text))
+
+    def _holders(self, holders: Sequence[NodeHolder]) -> Iterator[str]:
+        for unknown, group in groupby(holders, key=lambda holder: holder.unknown):
+            for holder in group:
+                what = "unknown ids" if unknown or not holder.ids else numbered(holder.ids, holder.unit)
+                kept = ", kept for it" if holder.kept else ""
+                line = f"{what}{kept}: {holder.namespace}/{holder.name} (priority {holder.priority})"
+                yield from self.paragraphs.wrapped(line, first=_INDENT, rest=_INDENT * 2)
+
+    def _notes(self, notes: Sequence[str]) -> Iterator[str]:
+        if notes:
+            yield ""
+        for note in notes:
+            yield from self.paragraphs.wrapped(f"Note: {note}", rest=_INDENT)
+
+
+def _words(cause: str) -> str:
+    return cause.replace("_", " ")

@@ -1,0 +1,218 @@
+"""An explanation as a person reads it, to the letter, on wide and narrow terminals."""
+
+import textwrap
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.commands.why_text import CAUSES, MOST_GROUPS, MOST_REASONS, WhyText
+from neuron_scheduler.explain.answers.explanation import (
+    Change,
+    ChangeKind,
+    Explanation,
+    FilterVerdict,
+    LeavingPod,
+    NodeExplanation,
+    NodeGroup,
+    NodeHolder,
+    PodSummary,
+    Verdict,
+)
+from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.telemetry.paragraphs import Paragraphs
+
+NOW = 100_000.0
+TRN1 = "trn1.32xlarge"
+FIT = "Insufficient aws.amazon.com/neuron"
+POD = PodSummary("ml", "train-0", "my-scheduler", 7, NOW - 12_000, "16 Neuron devices", "aws.amazon.com/neuron", 16)
+LEAVING = LeavingPod("ml", "old", 0, NOW - 600, "4 Neuron devices", ("web",), violates=True, evictable=True)
+ANSWER = Explanation(
+    POD,
+    Verdict.WAITS,
+    "0/5 nodes are available: 5 Insufficient aws.amazon.com/neuron. Fragmentation: 28 Neuron devices free on 4 nodes.",
+    cause="fragmentation",
+    nodes=5,
+    groups=(
+        NodeGroup(4, ("a", "b", "c", "d"), TRN1, "NodeResourcesFit", FIT, "needs 16; allocatable 16, used 9, free 7"),
+        NodeGroup(1, ("cpu",), "", "NodeResourcesFit", FIT, "needs 16; the node has none"),
+    ),
+    changes=(
+        Change(ChangeKind.COUNT, "Ask for 4 Neuron devices instead of 16: it then goes to a."),
+        Change(
+            ChangeKind.DEPARTURE, "ml/old ends on b.", "kubectl delete pod --namespace ml old", "b", pods=(LEAVING,)
+        ),
+    ),
+    notes=("Budgets could not be read.",),
+)
+
+
+def text(answer: Explanation | NodeExplanation, width: int = 100, *, wide: bool = False, colour: bool = False) -> str:
+    """Return an answer as it is printed."""
+    writer = WhyText(Paragraphs(width, colour), wide=wide, now=NOW)
+    return "\n".join(writer.lines(answer) if isinstance(answer, Explanation) else writer.node_lines(answer))
+
+
+def shown(frame: str) -> str:
+    """Return a frame as it is written below."""
+    return textwrap.dedent(frame).strip()
+
+
+def test_a_wide_terminal() -> None:
+    """The sentence, the cause, the nodes, what would help, notes."""
+    assert text(ANSWER) == shown("""
+        ml/train-0 waits for 3h20m (16 Neuron devices, priority 7)
+
+        0/5 nodes are available: 5 Insufficient aws.amazon.com/neuron. Fragmentation: 28 Neuron devices free
+        on 4 nodes.
+
+        Fragmentation: Enough Neuron devices or cores are free, but in pieces: no node has such a free
+        block.
+
+        Nodes by their first reason (5 nodes)
+          5 nodes: Insufficient aws.amazon.com/neuron [NodeResourcesFit]
+            a, b, c and 1 more (trn1.32xlarge)
+              needs 16; allocatable 16, used 9, free 7
+            cpu
+              needs 16; the node has none
+
+        What would let it in
+          - Ask for 4 Neuron devices instead of 16: it then goes to a.
+          - ml/old ends on b.
+            ml/old (4 Neuron devices, priority 0; the scheduler may evict it, started 10m ago, disruption
+              budget web would be violated)
+            $ kubectl delete pod --namespace ml old
+
+        Note: Budgets could not be read.
+    """)
+
+
+def test_a_narrow_terminal() -> None:
+    """Text is wrapped, a command is not."""
+    lines = text(ANSWER, 60).split("\n")
+    assert max(len(line) for line in lines if "$ " not in line) <= 60
+    assert "    $ kubectl delete pod --namespace ml old" in lines
+
+
+def test_everything() -> None:
+    """`-o wide` has all names and groups."""
+    many = [attrs.evolve(ANSWER.groups[0], arithmetic=f"needs {i}", names=(f"n{i}",), nodes=1) for i in range(9)]
+    answer = attrs.evolve(ANSWER, groups=tuple(many), nodes=9)
+    assert f"{9 - MOST_GROUPS} more nodes with other figures (-o wide shows all)" in text(answer)
+    assert "n8 (trn1.32xlarge)" in text(answer, wide=True)
+    assert "-o wide" not in text(answer, wide=True)
+    assert "a, b, c, d (trn1.32xlarge)" in text(ANSWER, wide=True)
+
+
+def test_many_reasons() -> None:
+    """The most promising ones are shown, the other nodes are counted."""
+    groups = tuple(attrs.evolve(ANSWER.groups[1], reason=f"reason {i}", nodes=2) for i in range(MOST_REASONS + 3))
+    assert "  6 more nodes for other reasons (-o wide shows all)" in text(attrs.evolve(ANSWER, groups=groups))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "cause", "title"),
+    [
+        (Verdict.FITS, "", "ml/train-0 fits (16 Neuron devices, priority 7)"),
+        (Verdict.GATED, "gated", "ml/train-0 is gated for 3h20m (16 Neuron devices, priority 7)"),
+        (Verdict.BOUND, "", "ml/train-0 has a node (16 Neuron devices, priority 7)"),
+    ],
+)
+def test_other_verdicts(verdict: Verdict, cause: str, title: str) -> None:
+    """The first line says how it is with the pod."""
+    answer = attrs.evolve(ANSWER, verdict=verdict, cause=cause, groups=(), changes=())
+    assert text(answer).startswith(f"{title}\n\n0/5 nodes")
+
+
+def test_nodes_that_take_it_and_space_kept_for_others() -> None:
+    """They come without a reason of a filter."""
+    groups = (
+        NodeGroup(2, ("a", "b"), TRN1, arithmetic="needs 1; 4 of 16 free"),
+        NodeGroup(1, ("c",), TRN1, "NodeResourcesFit", FIT, "kept for ml/first", kept_for=("ml/first",)),
+    )
+    lines = text(attrs.evolve(ANSWER, groups=groups)).split("\n")
+    assert "  2 nodes: would take the pod" in lines
+    assert "  1 node: would take the pod, but the space is kept for others" in lines
+
+
+def test_one_node() -> None:
+    """The filters that refuse it first, then those that do not, then what the node holds."""
+    answer = NodeExplanation(
+        POD,
+        "trn1-a",
+        Verdict.WAITS,
+        "trn1-a does not take it: node(s) were unschedulable.",
+        TRN1,
+        (
+            FilterVerdict("NodeName", passes=True),
+            FilterVerdict("NodeUnschedulable", False, ("node(s) were unschedulable",), "it is cordoned", "taints"),
+            FilterVerdict("NodePorts", passes=True),
+        ),
+        "4 of 16 devices free",
+        (
+            NodeHolder("ml", "old", "12 Neuron devices", 3, "device", tuple(range(12))),
+            NodeHolder("ml", "next", "1 Neuron device", 9, "device", (12,), kept=True),
+            NodeHolder("ml", "foreign", unknown=True),
+        ),
+        notes=("A note.",),
+    )
+    assert text(answer) == shown("""
+        ml/train-0 waits for 3h20m (16 Neuron devices, priority 7)
+
+        trn1-a does not take it: node(s) were unschedulable.
+
+        What each filter says
+          NodeUnschedulable refuses it
+            node(s) were unschedulable
+              it is cordoned
+          2 filters let it pass
+            NodeName, NodePorts
+
+        Neuron on trn1-a (trn1.32xlarge)
+          4 of 16 devices free
+          devices 0-11: ml/old (priority 3)
+          device 12, kept for it: ml/next (priority 9)
+          unknown ids: ml/foreign (priority 0)
+
+        Note: A note.
+    """)
+
+
+def test_colour_is_around_whole_lines() -> None:
+    """Without it, the text is the same."""
+    coloured = text(ANSWER, colour=True)
+    assert "\033[33mml/train-0 waits for 3h20m (16 Neuron devices, priority 7)\033[0m" in coloured
+    assert "\033[1mWhat would let it in\033[0m" in coloured
+    plain = coloured
+    for code in ("0", "1", "31", "32", "33"):
+        plain = plain.replace(f"\033[{code}m", "")
+    assert plain == text(ANSWER)
+
+
+def hostile(value: Any) -> Any:
+    """Return an answer with each string replaced by one that would control a terminal."""
+    match value:
+        case str():
+            return f"\x1b]0;{value}\x07\n\u202e"
+        case tuple():
+            return tuple(map(hostile, value))
+        case _ if attrs.has(type(value)) and not isinstance(value, Verdict | ChangeKind):
+            names = [field.name for field in attrs.fields(type(value)) if field.name not in ("kind", "verdict")]
+            changed = {name: hostile(getattr(value, name)) for name in names}
+            return attrs.evolve(value, **changed)
+        case _:
+            return value
+
+
+def test_hostile_strings_are_made_visible() -> None:
+    """No character that is not printable leaves, whatever the cluster's names are."""
+    answer = hostile(ANSWER)
+    assert isinstance(answer, Explanation)
+    printed = text(answer, wide=True)
+    assert "\\x1b" in printed
+    assert all(line.isprintable() for line in printed.split("\n"))
+
+
+def test_every_cause_has_a_meaning() -> None:
+    """A new cause needs a sentence for people."""
+    assert CAUSES.keys() == set(Cause)
