@@ -7,11 +7,11 @@ space that is kept for pending pods is not free. Pods that wait already are not 
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.explain.answers.fit import Fit, PlacedPod, Purchase, TypeCount
+from neuron_scheduler.explain.answers.fit import Fit, Fits, PlacedPod, Purchase, TypeCount
 from neuron_scheduler.explain.asks import asks
 from neuron_scheduler.explain.own_claims import with_known_claims
 from neuron_scheduler.explain.placing import Placing, place
@@ -72,6 +72,34 @@ def how_many_of(
     placing: Placing = yield from place(fork.fork(), workload, profile, most=bound)
     question = Question(cluster=fork, workload=workload, profile=profile, most=bound, before=placing)
     yield _fit(question, (yield from _purchases(question, buy, suggest=suggest)))
+
+
+def how_many_of_each(
+    cluster: Cluster,
+    workloads: Sequence[Replicated],
+    profile_of: Callable[[Replicated], Profile],
+    *,
+    buy: Sequence[Buy] = (),
+    suggest: bool = True,
+    most: int = MOST_PODS,
+) -> Iterator[Fits | None]:
+    """
+    Say how many replicas of several workloads fit, which are placed one after the other in their order.
+
+    It yields None where other tasks may run, and the answer last. Arguments are those of `how_many_of`.
+    """
+    fork, answers = cluster.fork(), list[Fit]()
+    yield None
+    for workload in workloads:
+        profile = profile_of(workload)
+        for fit in how_many_of(fork, workload, profile, buy=buy, suggest=suggest, most=most):
+            yield None
+            if fit is not None:
+                answers.append(fit)
+        if workload is not workloads[-1]:
+            for _ in place(fork, with_known_claims(fork, workload), profile, most=workload.replicas):
+                yield None
+    yield Fits(tuple(answers))
 
 
 def _purchases(question: Question, buy: Sequence[Buy], *, suggest: bool) -> Generator[None, None, tuple[Purchase, ...]]:

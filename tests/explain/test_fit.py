@@ -1,6 +1,6 @@
 """How many fit is what a scheduler finds that places one pod after the other in a cluster rebuilt each time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
@@ -12,8 +12,9 @@ from neuron_scheduler.answer_json import from_json, to_json
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join
 from neuron_scheduler.explain.answers.fit import Fit, PlacedPod, Purchase
-from neuron_scheduler.explain.fit import how_many, how_many_of
+from neuron_scheduler.explain.fit import how_many, how_many_of, how_many_of_each
 from neuron_scheduler.explain.replicated import PodSet, Replicated
+from neuron_scheduler.explain.why import finished
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
@@ -37,14 +38,7 @@ Joined = Sequence[tuple[FreshNode, int]]
 
 def answer(cluster: Cluster, template: Pod, replicas: int = 0, **rest: Any) -> Fit:
     """Return the answer for replicas of one pod."""
-    return last(how_many(cluster, template, PROFILE, replicas=replicas, **rest))
-
-
-def last(steps: Iterator[Fit | None]) -> Fit:
-    """Return the answer of the last step."""
-    *_, fit = steps
-    assert fit is not None
-    return fit
+    return finished(how_many(cluster, template, PROFILE, replicas=replicas, **rest))
 
 
 @attrs.define
@@ -247,7 +241,7 @@ def test_replicas_share_a_claim_or_have_their_own() -> None:
         cluster.put_storage(volume)
     claim = PersistentVolumeClaim("", "default", "t-data", class_name="local", access_modes=("RWO",), request=1)
     own = PodSet(pod("t", devices=1, volume_claims=("t-data",), ephemeral_claims=("t-data",)), claims=(claim,))
-    fit = last(how_many_of(cluster, Replicated(5, (own,)), PROFILE))
+    fit = finished(how_many_of(cluster, Replicated(5, (own,)), PROFILE))
     assert (fit.fitting, fit.limit and fit.limit.cause) == (3, "volumes")
     cluster.put_storage(attrs.evolve(claim, uid="c", name="shared"))
     assert answer(cluster, pod("t", devices=1, volume_claims=("shared",)), 5).fitting == 5
@@ -271,7 +265,7 @@ def test_a_claim_that_nobody_can_place_is_left_out(
         cluster.put_storage(storage_class)
     claim = PersistentVolumeClaim("", "default", "t-data", class_name=class_name)
     own = PodSet(pod("t", devices=8, volume_claims=("t-data",), ephemeral_claims=("t-data",)), claims=(claim,))
-    fit = last(how_many_of(cluster, Replicated(2, (own,)), PROFILE))
+    fit = finished(how_many_of(cluster, Replicated(2, (own,)), PROFILE))
     assert fit.fitting == 2
     assert want in fit.notes[0]
 
@@ -285,7 +279,7 @@ def group(replicas: int) -> Replicated:
 def test_a_group_counts_as_a_whole() -> None:
     """Four nodes take one group and two pods of the second one, which does not count."""
     cluster = cluster_of([node(f"n{i}", TRN1) for i in range(4)])
-    fit = last(how_many_of(cluster, group(3), PROFILE))
+    fit = finished(how_many_of(cluster, group(3), PROFILE))
     assert (fit.asked, fit.fitting, fit.pods_per_replica, fit.pods_fitting) == (3, 1, 3, 5)
     assert [(pod.replica, pod.part) for pod in fit.placed] == [
         *[(1, "leader"), (1, "worker"), (1, "worker")],
@@ -295,6 +289,15 @@ def test_a_group_counts_as_a_whole() -> None:
     assert (fit.limit.replica, fit.limit.part) == (2, "worker")
     assert [(bought.nodes, bought.total) for bought in fit.purchases] == [(4, 3)]
     assert fit.asks == "1 x 8 Neuron devices and 2 x 16 Neuron devices"
+
+
+def test_several_workloads_take_space_from_each_other() -> None:
+    """The first one's replicas are there for the second one."""
+    cluster = cluster_of([node("a", TRN1)])
+    first, second = (Replicated(1, (PodSet(pod(name, devices=8)),), name) for name in ("first", "second"))
+    fits = finished(how_many_of_each(cluster, (first, attrs.evolve(second, replicas=4)), lambda _: PROFILE))
+    assert [(fit.name, fit.fitting, fit.total) for fit in fits.workloads] == [("first", 1, 2), ("second", 1, 1)]
+    assert cluster.pod_count == 0
 
 
 def test_an_unknown_type_is_said() -> None:

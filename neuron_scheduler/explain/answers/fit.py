@@ -119,3 +119,16 @@ class Fit:
     types: tuple[TypeCount, ...] = ()
     purchases: tuple[Purchase, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Fits:
+    """
+    The answers for several workloads, in order: the pods of each are there for the next one, as far as they fit.
+
+    Attributes:
+        notes: what could not be read of the cluster: one sentence each.
+    """
+
+    workloads: tuple[Fit, ...]
+    notes: tuple[str, ...] = ()

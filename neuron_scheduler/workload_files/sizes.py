@@ -1,0 +1,103 @@
+"""
+A workload that is described by its size, such as 8 devices and 16 CPUs, and purchases that are written as `2xTYPE`.
+
+The pod is read like one from a file, so quantities are Kubernetes' own. It tolerates the taints that Neuron nodes
+usually have, as the admission plugin ExtendedResourceToleration would make it. Refuses to know flags.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.explain.replicated import Replicated
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_NAMES
+from neuron_scheduler.telemetry.line_formats import printable
+from neuron_scheduler.workload_files.fields import Fields
+from neuron_scheduler.workload_files.pod_templates import pod_set
+
+MOST_OF_A_SIZE: Final = 10_000
+"""Devices or cores of a pod, and replicas."""
+MOST_BOUGHT: Final = 256
+MOST_PURCHASES: Final = 8
+
+_PURCHASE: Final = re.compile(r"(?:([0-9]{1,4})x)?(?:ml\.)?([a-z][a-z0-9-]{0,30}\.[a-z0-9-]{1,30})", re.ASCII)
+
+
+def sized(
+    *,
+    devices: int = 0,
+    cores: int = 0,
+    cpu: str = "",
+    memory: str = "",
+    instance_type: str = "",
+    replicas: int = 0,
+    namespace: str = "default",
+    scheduler_name: str = "",
+) -> Replicated:
+    """
+    Return replicas of a pod with one container of this size.
+
+    Args:
+        devices: at most one of this and `cores` is not 0.
+        cores: likewise.
+        cpu: a quantity; empty for none.
+        memory: likewise.
+        instance_type: without `ml.`; empty for any.
+        replicas: 0 to ask how many there can be.
+        namespace: where the pods would be.
+        scheduler_name: who would place them.
+
+    Raises:
+        ConfigurationError: a number or a quantity cannot be used.
+    """
+    for name, number in (("devices", devices), ("cores", cores), ("replicas", replicas)):
+        if not 0 <= number <= MOST_OF_A_SIZE:
+            raise ConfigurationError(f"{name} is {number}; it must be a number from 0 to {MOST_OF_A_SIZE}")
+    amounts = {NEURON_DEVICE: devices, NEURON_CORE: cores, "cpu": cpu, "memory": memory}
+    asked = {resource: amount for resource, amount in amounts.items() if amount}
+    if not asked:
+        raise ConfigurationError("say what a pod asks for: devices, cores, cpu or memory, or a file with a workload")
+    spec: dict[str, Any] = {
+        "schedulerName": scheduler_name or None,
+        "containers": [{"name": "main", "resources": {"requests": asked}}],
+        "tolerations": [{"key": name, "operator": "Exists"} for name in NEURON_NAMES],
+    }
+    if instance_type:
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _of_type(instance_type)}}
+    fields = Fields("the size", {"kind": "pod", "metadata": {"name": "size", "namespace": namespace}, "spec": spec})
+    pods, notes = pod_set(fields, fields, namespace=namespace)
+    if pods.template.refusal:
+        raise ConfigurationError(pods.template.refusal)
+    return Replicated(replicas, (pods,), notes=notes)
+
+
+def _of_type(instance_type: str) -> dict[str, Any]:
+    values = [instance_type, f"ml.{instance_type}"]  # HyperPod's name of the same type
+    expression = {"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": values}
+    return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+
+
+def purchases(text: str) -> tuple[tuple[int, str], ...]:
+    """
+    Return purchases written as `2xtrn1.32xlarge`, or as `trn1.32xlarge` for one node, with commas between several.
+
+    Raises:
+        ConfigurationError: one of them cannot be read.
+    """
+    found = tuple(_purchases(text))
+    if len(found) > MOST_PURCHASES:
+        raise ConfigurationError(f"{len(found)} purchases; at most {MOST_PURCHASES} are tried at once")
+    return found
+
+
+def _purchases(text: str) -> Iterator[tuple[int, str]]:
+    for part in filter(None, text.split(",")):
+        match = _PURCHASE.fullmatch(part.strip())
+        if match is None:
+            raise ConfigurationError(f"{printable(part)!r} is no purchase; write 2xtrn1.32xlarge")
+        number = int(match[1] or "1")
+        if not 0 < number <= MOST_BOUGHT:
+            raise ConfigurationError(f"{number} nodes; a purchase has 1 to {MOST_BOUGHT}")
+        yield number, match[2]
