@@ -34,7 +34,7 @@ from tests.control_plane.objects import pod_manifest
 from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
-LEASE = {"leader_elect_lease_duration": 3.0, "leader_elect_renew_deadline": 2.0, "leader_elect_retry_period": 0.1}
+RETRY = 0.1  # seconds until a replica tries to renew or get the Lease again
 CORE, DEVICE = "aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice"
 NINE, NONE = "0,1,2,3,4,5,6,7,8", " ".join(["false"] * 16)
 HALF, THREE = " ".join(["true"] * 9 + ["false"] * 7), "[true true true false]"
@@ -85,7 +85,7 @@ async def replica(server: ApiServer, port: int, **settings: Any) -> AsyncIterato
             "bind_address": "127.0.0.1",
             "extender_bind_address": f"127.0.0.1:{port}",
             "queue": False,
-            **LEASE,
+            "leader_elect_retry_period": RETRY,
             **settings,
         }
     )
