@@ -117,8 +117,8 @@ class Client:
     async def __aexit__(self, *_exc: object) -> None:
         for connections in self._kept.values():
             connections.close()
-        with anyio.CancelScope(shield=True), anyio.move_on_after(2):
-            for session in self._sessions.values():
+        for session in self._sessions.values():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(0.5):  # each one: a stall must leave none open
                 await session.close()
 
     def _limit(self, pool: Pool) -> int:
