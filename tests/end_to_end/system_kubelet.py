@@ -9,8 +9,9 @@ process has ended. So a test can follow a page's commands, and see what a user o
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,10 @@ from tests.support.aws_extension import AwsExtension, Belief, served
 from tests.support.aws_release import EXTENSION_URL
 
 CONFIGURATIONS: Final = "/api/v1/namespaces/kube-system/configmaps"
+
+
+class NeverStartedError(Exception):
+    """A pod was deleted before its process could start."""
 
 
 @attrs.define(eq=False)
@@ -63,10 +68,11 @@ class SystemKubelet(FakeKubelet):
 
     async def _run_pod(self, pod: Object, process: AbstractAsyncContextManager[None]) -> None:
         """Run a pod's process until the pod is deleted."""
-        async with process:
-            with unless_outrun():
-                await self.api.patch(f"{path_of(pod)}/status", {"status": running(pod)}, content_type=STRATEGIC)
-            await self._stops[pod["metadata"]["uid"]].wait()
+        with suppress(NeverStartedError):
+            async with process:
+                with unless_outrun():
+                    await self.api.patch(f"{path_of(pod)}/status", {"status": running(pod)}, content_type=STRATEGIC)
+                await self._stops[pod["metadata"]["uid"]].wait()
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
         with unless_outrun():
             await self.api.delete(path_of(pod), body)
@@ -124,7 +130,7 @@ class SystemKubelet(FakeKubelet):
     async def _files(self, pod: Object) -> dict[str, str]:
         """Return the files of the ConfigMap that a pod mounts."""
         (name,) = (volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume)
-        return dict((await self.api.get(f"{CONFIGURATIONS}/{name}"))["data"])
+        return dict((await self._needed(pod, "GET", f"{CONFIGURATIONS}/{name}"))["data"])
 
     async def _kubeconfig(self, pod: Object) -> Path:
         return self.plane.kubeconfig(
@@ -132,11 +138,28 @@ class SystemKubelet(FakeKubelet):
         )
 
     async def _token(self, pod: Object) -> str:
-        """Return a token of the pod's ServiceAccount, which must exist."""
+        """Return a token of the pod's ServiceAccount."""
         account = f"/api/v1/namespaces/kube-system/serviceaccounts/{pod['spec']['serviceAccountName']}"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-        answer = await self.api.post(f"{account}/token", request | {"spec": {"expirationSeconds": 86400}})
-        return str(answer["status"]["token"])
+        spec = {"expirationSeconds": 86400}
+        return str((await self._needed(pod, "POST", f"{account}/token", request | {"spec": spec}))["status"]["token"])
+
+    async def _needed(self, pod: Object, method: str, path: str, body: Object | None = None) -> Object:
+        """
+        Wait until something exists that a pod cannot start without, as a kubelet does, and return the answer.
+
+        A ReplicaSet that is about to be deleted may create a pod when the ConfigMap is gone.
+
+        Raises:
+            NeverStartedError: the pod is deleted.
+        """
+        while not self._stops[pod["metadata"]["uid"]].is_set():
+            status, answer = await self.api.request(method, path, body)
+            if status != HTTPStatus.NOT_FOUND:
+                assert status < HTTPStatus.MULTIPLE_CHOICES, answer
+                return answer
+            await anyio.sleep(0.05)
+        raise NeverStartedError
 
 
 async def _ready(scheduler: SchedulerProcess) -> bool:

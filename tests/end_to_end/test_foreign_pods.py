@@ -67,16 +67,16 @@ async def test_readable_allocations_are_read(
     ids: set[tuple[int, ...]],
 ) -> None:
     """Ids of another scheduler count, in every known form of the annotations, without a warning."""
+    before = len(scheduler.lines_with('pod="default/theirs"'))  # of other tests
     await add_nodes(scheduler, api, node=instance_type)
     await bound_elsewhere(api, "theirs", "node", annotations, **request_)
     await has_seen_all(api, scheduler)
-    before = len(scheduler.lines_with('pod="default/theirs"'))
     async with kubelets(api):  # the device plugin cannot confuse the two once the other pod has started
         assert ids_of(await placed(api, "ours", **left)) in ids
     metrics = await scheduler.metrics()
     assert metrics["neuron_scheduler_unknown_holders"] == 0
     assert metrics["neuron_scheduler_conflicting_cores"] == 0
-    assert len(scheduler.lines_with('pod="default/theirs"')) == before == 0
+    assert len(scheduler.lines_with('pod="default/theirs"')) == before
 
 
 async def test_a_whole_machine_needs_no_ids(api: RestClient, scheduler: SchedulerProcess) -> None:
