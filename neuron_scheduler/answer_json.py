@@ -19,7 +19,12 @@ _CAPITAL: Final = re.compile(r"([A-Z])")
 
 def to_json(answer: attrs.AttrsInstance) -> Any:
     """Return an answer as JSON values: dicts, lists, strings, numbers."""
-    return _renamed(msgspec.to_builtins(answer), lambda key: _UNDERSCORE.sub(lambda match: match[1].upper(), key))
+    return _renamed(msgspec.to_builtins(answer), in_json)
+
+
+def in_json(name: str) -> str:
+    """Return a field's name as JSON has it: `nodeName` for `node_name`."""
+    return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
 def from_json(value: Any, answer: type[T]) -> T:

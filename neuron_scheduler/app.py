@@ -30,6 +30,7 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.user_review import UserReviews
 from neuron_scheduler.kube.watch.informer import STALE
 from neuron_scheduler.process_state import WAITING, ProcessState
+from neuron_scheduler.question_wiring import pages_of
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.extender_port import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests
@@ -225,7 +226,14 @@ class App:
             )
         ready = {"informer-sync": self._unsynced, "watches": self._stale}
         async with (
-            serving(endpoints, live=live, ready=ready, metrics=self.metrics, access=self._access()),
+            serving(
+                endpoints,
+                live=live,
+                ready=ready,
+                metrics=self.metrics,
+                access=self._access(),
+                pages=pages_of(config, self.parts, self.client),
+            ),
             self._extending(live, ready),
         ):
             yield

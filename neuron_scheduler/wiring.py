@@ -38,6 +38,7 @@ from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.kube.writes.evictor import Evictor
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.lease_wiring import election_of, forward_of, leases_of
+from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.profiles import profiles_of
@@ -59,6 +60,7 @@ class Parts:
     Attributes:
         nodes, others, pods: the informers; pods are listed last, when the objects that they refer to are known.
         election: None without leader election.
+        budgets: all PodDisruptionBudgets.
         verbs: answer kube-scheduler; None if the extender is off, like `foreign_nominations`.
     """
 
@@ -74,6 +76,7 @@ class Parts:
     pods: Informer[Pod]
     pod_handler: PodHandler
     rejections: Rejections
+    budgets: Callable[[], tuple[DisruptionBudget, ...]]
     election: ElectionThread | None
     verbs: Verbs | None
     foreign_nominations: ForeignNominations | None
@@ -133,6 +136,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         pods=pods,
         pod_handler=pod_handler,
         rejections=rejections,
+        budgets=budgets.all,
         election=election,
         verbs=verbs,
         foreign_nominations=foreign,

@@ -73,6 +73,7 @@ MAY_IMPORT: Final = {
         "watched_kinds",
     },
     "process_state": DOMAIN | EXPLAIN | LEAVES | {"wiring"},
+    "question_wiring": DOMAIN | LEAVES | KUBE | {"endpoints", "page", "questions", "settings", "wiring"},
     "app": DOMAIN
     | EXPLAIN
     | LEAVES
@@ -82,9 +83,8 @@ MAY_IMPORT: Final = {
         "endpoints",
         "extender",
         "journal",
-        "page",
         "process_state",
-        "questions",
+        "question_wiring",
         "settings",
         "stopping",
         "wiring",

@@ -66,10 +66,9 @@ class Access:
 
     async def refusal(self, authorization: str) -> Reply | None:
         """Return the refusal of a request with this `Authorization`, None if it may read the path."""
-        scheme, _, token = authorization.strip().partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
-            return _UNAUTHORIZED
+        token = bearer_token(authorization)
+        if not token:
+            return UNAUTHORIZED
         digest = hashlib.sha256(token.encode()).digest()
         known = self._verdicts.get(digest)
         if known is not None and self.clock() < known.until:
@@ -77,7 +76,9 @@ class Access:
         # A client that tries many tokens does not delay scrapers, whose tokens have been accepted before.
         was_good = known is not None and known.refusal is None
         if not was_good and not self._questions.take_now():
-            return _status(503, "ServiceUnavailable", "too many unknown tokens; try again later", {"Retry-After": "1"})
+            return status_reply(
+                503, "ServiceUnavailable", "too many unknown tokens; try again later", {"Retry-After": "1"}
+            )
         return await self._ask(digest, token)
 
     async def _ask(self, digest: bytes, token: str) -> Reply | None:
@@ -87,7 +88,7 @@ class Access:
             if not self._failing:
                 log.warning("Cannot ask the API server who may read a path", path=self.path, exc=error)
             self._failing = True
-            return _status(503, "ServiceUnavailable", "the API server cannot be asked who may read this")
+            return status_reply(503, "ServiceUnavailable", "the API server cannot be asked who may read this")
         self._failing = False
         self._verdicts.pop(digest, None)
         self._verdicts[digest] = _Verdict(refusal, self.clock() + CACHE_SECONDS)
@@ -98,18 +99,24 @@ class Access:
     async def _judged(self, token: str) -> Reply | None:
         user = await self.reviews.user_of(token)
         if user is None:
-            return _UNAUTHORIZED
+            return UNAUTHORIZED
         if await self.reviews.may_get(user, self.path):
             return None
         sentence = f'forbidden: User "{user.username}" cannot get path "{self.path}"'
-        return _status(403, "Forbidden", sentence)
+        return status_reply(403, "Forbidden", sentence)
 
 
-def _status(code: int, reason: str, message: str, fields: Mapping[str, str] = NO_FIELDS) -> Reply:
+def bearer_token(authorization: str) -> str:
+    """Return the token in an `Authorization` header; empty if there is none."""
+    scheme, _, token = authorization.strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def status_reply(code: int, reason: str, message: str, fields: Mapping[str, str] = NO_FIELDS) -> Reply:
     """Return an answer whose body is a `Status`, as an API server's is."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     body = msgspec.json.encode({**status, "message": message, "reason": reason, "code": code})
     return Reply(code, body, "application/json", fields)
 
 
-_UNAUTHORIZED: Final = _status(401, "Unauthorized", "Unauthorized")
+UNAUTHORIZED: Final = status_reply(401, "Unauthorized", "Unauthorized")

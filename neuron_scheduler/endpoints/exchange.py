@@ -70,6 +70,7 @@ class Request:
     Attributes:
         path: without the query, as it was sent.
         fields: the headers by name in lower case; of a repeated one the first.
+        content: the body, where it has been read.
         connection: where it comes from.
     """
 
@@ -77,6 +78,7 @@ class Request:
     path: str
     query: str = ""
     fields: Mapping[str, str] = NO_FIELDS
+    content: bytes = b""
     connection: Connection = attrs.field(default=Unconnected(), eq=False, repr=False)
 
     @property

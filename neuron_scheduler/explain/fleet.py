@@ -5,7 +5,7 @@ Free devices, blocks and the reasons of withheld machines come from `inventory`,
 never change, so the picture is of one moment, although it is made over several steps. Refuses to draw it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator
 from operator import itemgetter
 from typing import Final
 
@@ -64,16 +64,15 @@ def fleet(cluster: Cluster, *, names: bool = True, count_unknown_only: bool = Fa
     yield Fleet(tuple(picture for _, picture in ranked), tuple(types))
 
 
-def without_names(machine: MachinePicture, hidden: Iterable[str] | None = None) -> MachinePicture:
-    """Return the machine without the names of the pods in these namespaces; None means in all."""
-    namespaces = None if hidden is None else frozenset(hidden)
-    if not any(namespaces is None or holder.namespace in namespaces for holder in machine.holders):
+def without_names(machine: MachinePicture, shown: Container[str] = ()) -> MachinePicture:
+    """Return the machine with the names of pods in these namespaces only."""
+    if all(holder.namespace in shown for holder in machine.holders):
         return machine
-    holders = tuple(
-        attrs.evolve(holder, namespace="", name="") if namespaces is None or holder.namespace in namespaces else holder
+    holders = [
+        holder if holder.namespace in shown else attrs.evolve(holder, namespace="", name="")
         for holder in machine.holders
-    )
-    return attrs.evolve(machine, holders=holders)
+    ]
+    return attrs.evolve(machine, holders=tuple(holders))
 
 
 @attrs.define(eq=False)

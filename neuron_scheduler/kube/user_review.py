@@ -68,14 +68,12 @@ class UserReviews:
 
     async def may_get(self, user: User, path: str) -> bool:
         """Return whether a user may GET a path that is not a resource, such as `/metrics`."""
-        spec = {
-            "user": user.username,
-            "uid": user.uid,
-            "groups": user.groups,
-            "extra": user.extra,
-            "nonResourceAttributes": {"path": path, "verb": "get"},
-        }
-        return await self._is_allowed(spec)
+        return await self._is_allowed(_subject(user) | {"nonResourceAttributes": {"path": path, "verb": "get"}})
+
+    async def may_get_pods(self, user: User, namespace: str, name: str = "") -> bool:
+        """Return whether a user may get a pod, all pods of a namespace, or without a namespace all pods."""
+        attributes = {"verb": "get", "resource": "pods", "namespace": namespace, "name": name}
+        return await self._is_allowed(_subject(user) | {"resourceAttributes": attributes})
 
     async def may(self, username: str, groups: Sequence[str], attributes: Mapping[str, str]) -> bool:
         """Return whether a user of these groups has a right, by its `resourceAttributes`."""
@@ -95,3 +93,8 @@ class UserReviews:
             return decoder.decode(answer.body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnreachableError(f"the answer to POST {path} cannot be read: {error}") from error
+
+
+def _subject(user: User) -> dict[str, object]:
+    """Return the part of a review that says whose rights it is about."""
+    return {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}

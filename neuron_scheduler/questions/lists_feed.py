@@ -1,0 +1,107 @@
+"""
+`/v1/waiting` and `/v1/decisions`: a line for each pod that waits, and for each of the last decisions.
+
+A pod that a reader may not see has no name and no message, because a message can name what belongs to the pod. What it
+asks for, how long it waits and why stays.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import attrs
+
+from neuron_scheduler.endpoints.exchange import Reply, Request
+from neuron_scheduler.explain.answers.lists import RecentDecision, RecentDecisions, Waiting, WaitingPod
+from neuron_scheduler.explain.summary import summary_of
+from neuron_scheduler.questions.decision_ring import DecisionRing
+from neuron_scheduler.questions.encoding import replied
+from neuron_scheduler.questions.fleet_feed import name_notes
+from neuron_scheduler.questions.lane import last
+from neuron_scheduler.questions.readers import Names, Reader
+from neuron_scheduler.questions.redaction import namespaces_in, redacted
+from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
+
+MOST_WAITING: Final = 1000
+"""Pods that one answer lists: those that wait longest."""
+_PODS_A_STEP: Final = 500
+_NOT_LISTED: Final = f"Only the {MOST_WAITING} pods that were created first are listed."
+
+Line = WaitingPod | RecentDecision
+T = TypeVar("T", WaitingPod, RecentDecision)
+
+
+@attrs.define(eq=False, kw_only=True)
+class ListsFeed:
+    """
+    Answers `/v1/waiting` and `/v1/decisions`.
+
+    Attributes:
+        notes: what a reader has to know of this process: one sentence each.
+    """
+
+    queue: SchedulingQueue
+    decisions: DecisionRing
+    notes: Callable[[], tuple[str, ...]]
+
+    async def waiting(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
+        """Return the pods that wait."""
+        total, pods = await last(_oldest(self.queue), gone)
+        lines = [_waiting(queued, self.queue) for queued in pods]
+        names = await self._names(lines, reader, gone)
+        more = (_NOT_LISTED,) if total > len(lines) else ()
+        notes = (*self.notes(), *more, *name_notes(reader, names))
+        return await replied(request, Waiting(_seen(lines, names), total, notes), gone)
+
+    async def decided(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
+        """Return the last decisions."""
+        lines = self.decisions.latest()
+        names = await self._names(lines, reader, gone)
+        notes = (*self.notes(), *name_notes(reader, names))
+        return await replied(request, RecentDecisions(_seen(lines, names), notes), gone)
+
+    async def _names(self, lines: Sequence[Line], reader: Reader, gone: Callable[[], bool]) -> Names:
+        return await reader.names(await last(_namespaces(lines), gone))
+
+
+def _oldest(queue: SchedulingQueue) -> Iterator[tuple[int, list[QueuedPod]] | None]:
+    """Yield None whenever other tasks may run, and at the end how many pods wait, and the oldest of them."""
+    heap: list[tuple[float, int, QueuedPod]] = []
+    waiting = queue.pods()
+    for place, queued in enumerate(waiting):
+        item = (-queued.pod.created, -place, queued)
+        if len(heap) < MOST_WAITING:
+            heapq.heappush(heap, item)
+        elif item > heap[0]:
+            heapq.heapreplace(heap, item)
+        if place % _PODS_A_STEP == _PODS_A_STEP - 1:
+            yield None
+    yield len(waiting), [queued for *_, queued in sorted(heap, key=lambda item: item[:2], reverse=True)]
+
+
+def _waiting(queued: QueuedPod, queue: SchedulingQueue) -> WaitingPod:
+    condition = queued.pod.scheduled
+    message = condition.message if condition is not None and condition.status == "False" else ""
+    return WaitingPod(summary_of(queued.pod), queue.cause_of(queued).value, message)
+
+
+def _namespaces(lines: Sequence[Line]) -> Iterator[frozenset[str] | None]:
+    found: set[str] = set()
+    for place, line in enumerate(lines):
+        found |= namespaces_in(line)
+        if place % 64 == 0:
+            yield None
+    yield frozenset(found)
+
+
+def _seen(lines: Sequence[T], names: Names) -> tuple[T, ...]:
+    """Return the lines as a reader may see them, each of them when it is needed."""
+    return map(partial(_redacted, names=names), lines)  # type: ignore[return-value]  # made piece by piece
+
+
+def _redacted(line: T, names: Names) -> T:
+    if line.pod.namespace not in names:
+        line = attrs.evolve(line, message="")
+    return redacted(line, names)

@@ -1,0 +1,101 @@
+"""
+Leaves the names of pods out of an answer that its reader may not see; counts, sizes and nodes stay.
+
+Names are fields of some values, and `namespace/name` in sentences. So every text of an answer is searched for that
+form. A sentence about pods that a reader may not see has no command, which would name them too.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, Final, TypeVar, cast
+
+import attrs
+
+from neuron_scheduler.explain.answers.explanation import Change, LeavingPod
+from neuron_scheduler.questions.readers import Names
+
+_KEY: Final = re.compile(
+    r"(?<![\w./-])(?![0-9]+/[0-9]+\b)([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z0-9][-a-z0-9.]{0,252})", re.ASCII
+)
+"""`0/5 nodes are available` is no key."""
+A_POD: Final = "(a pod that you may not see)"
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
+
+
+def namespaces_in(answer: attrs.AttrsInstance) -> frozenset[str]:
+    """Return all that may be namespaces of pods in an answer, in its fields and its sentences."""
+    return frozenset(filter(None, _namespaces(answer)))
+
+
+def redacted(answer: T, names: Names, *, own: Collection[str] = ()) -> T:
+    """
+    Return the answer without the names that a reader may not see.
+
+    Args:
+        answer: any value of `explain.answers` about pods.
+        names: what the reader may see.
+        own: keys of pods that stay, whatever their namespace: those that the question was about.
+    """
+    if names.shown is None:
+        return answer
+    return cast(T, _Redaction(names, frozenset(own)).of(answer))
+
+
+def _namespaces(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from (match[1] for match in _KEY.finditer(value))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _namespaces(item)
+    elif attrs.has(type(value)):
+        yield getattr(value, "namespace", "")
+        for field in attrs.fields(type(value)):
+            yield from _namespaces(getattr(value, field.name))
+
+
+@attrs.frozen
+class _Redaction:
+    names: Names
+    own: frozenset[str]
+
+    def of(self, value: Any) -> Any:
+        """Return a value, or the values in it, without these names."""
+        if isinstance(value, str):
+            return _KEY.sub(self._key, value) if type(value) is str else value
+        if isinstance(value, tuple):
+            return tuple(map(self.of, value))
+        if not attrs.has(type(value)):
+            return value
+        if self._hides(getattr(value, "namespace", ""), getattr(value, "name", "")):
+            nameless = attrs.evolve(value, namespace="", name="")
+            return attrs.evolve(nameless, budgets=()) if isinstance(nameless, LeavingPod) else nameless
+        changed = {
+            field.name: self.of(getattr(value, field.name))
+            for field in attrs.fields(type(value))
+            if field.name not in ("namespace", "name")
+        }
+        answer = attrs.evolve(value, **changed)
+        return self._of_change(value, answer) if isinstance(value, Change) else answer
+
+    def _of_change(self, before: Change, change: Change) -> Change:
+        """Return a change without a command that names hidden pods, and without their bare names in its sentence."""
+        hidden = [pod for pod in before.pods if self._hides(pod.namespace, pod.name)]
+        sentence = change.sentence
+        if any(_names(sentence, pod.name) or _names(sentence, pod.namespace) for pod in hidden):
+            sentence = (
+                f"{len(before.pods)} pods of {before.node_name or 'one node'} end, some of which you may not see."
+            )
+        command = "" if hidden or change.command != before.command else change.command
+        return attrs.evolve(change, sentence=sentence, command=command)
+
+    def _key(self, match: re.Match[str]) -> str:
+        namespace, name = match[1], match[2].rstrip(".-")  # in a sentence a full stop may follow
+        return A_POD + match[2][len(name) :] if self._hides(namespace, name) else match[0]
+
+    def _hides(self, namespace: str, name: str) -> bool:
+        return bool(namespace) and f"{namespace}/{name}" not in self.own and namespace not in self.names
+
+
+def _names(sentence: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", sentence) is not None

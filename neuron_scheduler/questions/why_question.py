@@ -1,0 +1,93 @@
+"""
+`/v1/why`: why a pod waits, and with `node` what every filter says of that node.
+
+It needs the right to get the pod. A pod that the reader may not get is refused whether it exists or not.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.endpoints.exchange import Reply, Request
+from neuron_scheduler.explain.answers.explanation import Explanation, NodeExplanation
+from neuron_scheduler.explain.why import explain_on_node, explain_pod
+from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.questions.encoding import replied
+from neuron_scheduler.questions.lane import last
+from neuron_scheduler.questions.parameters import AskedWronglyError, parameters
+from neuron_scheduler.questions.readers import Reader
+from neuron_scheduler.questions.redaction import namespaces_in, redacted
+from neuron_scheduler.questions.refusals import bad
+from neuron_scheduler.scheduling.cycle.profile import Profile
+
+PARAMETERS: Final = ("namespace", "pod", "node")
+
+
+@attrs.define(eq=False, kw_only=True)
+class WhyQuestion:
+    """
+    Answers `/v1/why`.
+
+    Attributes:
+        pod_of: the last known state of a pod by its key; None if there is none.
+        budgets: all PodDisruptionBudgets.
+        profiles: by scheduler name.
+        otherwise: the profile for pods of other schedulers.
+        now: seconds since the epoch.
+        notes: what a reader has to know of this process: one sentence each.
+    """
+
+    cluster: Cluster
+    pod_of: Callable[[str], Pod | None]
+    budgets: Callable[[], Sequence[DisruptionBudget]]
+    profiles: Mapping[str, Profile]
+    otherwise: Profile
+    now: Callable[[], float]
+    notes: Callable[[], tuple[str, ...]]
+
+    async def answer(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
+        """Return why the pod waits, as the reader may see it."""
+        values = parameters(request.query, PARAMETERS)
+        key = key_of(values)
+        if not await reader.may_get_pod(*key.split("/", 1)):
+            return bad(f"you may not get the pod {key}; kubectl auth can-i get pods --namespace NAMESPACE says so", 403)
+        pod = self.pod_of(key)
+        if pod is None:
+            return bad(f"there is no pod {key}, or it has ended", 404)
+        profile = self.profiles.get(pod.scheduler_name) or next(iter(self.profiles.values()), self.otherwise)
+        if values.get("node"):
+            of_node = await last(explain_on_node(self.cluster, pod, profile, values["node"]), gone)
+            return await self._replied(request, reader, of_node, key, gone)
+        steps = explain_pod(self.cluster, pod, profile, budgets=self.budgets(), now=self.now())
+        return await self._replied(request, reader, await last(steps, gone), key, gone)
+
+    async def _replied(
+        self,
+        request: Request,
+        reader: Reader,
+        explanation: Explanation | NodeExplanation,
+        key: str,
+        gone: Callable[[], bool],
+    ) -> Reply:
+        names = await reader.names(namespaces_in(explanation))
+        answer = redacted(explanation, names, own=(key,))
+        return await replied(request, attrs.evolve(answer, notes=(*self.notes(), *answer.notes)), gone)
+
+
+def key_of(values: Mapping[str, str]) -> str:
+    """
+    Return the key of the pod that is asked about: `pod=NAMESPACE/NAME`, or both parameters.
+
+    Raises:
+        AskedWronglyError: there is none.
+    """
+    namespace, slash, name = values.get("pod", "").rpartition("/")
+    if slash and values.get("namespace", namespace) != namespace:
+        raise AskedWronglyError("the parameters namespace and pod name two namespaces")
+    namespace = namespace or values.get("namespace", "")
+    if not namespace or not name or "/" in namespace:
+        raise AskedWronglyError("name the pod: ?namespace=NAMESPACE&pod=NAME")
+    return f"{namespace}/{name}"

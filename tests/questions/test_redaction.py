@@ -1,0 +1,113 @@
+"""No name of a pod that a reader may not see is in an answer, whatever text it is in; all else stays."""
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+from neuron_scheduler.answer_json import to_json
+from neuron_scheduler.explain.answers.explanation import (
+    Change,
+    ChangeKind,
+    Explanation,
+    FilterCount,
+    LeavingPod,
+    NodeGroup,
+    PodSummary,
+    Verdict,
+)
+from neuron_scheduler.questions.readers import Names
+from neuron_scheduler.questions.redaction import A_POD, namespaces_in, redacted
+
+MESSAGE = (
+    "0/5 nodes are available: 3 Insufficient aws.amazon.com/neurondevice, 2 node(s) had a pod with an unknown Neuron"
+    " allocation. Unknown ids: n1 is blocked by secret/train-0 (schedulerName x) and 1 more, n2 is blocked by"
+    " mine/web (unreadable)."
+)
+ANSWER = Explanation(
+    pod=PodSummary("mine", "asking"),
+    verdict=Verdict.WAITS,
+    message=MESSAGE,
+    filters=(FilterCount("NodeResourcesFit", "Insufficient aws.amazon.com/neurondevice", 3),),
+    groups=(
+        NodeGroup(1, ("n1",), "trn1.32xlarge", arithmetic="kept for secret/train-1.", kept_for=("secret/train-1",)),
+    ),
+    changes=(
+        Change(
+            ChangeKind.DEPARTURE,
+            "secret/train-0 and mine/web end; mine/asking then goes to n1.",
+            command="kubectl delete pod --namespace secret train-0",
+            node_name="n1",
+            pods=(LeavingPod("secret", "train-0", budgets=("train",)), LeavingPod("mine", "web", budgets=("web",))),
+        ),
+        Change(ChangeKind.UNCORDON, "n2 takes it.", command="kubectl uncordon n2"),
+    ),
+)
+SOME = Names(frozenset({"mine"}))
+
+
+def texts(value: object) -> Iterator[str]:
+    """Yield every string of JSON values."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+
+
+def test_which_namespaces_are_asked_about() -> None:
+    """Those of the pods that are named, in fields and in sentences; `0/5` and names of resources are none."""
+    assert namespaces_in(ANSWER) == {"mine", "secret"}
+
+
+def test_names_are_left_out() -> None:
+    """Counts, nodes, budgets of others and commands stay."""
+    seen = redacted(ANSWER, SOME, own=("mine/asking",))
+    assert seen.message == MESSAGE.replace("secret/train-0", A_POD)
+    assert (seen.groups[0].arithmetic, seen.groups[0].kept_for) == (f"kept for {A_POD}.", (A_POD,))
+    departure, uncordon = seen.changes
+    assert departure.sentence == f"{A_POD} and mine/web end; mine/asking then goes to n1."
+    assert (departure.command, departure.node_name) == ("", "n1")
+    assert departure.pods == (LeavingPod("", ""), LeavingPod("mine", "web", budgets=("web",)))
+    assert uncordon == ANSWER.changes[1]
+    assert not [text for text in texts(to_json(seen)) if "secret" in text or "train-0" in text]
+
+
+def test_a_name_in_other_words() -> None:
+    """A sentence that names a hidden pod without its namespace is replaced as a whole."""
+    change = attrs.evolve(ANSWER.changes[0], sentence="The pod train-0 of another team ends.")
+    seen = redacted(change, SOME)
+    assert "train-0" not in seen.sentence
+    assert seen.sentence == "2 pods of n1 end, some of which you may not see."
+
+
+def test_who_may_see_all() -> None:
+    """Nothing is changed; the pod that was asked about stays in any case."""
+    assert redacted(ANSWER, Names(None)) is ANSWER
+    nameless = redacted(ANSWER, Names(frozenset()), own=("mine/asking",))
+    assert nameless.pod == PodSummary("mine", "asking")
+    assert "mine/web" not in nameless.message
+    assert nameless.message.startswith("0/5 nodes are available")
+
+
+@pytest.mark.parametrize("text", ["0/5 nodes", "12/300", "https://secret/train-0", "a.secret/x", "secret/", "/train-0"])
+def test_what_is_no_key(text: str) -> None:
+    """Fractions, addresses and paths are left alone."""
+    change = Change(ChangeKind.COUNT, text)
+    assert redacted(change, Names(frozenset())) == change
+
+
+NAME = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+
+
+@given(
+    NAME.filter(lambda name: not name.isdigit()), NAME, st.sampled_from(["{}", "by {}.", "({}), x", "'{}'", "a {}\n"])
+)
+def test_any_name(namespace: str, name: str, around: str) -> None:
+    """A key is found wherever it is in a sentence."""
+    seen = redacted(Change(ChangeKind.COUNT, around.format(f"{namespace}/{name}")), Names(frozenset({f"{namespace}x"})))
+    assert seen.sentence == around.format(A_POD)

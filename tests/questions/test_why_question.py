@@ -1,0 +1,87 @@
+"""`/v1/why` explains a pod to those who may get it, without the names of pods that they may not get."""
+
+import pytest
+
+from neuron_scheduler.answer_json import to_json
+from neuron_scheduler.explain.why import explain_pod, finished
+from neuron_scheduler.questions.assembly import STANDBY
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from tests.questions.conftest import Desk
+from tests.support.builders import node, pod
+
+TRN1 = "trn1.32xlarge"
+
+
+def fill(desk: Desk) -> None:
+    """Put an unknown holder of `secret` on the only node, and let a pod of `a` wait."""
+    waits = pod("waits", namespace="a", devices=8, scheduler_name="my-scheduler")
+    desk.put([node("n", TRN1)], [pod("u", namespace="secret", devices=1, on="n"), waits])
+
+
+async def test_why(desk: Desk) -> None:
+    """The answer is that of `explain`."""
+    fill(desk)
+    waits = desk._pods["a/waits"]
+    want = to_json(finished(explain_pod(desk.cluster, waits, default_profile("my-scheduler"), now=desk.now)))
+    assert await desk.json("/v1/why?namespace=a&pod=waits") == await desk.json("/v1/why?pod=a/waits") == want
+    assert "secret/u" in want["message"]
+
+
+async def test_names_of_others(desk: Desk) -> None:
+    """A reader of one namespace sees the figures, and no name of another namespace."""
+    fill(desk)
+    reply = await desk.reply("/v1/why?pod=a/waits", "jane")
+    text = b"".join(reply.more)
+    assert (reply.status, b"a/waits" in text or b"waits" in text) == (200, True)
+    assert b"secret" not in text
+    assert b"you may not see" in text
+
+
+async def test_on_one_node(desk: Desk) -> None:
+    """Every filter of one node, with its holders."""
+    fill(desk)
+    seen = await desk.json("/v1/why?pod=a/waits&node=n", "jane")
+    assert (seen["nodeName"], seen["verdict"]) == ("n", "waits")
+    assert [(holder["namespace"], holder["unknown"]) for holder in seen["holders"]] == [("", True)]
+    assert (await desk.json("/v1/why?pod=a/waits&node=none"))["filters"] == []
+
+
+async def test_who_may_ask(desk: Desk) -> None:
+    """The pod must be one that the reader may get; others are refused whether they exist or not."""
+    fill(desk)
+    for key in ("secret/u", "secret/none"):
+        status, sentence = await desk.refusal(f"/v1/why?pod={key}", "jane")
+        assert (status, sentence.startswith(f"you may not get the pod {key}")) == (403, True)
+    assert (await desk.refusal("/v1/why?pod=a/none", "jane"))[0] == 404
+    assert (await desk.refusal("/v1/why?pod=b/one", "jane"))[0] == 404
+    assert (await desk.refusal("/v1/why?pod=b/two", "jane"))[0] == 403
+    assert (await desk.refusal("/v1/why?pod=a/waits", "joe"))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("query", "want"),
+    [
+        ("", "name the pod"),
+        ("pod=waits", "name the pod"),
+        ("namespace=a", "name the pod"),
+        ("pod=a/", "name the pod"),
+        ("pod=a/b/c", "name the pod"),
+        ("pod=a/x&namespace=b", "two namespaces"),
+        ("pod=a/x&pod=a/y", "is there twice"),
+        ("pod=a/x&nodes=n", "there is no parameter 'nodes'; there are namespace, node, pod"),
+        ("pod", "the query cannot be read"),
+        ("pod=%ff/x", "the query cannot be read"),
+        ("&".join(f"a{i}=1" for i in range(100)), "the query cannot be read"),
+    ],
+)
+async def test_what_is_asked_wrongly(desk: Desk, query: str, want: str) -> None:
+    """The answer says what to write."""
+    status, sentence = await desk.refusal(f"/v1/why?{query}")
+    assert (status, want in sentence) == (400, True), sentence
+
+
+async def test_on_standby(desk: Desk) -> None:
+    """A replica that decides nothing can still explain, and says what it is."""
+    fill(desk)
+    desk.leads = False
+    assert (await desk.json("/v1/why?pod=a/waits"))["notes"][0] == STANDBY
