@@ -229,6 +229,13 @@ def new_type(world: World) -> str | None:
     return None
 
 
+def joined(world: World, name: str) -> bool:
+    """Return whether a new node of a type would take the pod."""
+    origin = world.cluster()
+    forks = [(origin.fork(), fresh) for fresh in fresh_nodes(origin.view, name)]
+    return any(_takes(fork, world, join(fork, fresh)) for fork, fresh in forks)
+
+
 def keys_of(change: Change) -> list[str]:
     """Return the pods of a departure."""
     return [f"{pod.namespace}/{pod.name}" for pod in change.pods]
@@ -251,10 +258,8 @@ def _may_leave(world: World, name: str) -> list[Pod]:
     """Return the pods that may leave a node: not those of DaemonSets, but those with space kept from the pod."""
     here = [pod for pod in world.bound if pod.node_name == name]
     bound = [pod for pod in here if pod.owner is None or pod.owner.kind != "DaemonSet"]
-    return [
-        *bound,
-        *(kept.pod for on, kept in world.kept if on == name and kept.pod.priority >= world.pending.priority),
-    ]
+    kept = [nomination.pod for on, nomination in world.kept if on == name and nomination.pod is not world.pending]
+    return [*bound, *(pod for pod in kept if pod.priority >= world.pending.priority)]
 
 
 def _sets(pods: Sequence[Pod], weight: Weight) -> Iterator[tuple[Pod, ...]]:

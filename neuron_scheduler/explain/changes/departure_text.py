@@ -5,7 +5,7 @@ Refuses to say that nothing else ends with them: a controller may start others i
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind, LeavingPod
@@ -59,13 +59,21 @@ def _sentences(
     yield f"End or evict {_named(node_info, live)} on {name}: the pod then goes there."
     if ending:
         yield f"{_named(node_info, ending)} {are} ending already."
-    if any(pod.violates for pod in pods):
-        budgets = dict.fromkeys(budget for pod in pods if pod.violates for budget in pod.budgets)
-        yield f"This goes beyond what the disruption budget {listed(list(budgets))} allows."
+    budgets = dict.fromkeys(budget for pod in pods if pod.violates for budget in pod.budgets)
+    if budgets:
+        which = f"the disruption budget{_s(budgets)} {listed(list(budgets))}"
+        yield f"This goes beyond what {which} allow{_s(budgets, 's', '')}."
+    their = _s(live, "Its", "Their")
     if all(pod.evictable for pod in pods[: len(live)]) and not question.pod.never_preempts:
-        yield "Their priority is lower, so the scheduler may evict them itself."
+        them = _s(live, "it", "them")
+        yield f"{their} priority is lower, so the scheduler may evict {them} itself."
     if any(pod.owner is not None for pod in live):
-        yield "Their controllers may start others in their place."
+        yield f"{their} controller{_s(live)} may start {_s(live, 'another in its', 'others in their')} place."
+
+
+def _s(things: Collection[object], one: str = "", several: str = "s") -> str:
+    """Return the form of a word for one thing or for several."""
+    return one if len(things) == 1 else several
 
 
 def _named(node_info: NodeInfo, pods: Sequence[Pod]) -> str:

@@ -31,6 +31,14 @@ def selects_types(pod: Pod) -> bool:
     )
 
 
+def depends_on_type(pod: Pod) -> bool:
+    """Return whether it may matter for a pod which instance type a node has, apart from its devices."""
+    constraints = pod.constraints
+    keys = {term.topology_key for term in (*constraints.affinity, *constraints.anti_affinity)}
+    keys |= {constraint.topology_key for constraint in constraints.spread}
+    return selects_types(pod) or any(key in keys for key in _TYPE_LABELS)
+
+
 def selecting(pod: Pod, value: str | None) -> Pod:
     """Return the pod as it is if it selects one type by the label's value; None for a pod that selects none."""
     constraints = pod.constraints

@@ -13,6 +13,7 @@ from typing import Final
 
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, row_of
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
+from neuron_scheduler.explain.changes.instance_type import depends_on_type
 from neuron_scheduler.explain.changes.question import Found, Question
 from neuron_scheduler.explain.changes.wording import listed
 from neuron_scheduler.model.neuron_request import Unit
@@ -38,21 +39,34 @@ def find(question: Question) -> Iterator[Found]:
     fitting = yield from _fitting(question, names, existing=True)
     if not fitting:
         fitting = yield from _fitting(question, names, existing=False)
-    for fresh in fitting:
-        if _takes(question, fresh):  # the cluster may have changed
-            yield _change(question, fresh, [other for other in fitting if other is not fresh])
+    for found in fitting:
+        fresh = _taking(question, found.node.instance_type)  # the cluster may have changed
+        if fresh is not None and bool(fresh.like) is bool(found.like):
+            others = [other.node.instance_type for other in fitting if other is not found]
+            yield _change(question, fresh, others)
             return
         yield None
+
+
+def _taking(question: Question, name: str) -> FreshNode | None:
+    """Return a shape of a new node of a type that takes the pod now."""
+    shapes = fresh_nodes(question.cluster.view, name)
+    return next((fresh for fresh in shapes if _has_room(question, fresh) and _takes(question, fresh)), None)
 
 
 def _fitting(question: Question, names: Sequence[str], *, existing: bool) -> Generator[None, None, list[FreshNode]]:
     """Return the types of which a new node takes the pod, the smallest first: those of the cluster, or the others."""
     fitting: list[FreshNode] = []
+    hopeless: set[str] = set()
     for name in names:
         for fresh in fresh_nodes(question.cluster.view, name):
-            if bool(fresh.like) is existing and _has_room(question, fresh) and _takes(question, fresh):
+            if bool(fresh.like) is not existing or fresh.zone in hopeless or not _has_room(question, fresh):
+                continue
+            if _takes(question, fresh):
                 fitting.append(fresh)
                 break
+            if not existing and not depends_on_type(question.pod):
+                hopeless.add(fresh.zone)  # the catalog's types differ in their devices only
         yield None
     return sorted(fitting, key=_size)
 
@@ -78,18 +92,19 @@ def _takes(question: Question, fresh: FreshNode) -> bool:
         return question.decision_on(row.node.name) is not None
 
 
-def _change(question: Question, fresh: FreshNode, others: list[FreshNode]) -> Change:
+def _change(question: Question, fresh: FreshNode, others: list[str]) -> Change:
     node, machine = fresh.node, machine_of(fresh.node)
     devices = "" if machine is None else f" ({amount(machine.size(Unit.DEVICE), Unit.DEVICE)})"
     zone = f" in zone {fresh.zone}" if fresh.zone else ""
-    seen = not question.refused.new_node_cannot_help
+    waits_for_victims = question.cluster.nomination(question.pod.uid) is not None
+    seen = not (question.refused.new_node_cannot_help or question.pod.gates or waits_for_victims)
     sentences = [
         f"Add a node of type {node.instance_type}{devices}{zone}: it would take the pod.",
-        f"{listed([other.node.instance_type for other in others], 'or')} would do, too." if others else "",
+        f"{listed(others, 'or')} would do, too." if others else "",
         "" if fresh.like else "The cluster has none: its cpu, memory, labels and taints are assumed to suit the pod.",
         "Karpenter and Cluster Autoscaler see from the pod's condition that a node is needed."
         if seen
-        else "The pod's condition tells autoscalers to add no node.",
+        else "Karpenter and Cluster Autoscaler do not see from the pod's status that a node is needed.",
     ]
     in_pieces = _IN_PIECES if seen and question.refused.cause is Cause.FRAGMENTATION else ""
     return Change(

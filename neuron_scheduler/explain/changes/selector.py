@@ -15,7 +15,7 @@ import attrs
 
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import listed
+from neuron_scheduler.explain.changes.wording import MOST_NAMED, listed
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement
 
@@ -114,5 +114,7 @@ def described(pod: Pod, part: Part) -> str:
         return f"{part.key}={pod.constraints.node_selector[part.key]}"
     if part.requirement is None:
         return WHOLE
-    values = f" ({', '.join(part.requirement.values)})" if part.requirement.values else ""
-    return f"{part.requirement.key} {part.requirement.operator.value}{values}"
+    values = part.requirement.values
+    more = f", and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
+    written = f" ({', '.join(values[:MOST_NAMED])}{more})" if values else ""
+    return f"{part.requirement.key} {part.requirement.operator.value}{written}"

@@ -84,8 +84,8 @@ def test_a_pod_that_has_to_go() -> None:
     )
     assert departure.sentence == (
         "End or evict default/holder on n: the pod then goes there. This goes beyond what the disruption budget web "
-        "allows. Their priority is lower, so the scheduler may evict them itself. Their controllers may start others "
-        "in their place."
+        "allows. Its priority is lower, so the scheduler may evict it itself. Its controller may start another in its "
+        "place."
     )
     assert departure.command == "kubectl delete pod --namespace default holder"
     assert notes == ()
@@ -200,6 +200,13 @@ def test_a_selector() -> None:
     assert found[ChangeKind.SELECTOR].node_name == "n"
 
 
+def test_many_values_are_not_all_written() -> None:
+    """A requirement may have thousands of values."""
+    zones = NodeSelectorTerm((Requirement(ZONE_LABEL, Operator.IN, tuple(f"z{i}" for i in range(5000))),))
+    found, _ = answer([trn1()], [], pod(devices=4, required_terms=(zones,)))
+    assert found[ChangeKind.SELECTOR].detail == f"{ZONE_LABEL} In (z0, z1, z2, z3, and 4996 more)"
+
+
 def test_another_instance_type() -> None:
     """The smallest type is offered, and the others are named."""
     nodes = [trn1("a"), node("b", "inf2.24xlarge"), node("c", "trn2.48xlarge")]
@@ -232,6 +239,17 @@ def test_autoscalers_count_devices() -> None:
     bound = [pod(f"p{i}", on="n", devices=1, ids=(i,)) for i in range(0, 16, 4)]
     found, _ = answer([trn1()], bound, pod(devices=4))
     assert found[ChangeKind.NEW_NODE].sentence.endswith("they may add no node.")
+
+
+def test_autoscalers_do_not_see_every_pod() -> None:
+    """A pod with gates, or one that waits for its victims, has another status."""
+    found, _ = answer([trn1()], [whole()], pod(devices=8, gates=("quota",)))
+    assert not found[ChangeKind.NEW_NODE].autoscalers
+    pending = pod(devices=8, priority=9)
+    kept = Nomination(pending, CoreMask(0xFFFF), frozenset({"uid-holder"}))
+    found, _ = answer([trn1()], [whole(terminating=True)], pending, kept=(("n", kept),))
+    assert not found[ChangeKind.NEW_NODE].autoscalers
+    assert found[ChangeKind.DEPARTURE].sentence.startswith("Wait: default/holder is ending on n")
 
 
 def test_no_single_change() -> None:

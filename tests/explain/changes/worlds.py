@@ -50,6 +50,8 @@ def full_world(dice: Random) -> World:
     profile = dice.choice([STRICT, STRICT, STRICT, COUNTING])
     legal = [asked for asked in ASKED if any(_serves(each, asked) for each in nodes)]
     pending = _some_pending(dice, dice.choice(legal if dice.random() < 0.8 else ASKED))
+    if pending.neuron is not None and dice.random() < 0.1:
+        kept.append((dice.choice(nodes).name, Nomination(pending, CoreMask(dice.getrandbits(8)))))
     return World(tuple(nodes), tuple(bound), pending, tuple(kept), profile)
 
 
