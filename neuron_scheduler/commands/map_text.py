@@ -1,0 +1,236 @@
+"""
+The fleet for a terminal: pictures of a few machines, a line for each of many, the worst first.
+
+The lines of many machines are cut, because nobody reads hundreds of them: those that are left out are the better ones
+and are counted. Refuses to compute what is free: the answer has it, and the sums are those of the metrics.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.commands.machine_panel import (
+    LINK,
+    MARKS,
+    WIDTH,
+    Line,
+    Panel,
+    Segment,
+    blocks_text,
+    cut,
+    free_mark,
+    length,
+    oddities,
+    rendered,
+    state_of,
+)
+from neuron_scheduler.explain.answers.fleet import CoreState, Fleet, MachinePicture
+from neuron_scheduler.model.wording import counted
+from neuron_scheduler.telemetry.paragraphs import Paragraphs
+
+BY: Final = ("type", "ultraserver", "zone")
+"""By what machines are grouped."""
+MOST_PICTURES: Final = 6
+"""Machines that are drawn; more of them get a line each."""
+MOST_LINES: Final = 12
+"""Machines of a group that get a line, if not all are asked for."""
+_NAMED: Final = {
+    "type": ("", "No instance type"),
+    "ultraserver": ("UltraServer ", "In no UltraServer"),
+    "zone": ("Zone ", "In no zone"),
+}
+_GAP: Final = "  "
+_NARROW: Final = 72
+_VERY_NARROW: Final = 50
+_SHORTEST_NAME: Final = 8
+_STATES: Final = 12
+"""Columns that are kept for what is unusual."""
+_MOST_CELLS: Final = 32
+_CELLS_TOGETHER: Final = 4
+_USED: Final = ("#", "")
+_PART: Final = ("%", "")
+_WORDS: Final = {
+    "#": "used",
+    "%": "used in part",
+    "·": "free",
+    "x": "free, but withheld",
+    "+": "kept for a pending pod",
+    "?": "unknown ids",
+    "!": "double-booked",
+}
+
+
+@attrs.frozen
+class MapText:
+    """
+    Draws fleets.
+
+    Attributes:
+        width: of the terminal, in columns.
+        by: one of `BY`.
+        every_machine: all machines get a line, and a picture if they are few.
+    """
+
+    width: int = 100
+    colour: bool = False
+    by: str = BY[0]
+    every_machine: bool = False
+
+    def lines(self, fleet: Fleet) -> Iterator[str]:
+        """Yield the lines of the map."""
+        most = len(fleet.machines) if self.every_machine else MOST_LINES
+        return self._map(fleet, most, pictures=len(fleet.machines) <= MOST_PICTURES)
+
+    def frame(self, fleet: Fleet, height: int) -> list[str]:
+        """Return as much of the map as a screen of this height has room for: it is drawn again and again."""
+        if len(fleet.machines) <= MOST_PICTURES:
+            lines = list(self._map(fleet, MOST_LINES, pictures=True))
+            if len(lines) <= height:
+                return lines
+        for most in range(max(height, 1), -1, -1):
+            lines = list(self._map(fleet, most, pictures=False))
+            if len(lines) <= height:
+                return lines
+        return lines[:height]
+
+    def node_lines(self, fleet: Fleet, name: str) -> Iterator[str]:
+        """Yield the picture of one machine, or a sentence if there is none of this name."""
+        machine = next((machine for machine in fleet.machines if machine.node_name == name), None)
+        if machine is None:
+            yield from self._paragraph(f"There is no node {name} with Neuron.")
+            return
+        yield from self._pictures((machine,))
+        yield from self._legend((machine,), pictures=True)
+
+    def _map(self, fleet: Fleet, most: int, *, pictures: bool) -> Iterator[str]:
+        if not fleet.machines:
+            yield "No node has Neuron."
+        else:
+            yield from self._heading(sums("All", fleet.machines))
+        for name, machines in grouped(fleet, self.by):
+            yield ""
+            yield from self._heading(sums(name, machines))
+            yield from self._pictures(machines) if pictures else self._table(machines, most)
+        if fleet.machines:
+            yield from self._legend(fleet.machines, pictures=pictures)
+        for note in fleet.notes:
+            yield from self._paragraph(f"Note: {note}")
+
+    def _pictures(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
+        """Yield the machines, as many side by side as fit."""
+        row: list[tuple[int, list[Line]]] = []
+        for machine in machines:
+            panel = [*Panel(machine, min(WIDTH, self.width)).lines()]
+            width = max(WIDTH, *map(length, panel))
+            if row and sum(taken + len(_GAP) for taken, _ in row) + width > self.width:
+                yield from self._row(row)
+                row = []
+            row.append((width, panel))
+        yield from self._row(row)
+
+    def _row(self, row: Sequence[tuple[int, list[Line]]]) -> Iterator[str]:
+        yield ""
+        empty: Line = []
+        for lines in zip_longest(*(panel for _, panel in row), fillvalue=empty):
+            cells = (
+                rendered(line, colour=self.colour, width=width) for line, (width, _) in zip(lines, row, strict=True)
+            )
+            yield _GAP.join(cells).rstrip()
+
+    def _table(self, machines: Sequence[MachinePicture], most: int) -> Iterator[str]:
+        """Yield a line for each machine: its name, a character for each device, what is free, what is unusual."""
+        shown = machines[:most]
+        columns = [[_bar(machine), *self._figures(machine)] for machine in shown]
+        widths = [max(length(row[place]) for row in columns) for place in range(len(columns[0]))] if columns else []
+        room = self.width - sum(widths) - len(_GAP) * (len(widths) + 2) - _STATES
+        name_width = max(min(max((len(machine.node_name) for machine in shown), default=0), room), _SHORTEST_NAME)
+        for machine, cells in zip(shown, columns, strict=True):
+            first: Line = [(cut(machine.node_name, name_width), "")]
+            padded = [rendered(first, colour=False, width=name_width)]
+            padded += [rendered(cell, colour=self.colour, width=w) for cell, w in zip(cells, widths, strict=True)]
+            taken = name_width + sum(widths) + len(_GAP) * (len(widths) + 2)
+            yield f"{_GAP}{_GAP.join([*padded, self._oddities(machine, self.width - taken)])}".rstrip()
+        rest = machines[most:]
+        if rest:
+            devices = counted(sum(machine.free_devices for machine in rest), "free device")
+            more = f"{_GAP}and {counted(len(rest), 'more node')} with {devices} (-o wide lists all)"
+            yield rendered([(cut(more, self.width), LINK)], colour=self.colour)
+
+    def _figures(self, machine: MachinePicture) -> list[Line]:
+        free: Line = [(f"{machine.free_devices}/{machine.devices}{' free' if self.width >= _VERY_NARROW else ''}", "")]
+        return [free] if self.width < _NARROW else [free, [(blocks_text(machine), LINK)]]
+
+    def _oddities(self, machine: MachinePicture, width: int) -> str:
+        """Return what is unusual about a machine, as far as there is room."""
+        line: Line = []
+        for text, code in oddities(machine):
+            before = ", " if line else ""
+            if length(line) + len(before) + len(text) <= width:
+                line += [(before, ""), (text, code)]
+        return rendered(line, colour=self.colour)
+
+    def _legend(self, machines: Sequence[MachinePicture], *, pictures: bool) -> Iterator[str]:
+        """Yield what the characters mean that are used."""
+        used = {state_of(letter) for machine in machines for letter in set(machine.cores)}
+        marks = [mark for state, (mark, _) in MARKS.items() if state in used]
+        if CoreState.FREE in used:
+            marks += sorted({free_mark(machine)[0] for machine in machines})
+        if pictures:
+            parts = ["a character is a core", *(["A-z a pod"] if CoreState.HELD in used else [])]
+        else:
+            parts = ["a character is a device", *(["# used", "% used in part"] if CoreState.HELD in used else [])]
+        yield ""
+        yield from self._paragraph("; ".join([*parts, *(f"{mark} {_WORDS[mark]}" for mark in marks)]) + ".")
+
+    def _paragraph(self, text: str) -> Iterator[str]:
+        return Paragraphs(self.width, self.colour).wrapped(text)
+
+    def _heading(self, text: str) -> Iterator[str]:
+        paragraphs = Paragraphs(self.width, self.colour)
+        return (paragraphs.bold(line) for line in paragraphs.wrapped(text, rest=_GAP))
+
+
+def grouped(fleet: Fleet, by: str) -> list[tuple[str, list[MachinePicture]]]:
+    """Return the machines by type, UltraServer or zone, in the order of these names; those without one come last."""
+    groups: dict[str, list[MachinePicture]] = {}
+    for machine in fleet.machines:
+        key = {"type": machine.instance_type, "ultraserver": machine.ultraserver, "zone": machine.zone}[by]
+        groups.setdefault(key, []).append(machine)
+    named, missing = _NAMED[by]
+    ordered = sorted(groups.items(), key=lambda item: (not item[0], item[0]))
+    return [(f"{named}{key}" if key else missing, machines) for key, machines in ordered]
+
+
+def sums(name: str, machines: Sequence[MachinePicture]) -> str:
+    """Return how many devices some machines have, and how many of them are free, used and withheld."""
+    serving = [machine for machine in machines if "device" in machine.units]
+    devices = sum(machine.devices for machine in serving)
+    free, used = sum(m.free_devices for m in serving), sum(m.used_devices for m in serving)
+    block = max((machine.free_blocks[0] for machine in serving if machine.free_blocks), default=0)
+    total = f"{name}: {counted(len(machines), 'node')}, {counted(devices, 'device')}"
+    return f"{total}: {free} free (largest block {block}), {used} used, {devices - free - used} withheld"
+
+
+def _bar(machine: MachinePicture) -> Line:
+    """Return a character for each device, in groups of four; a machine with very many gets none."""
+    if machine.devices > _MOST_CELLS:
+        return [("", "")]
+    size, bar = machine.cores_per_device, list[Segment]()
+    for device in range(machine.devices):
+        if device and device % _CELLS_TOGETHER == 0:
+            bar.append((" ", ""))
+        bar.append(_device(machine, machine.cores[device * size : (device + 1) * size]))
+    return bar
+
+
+def _device(machine: MachinePicture, cores: str) -> Segment:
+    """Return the character of a device: the most serious state of its cores."""
+    for state in (CoreState.DOUBLE_BOOKED, CoreState.UNKNOWN, CoreState.KEPT):
+        if state in cores:
+            return MARKS[state]
+    held = cores.count(CoreState.HELD)
+    if not held:
+        return free_mark(machine)
+    return _USED if held == len(cores) else _PART

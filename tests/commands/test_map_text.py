@@ -1,0 +1,229 @@
+"""The fleet as it is drawn, to the letter: pictures of few machines, lines for many, wide and narrow."""
+
+import textwrap
+from collections.abc import Sequence
+from random import Random
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination, SetAside
+from neuron_scheduler.commands.map_text import MOST_LINES, MOST_PICTURES, MapText, grouped, sums
+from neuron_scheduler.explain.answers.fleet import Fleet, Holder
+from neuron_scheduler.explain.fleet import fleet
+from neuron_scheduler.explain.why import finished
+from neuron_scheduler.model.node import ZONE_LABEL, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.neuron.core_mask import CoreMask
+from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
+from tests.support.random_objects import NAMES, bound_pod, some_node
+
+TRN1 = "trn1.32xlarge"
+
+
+def held(name: str, on: str, *ids: int) -> Pod:
+    """Return a pod that holds devices."""
+    return pod(name, devices=len(ids), on=on, ids=ids)
+
+
+def drawn(nodes: Sequence[Node], pods: Sequence[Pod] = ()) -> Fleet:
+    """Return the fleet of a cluster."""
+    return finished(fleet(cluster_of(nodes, pods)))
+
+
+def some_of_everything() -> Cluster:
+    """Return a cluster with each state of a core."""
+    nodes = [
+        node("trn1-a", TRN1, labels={ZONE_LABEL: "us-west-2a"}),
+        node("trn1-b", TRN1, created=1, unschedulable=True),
+        node("inf2-a", "inf2.48xlarge", created=2),
+    ]
+    pods = [
+        held("train", "trn1-a", 0, 1, 2, 3),
+        pod("core", cores=1, on="trn1-a", ids=(8,)),
+        held("old", "inf2-a", 3, 4, 5),
+        held("rival", "inf2-a", 5, 6),
+    ]
+    cluster = cluster_of(nodes, pods)
+    cluster.nominate("trn1-a", Nomination(pod("next", devices=8, priority=5), CoreMask((1 << 16) - 1 << 16)))
+    cluster.set_aside("trn1-a", SetAside(1))
+    return cluster
+
+
+def text(fleet: Fleet, width: int = 100, **settings: object) -> str:
+    """Return the map."""
+    return "\n".join(MapText(width, **settings).lines(fleet))  # type: ignore[arg-type]  # passed on
+
+
+def shown(frame: str) -> str:
+    """Return a frame as it is written below."""
+    return textwrap.dedent(frame).strip()
+
+
+def test_pictures_of_a_few_machines() -> None:
+    """A grid, a ring, holders with letters, and a character for each state."""
+    assert text(finished(fleet(some_of_everything())), 80) == shown("""
+        All: 3 nodes, 44 devices: 10 free (largest block 5), 9 used, 25 withheld
+
+        inf2.48xlarge: 1 node, 12 devices: 7 free (largest block 5), 4 used, 1 withheld
+
+        inf2-a
+        inf2.48xlarge
+        ╭··─··─··─AA─AA─!!╮
+        │                 │
+        ╰··─··─··─··─··─BB╯
+        7/12 devices free: 5, 2
+        double-booked
+        A default/old
+        B default/rival
+
+        trn1.32xlarge: 2 nodes, 32 devices: 3 free (largest block 1), 5 used, 24
+          withheld
+
+        trn1-b                      trn1-a
+        trn1.32xlarge               trn1.32xlarge us-west-2a
+        xx─xx─xx─xx                 AA─AA─AA─AA
+        │  │  │  │                  │  │  │  │
+        xx─xx─xx─xx                 B·─··─··─··
+        │  │  │  │                  │  │  │  │
+        xx─xx─xx─xx                 ++─++─++─++
+        │  │  │  │                  │  │  │  │
+        xx─xx─xx─xx                 ++─++─++─++
+        0/16 devices free           3/16 devices free: 3x1
+        cordoned                    space kept
+                                    set aside
+                                    A default/train
+                                    B default/core
+                                    + default/next
+
+        a character is a core; A-z a pod; + kept for a pending pod; ! double-booked; x
+        free, but withheld; · free.
+    """)
+
+
+def test_many_machines_get_a_line_each() -> None:
+    """The worst first; a character is a device; the rest is counted."""
+    nodes = [node(f"trn1-{i}", TRN1, created=i) for i in range(20)]
+    pods = [
+        held("p", "trn1-1", *range(8)),
+        pod("c", cores=1, on="trn1-1", ids=(16,)),
+        held("q", "trn1-2", *range(16)),
+        pod("u", devices=2, on="trn1-3"),
+    ]
+    lines = text(drawn(nodes, pods)).split("\n")
+    assert lines[3:8] == [
+        "  trn1-3    ???? ???? ???? ????  0/16 free           unknown holder",
+        "  trn1-1    #### #### %··· ····  7/16 free   4, 3x1",
+        "  trn1-0    ···· ···· ···· ····  16/16 free  16",
+        "  trn1-2    #### #### #### ####  0/16 free",
+        "  trn1-4    ···· ···· ···· ····  16/16 free  16",
+    ]
+    assert lines[-3] == "  and 8 more nodes with 128 free devices (-o wide lists all)"
+    assert "more node" not in text(drawn(nodes, pods), every_machine=True)
+    assert "trn1-19" in text(drawn(nodes, pods), every_machine=True)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """Names are cut, blocks are left out, sentences are wrapped."""
+    long = [node(f"ip-10-0-0-{i}.us-west-2.compute.internal", TRN1) for i in range(20)]
+    for machines in (long, long[:2]):
+        lines = text(drawn(machines, [pod("u", devices=1, on=long[0].name)]), width).split("\n")
+        assert max(map(len, lines)) <= width
+
+
+def test_groups() -> None:
+    """By UltraServer and zone, too; machines without one come last."""
+    nodes = [node("a", TRN1, labels={ZONE_LABEL: "y"}), node("b", TRN1, labels={ZONE_LABEL: "x"}), node("c", TRN1)]
+    names = [name for name, _ in grouped(drawn(nodes), "zone")]
+    assert names == ["Zone x", "Zone y", "In no zone"]
+    assert [name for name, _ in grouped(drawn(nodes), "ultraserver")] == ["In no UltraServer"]
+    assert "Zone y: 1 node, 16 devices: 16 free" in text(drawn(nodes), by="zone")
+
+
+def test_one_node() -> None:
+    """Its picture alone; of many pods the first ones are named."""
+    nodes = [node(f"trn1-{i}", TRN1) for i in range(9)]
+    pods = [pod(f"c{i:02}", cores=1, on="trn1-3", ids=(i,)) for i in range(20)]
+    lines = [*MapText().node_lines(drawn(nodes, pods), "trn1-3")]
+    assert lines[1:4] == ["trn1-3", TRN1, "AB─CD─EF─GH"]
+    assert "L default/c11" in lines
+    assert "and 8 more" in lines
+    assert [*MapText().node_lines(drawn(nodes), "x")] == ["There is no node x with Neuron."]
+
+
+@pytest.mark.parametrize("height", [1, 5, 12, 24, 60])
+@pytest.mark.parametrize("count", [0, 2, 40])
+def test_a_frame_fits_the_screen(height: int, count: int) -> None:
+    """What does not fit is counted, and the pictures of few machines become lines."""
+    nodes = [node(f"n{i}", (TRN1, "inf2.xlarge")[i % 2]) for i in range(count)]
+    frame = MapText(80).frame(drawn(nodes), height)
+    assert 0 < len(frame) <= height
+    if height >= 12:
+        assert frame[0].startswith("All: " if count else "No node")
+        assert sum("n" in line for line in frame)
+
+
+def test_no_machines() -> None:
+    """A sentence, and the notes."""
+    assert text(Fleet((), (), ("Names are left out.",))) == "No node has Neuron.\nNote: Names are left out."
+
+
+def test_names_that_the_reader_may_not_see() -> None:
+    """The pods are drawn without them."""
+    fleet_without = drawn([node("a", TRN1)], [held("secret", "a", 0)])
+    machine = attrs.evolve(fleet_without.machines[0], holders=(Holder("", "", ((0, 1),)),))
+    assert "A a pod" in text(Fleet((machine,), ())).split("\n")
+
+
+def test_cores_without_devices_and_states_of_a_newer_version() -> None:
+    """A machine that serves cores only has no devices in the sums; an unknown letter is an unknown core."""
+    cores_only = node("a", "inf2.xlarge", devices=0, allocatable={"aws.amazon.com/neuroncore": 2})
+    answer = drawn([cores_only])
+    assert sums("All", answer.machines).startswith("All: 1 node, 0 devices: 0 free")
+    assert "2/2 cores free" in text(answer)
+    newer = attrs.evolve(answer.machines[0], cores="zf")
+    assert "?─·" in text(Fleet((newer,), ()))
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    """Without the codes, the map is the same."""
+    answer = finished(fleet(some_of_everything()))
+    coloured = text(answer, colour=True)
+    assert "\033[30;48;5;117mA\033[0m" in coloured
+    plain = "".join(part.partition("m")[2] if place else part for place, part in enumerate(coloured.split("\033[")))
+    assert [line.rstrip() for line in plain.split("\n")] == text(answer).split("\n")
+
+
+def test_hostile_names_cannot_control_the_terminal() -> None:
+    """Names of nodes, types, zones and pods are made visible."""
+    evil = "\x1b]0;x\x07\n\u202e"
+    answer = drawn([node(f"{evil}{i}", f"{evil}t", devices=2, labels={ZONE_LABEL: evil}) for i in range(9)])
+    few = Fleet(
+        tuple(attrs.evolve(machine, holders=(Holder(evil, evil),)) for machine in answer.machines[:2]), (), (evil,)
+    )
+    for drawing in (text(answer), text(few), text(answer, by="zone"), "\n".join(MapText().node_lines(answer, evil))):
+        assert all(line.isprintable() for line in drawing.split("\n"))
+
+
+def test_the_sums_are_those_of_the_answer() -> None:
+    """The heading of a type has the figures of the metrics, in random clusters."""
+    for seed in range(60):
+        dice = Random(seed)
+        cluster = cluster_of(
+            [some_node(dice, name) for name in NAMES], [bound_pod(dice, f"b{i}") for i in range(dice.randint(0, 8))]
+        )
+        answer = finished(fleet(cluster))
+        machines = dict(grouped(answer, "type"))
+        for kind in answer.types:
+            want = (
+                f": {kind.free} free (largest block {kind.largest_block}), {kind.used} used, {kind.withheld} withheld"
+            )
+            assert sums("", machines[kind.instance_type]).endswith(want)
+
+
+def test_few_is_fewer_than_many() -> None:
+    """Machines that would be drawn would also fit in the lines."""
+    assert MOST_PICTURES <= MOST_LINES
