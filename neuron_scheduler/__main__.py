@@ -9,16 +9,28 @@ from neuron_scheduler.stopping import REQUESTS
 _STANDARD_STREAMS: Final = (0, 1, 2)
 
 
-def main() -> int:
+def main(program: str = "neuron-scheduler") -> int:
     """Run the command line; signals are handled from before its imports until the interpreter ends."""
     _open_standard_streams()
     REQUESTS.install()
     try:
         from neuron_scheduler import cli
 
-        return cli.main()
+        return cli.main(program=program)
     finally:
         REQUESTS.ignore()
+
+
+def kubectl() -> int:
+    """Run the plugin `kubectl neuron`."""
+    return main("kubectl neuron")
+
+
+def kubectl_complete() -> int:
+    """Print what completes a command line of the plugin: kubectl runs `kubectl_complete-neuron` with its words."""
+    from neuron_scheduler import cli
+
+    return cli.complete(sys.argv[1:], cli.PLUGIN)
 
 
 def _open_standard_streams() -> None:

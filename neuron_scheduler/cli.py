@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from neuron_scheduler import __version__
+from neuron_scheduler.commands import completion
 from neuron_scheduler.commands.command import Command
 from neuron_scheduler.errors import ConfigurationError, NeuronSchedulerError
 from neuron_scheduler.telemetry.line_formats import printable, sentence
 from neuron_scheduler.telemetry.stderr import unblocked_stderr
+from neuron_scheduler.telemetry.terminal import write_out
 
 PROGRAM: Final = "neuron-scheduler"
 PLUGIN: Final = "kubectl neuron"
@@ -49,19 +51,35 @@ COMMANDS: Final = (
         "neuron_scheduler.usage_maps",
         asks=True,
     ),
+    Command(
+        "completion",
+        "print a script that completes commands in bash, zsh or fish",
+        "neuron_scheduler.commands.completion",
+    ),
     Command("demo", "run the scheduler on a simulated fleet, without a cluster", "neuron_scheduler.sandbox.demo.play"),
 )
 
 
 def main(argv: Sequence[str] | None = None, *, program: str = PROGRAM) -> int:
     """Run the command that the arguments (default: the process's own) name, and return the exit code."""
+    argv = sys.argv[1:] if argv is None else argv
     with unblocked_stderr():
         try:
-            arguments = parse(sys.argv[1:] if argv is None else argv, program)
+            if argv[:1] == [completion.COMPLETE]:
+                return complete(argv[1:], program)
+            arguments = parse(argv, program)
             return commands_of(program)[arguments.command].loaded().run(arguments)
         except NeuronSchedulerError as error:
             print(f"{program}: {printable(sentence(error))}", file=sys.stderr)  # noqa: T201 - for a person, not a log
             return MISCONFIGURED
+
+
+def complete(words: Sequence[str], program: str = PROGRAM) -> int:
+    """Print the candidates for the last of the words, for a shell."""
+    _, by_name = parsers(program, words[:1])
+    known = {name: (command.help, by_name.get(name)) for name, command in commands_of(program).items()}
+    write_out("".join(f"{line}\n" for line in completion.candidates(words, known).lines()))
+    return 0
 
 
 def commands_of(program: str) -> dict[str, Command]:
