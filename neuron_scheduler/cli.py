@@ -40,6 +40,9 @@ COMMANDS: Final = (
     ),
     Command("why", "say why a pod waits, and what would let it in", "neuron_scheduler.commands.why", asks=True),
     Command(
+        "fit", "say how many more pods fit, and what new nodes would give", "neuron_scheduler.commands.fit", asks=True
+    ),
+    Command(
         "check",
         "say what needs action in a cluster, before or after the installation",
         "neuron_scheduler.check.command",

@@ -17,10 +17,12 @@ from neuron_scheduler.commands.arguments import FORMS, add_cluster, add_namespac
 from neuron_scheduler.commands.pod_name import found, named
 from neuron_scheduler.commands.reading import Reading, answering, read
 from neuron_scheduler.commands.waiting_text import WaitingText
+from neuron_scheduler.commands.why_text import WhyText
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.explain.answers.explanation import Explanation, NodeExplanation, Verdict
 from neuron_scheduler.explain.answers.lists import Waiting
-from neuron_scheduler.telemetry.line_formats import printable
+from neuron_scheduler.telemetry.paragraphs import Paragraphs
+from neuron_scheduler.telemetry.terminal import terminal
 
 Answer = Explanation | NodeExplanation | Waiting
 
@@ -55,22 +57,22 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.node and not arguments.pod:
         raise ConfigurationError("--node needs a POD")
     with answering():
-        answer = _asked(arguments) if arguments.ask else _computed(arguments)
+        answer, now = (_asked(arguments), time.time()) if arguments.ask else _computed(arguments)
         if arguments.output in output.DOCUMENTS:
             output.write_document(answer, arguments.output)
         else:
-            output.write_lines(_text(answer, arguments))
+            output.write_lines(_text(answer, arguments, now))
     return _exit_code(answer)
 
 
-def _computed(arguments: argparse.Namespace) -> Answer:
-    """Return the answer from a cluster that was read for it."""
+def _computed(arguments: argparse.Namespace) -> tuple[Answer, float]:
+    """Return the answer from a cluster that was read for it, and when that was."""
     reading = read(arguments)
     if not arguments.pod:
         answer: Answer = _list(arguments, reading)
     else:
         answer = _explanation(arguments, reading)
-    return attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes))
+    return attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes)), reading.capture.taken
 
 
 def _explanation(arguments: argparse.Namespace, reading: Reading) -> Explanation | NodeExplanation:
@@ -109,15 +111,16 @@ def _asked(arguments: argparse.Namespace) -> Answer:
     return understood(ask(arguments, "/v1/why", params), Explanation)
 
 
-def _text(answer: Answer, arguments: argparse.Namespace) -> Iterator[str]:
+def _text(answer: Answer, arguments: argparse.Namespace, now: float) -> Iterator[str]:
     wide = arguments.output == "wide"
     if isinstance(answer, Waiting):
         place = "in the cluster" if arguments.all_namespaces else f"in namespace {arguments.namespace or 'default'}"
-        yield from WaitingText(wide, time.time(), place).lines(answer)
+        yield from WaitingText(wide, now, place).lines(answer)
         yield from map(output.note, answer.notes)
         return
-    yield printable(answer.message)
-    yield from map(output.note, answer.notes)
+    screen = terminal()
+    text = WhyText(Paragraphs(screen.width, screen.colour), wide=wide, now=now)
+    yield from text.lines(answer) if isinstance(answer, Explanation) else text.node_lines(answer)
 
 
 def _exit_code(answer: Answer) -> int:
