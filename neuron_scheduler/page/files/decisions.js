@@ -3,10 +3,15 @@
 import {byId, element, reconcile, say} from "./dom.js";
 import {clock, podName} from "./words.js";
 
+const AT_ONCE = 12;
+
+let last, shown = AT_ONCE;
+
 /** Show the decisions. */
 export function show(answer) {
+  last = answer;
   const copies = new Map();
-  const rows = answer.decisions.map((decision) => {
+  const rows = answer.decisions.slice(0, shown).map((decision) => {
     const name = `${decision.at} ${podName(decision.pod)}`, copy = copies.get(name) ?? 0;
     copies.set(name, copy + 1);
     return {...decision, key: `${name} ${copy}`};
@@ -18,4 +23,15 @@ export function show(answer) {
     element("span", {class: "message"}, row.message)));
   const none = rows.length === 0 && "Nothing since this process has begun.";
   say(byId("decisions-notes"), [none, ...answer.notes].filter(Boolean).join(" "));
+  const left = answer.decisions.length - rows.length;
+  byId("more-decisions").hidden = left === 0;
+  say(byId("more-decisions"), `Show ${Math.min(AT_ONCE, left)} more of ${left}`);
+}
+
+/** Listen to the button. */
+export function listen() {
+  byId("more-decisions").addEventListener("click", () => {
+    shown += AT_ONCE;
+    show(last);
+  });
 }

@@ -9,7 +9,7 @@ import * as waiting from "./waiting.js";
 const EVERY = 2000, HIDDEN = 60000, LONGEST = 30000;  // milliseconds
 const SHARE = 10;  // a large fleet's answers take long: the page asks for them a tenth of the time at most
 
-let timer, failures = 0, since = 0, paused = false, running = false, again = false, took = 0;
+let timer, shown, failures = 0, since = 0, paused = false, running = false, again = false, took = 0;
 
 async function update() {
   if (running) {
@@ -26,7 +26,8 @@ async function update() {
     }
     const now = Date.now() / 1000;
     fleet.show(machines);
-    waiting.show(pods, now);
+    waiting.show(pods, now, machines !== shown);
+    shown = machines;
     decisions.show(lately);
     failures = 0;
     since = now;
@@ -78,6 +79,7 @@ function state(kind, words) {
 function listen() {
   fleet.listen();
   waiting.listen();
+  decisions.listen();
   document.addEventListener("visibilitychange", () => document.hidden ? next() : paused || update());
   byId("pause").addEventListener("click", () => {
     paused = !paused;

@@ -5,15 +5,22 @@ import {byId, element, reconcile, say, visible} from "./dom.js";
 import {age, count, podName} from "./words.js";
 
 const AT_ONCE = 20;
+const GROUPS = 3;  // of nodes, the most promising ones, are shown at once
+const REST = 10;  // seconds between two questions about one pod: an explanation is the dearest answer
 
 const VERDICTS = {fits: "It fits now.", gated: "It has scheduling gates; this is what would happen without them.", bound: "It has a node."};
 
 let answer, shown = AT_ONCE;
 
-/** Show the waiting pods, and refresh the explanations that are open if something has changed. */
-export function show(waiting, now) {
+/** Show the waiting pods; if the fleet has `changed`, also the explanations that are open are asked for again. */
+export function show(waiting, now, changed) {
   answer = waiting;
   draw(now);
+  document.title = waiting.total ? `(${waiting.total} waiting) neuron-scheduler` : "neuron-scheduler";
+  for (const details of byId("waiting").querySelectorAll(":scope > li > details[open]")) {
+    details.outdated ||= changed;
+    if (details.outdated && now - details.asked > REST) explain(details);
+  }
 }
 
 function draw(now) {
@@ -36,19 +43,21 @@ function row(item, old) {
   if (!pod.name) return element("li", {}, element("div", {class: "row"}, head));
   if (old) {
     old.querySelector("summary").replaceChildren(...head);
-    if (old.firstElementChild.open) explain(old.firstElementChild, pod);
+    if (old.firstElementChild.open) explain(old.firstElementChild);
     return old;
   }
   const details = element("details", {}, element("summary", {class: "row"}, head), element("div", {class: "why"}));
-  details.addEventListener("toggle", () => details.open && explain(details, pod));
+  details.pod = `${pod.namespace}/${pod.name}`;
+  details.addEventListener("toggle", () => details.open && explain(details));
   return element("li", {}, details);
 }
 
-async function explain(details, pod) {
+async function explain(details) {
   const box = details.querySelector(".why");
+  Object.assign(details, {outdated: false, asked: Date.now() / 1000});
   if (!box.hasChildNodes()) box.append(element("p", {}, "Asking why …"));
   try {
-    const query = new URLSearchParams({pod: `${pod.namespace}/${pod.name}`});
+    const query = new URLSearchParams({pod: details.pod});
     const why = await ask(`why?${query}`);
     reconcile(box, [why], () => "why", (answer) => explained(answer, details));
   } catch (error) {
@@ -58,12 +67,14 @@ async function explain(details, pod) {
 }
 
 function explained(why, details) {
-  const said = details.querySelector(".message").textContent === visible(why.message);
+  const said = details.querySelector(".message").textContent.startsWith(visible(why.message));
+  const first = why.groups.slice(0, GROUPS), others = why.groups.slice(GROUPS);
   return element("div", {},
     why.verdict !== "waits" && element("p", {}, VERDICTS[why.verdict] ?? why.verdict),
     !said && element("p", {}, why.message),
     why.changes.length > 0 && element("div", {}, element("h3", {}, "What would let it in"), element("ul", {}, why.changes.map(change))),
-    why.groups.length > 0 && element("div", {}, element("h3", {}, "Node by node"), element("ul", {}, why.groups.map(group))),
+    why.groups.length > 0 && element("div", {}, element("h3", {}, "Node by node"), element("ul", {}, first.map(group)),
+      others.length > 0 && element("details", {}, element("summary", {}, count(others.length, "other group")), element("ul", {}, others.map(group)))),
     why.notes.length > 0 && element("div", {}, element("h3", {}, "Notes"), element("ul", {}, why.notes.map((note) => element("li", {}, note)))));
 }
 
