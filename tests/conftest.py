@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.thoroughness import examples
 
-pytest_plugins = ["tests.control_plane.fixtures"]
+pytest_plugins = ["tests.browser.fixtures", "tests.control_plane.fixtures"]
 
 # Explaining a failure means tracing every line of every example before there is one (Python before 3.12): 3x the time.
 PHASES = [phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain]

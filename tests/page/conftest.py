@@ -1,23 +1,10 @@
-"""One browser for all tests of the page, and a scheduler's port with the page and answers that a test makes up."""
+"""A scheduler's port with the page, and answers that a test makes up."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.browser.chromium import Chromium, running
-from tests.browser.install import NoBrowserError, require
 from tests.page.fake_scheduler import FakeScheduler
-
-
-@pytest.fixture(scope="session")
-async def browser() -> AsyncIterator[Chromium]:
-    """Run a browser, which is unpacked first if the machine has none; without apt there may be none."""
-    try:
-        found = require()
-    except NoBrowserError as error:
-        pytest.skip(str(error))
-    async with running(found) as chromium:
-        yield chromium
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from neuron_scheduler.sandbox.fleet import INSTANCE_TYPE_LABEL, INSTANCE_TYPES
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "my-scheduler"
+TOKEN: Final = "demo"  # noqa: S105 - nothing is behind it but the simulated fleet
+"""The bearer token that the embedded server accepts for the names of pods on the page; its holder may do everything."""
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from neuron_scheduler.errors import ConfigurationError
-from neuron_scheduler.sandbox.demo import installation, scheduler_pods
+from neuron_scheduler.sandbox.demo import installation, page_port, scheduler_pods
 from neuron_scheduler.sandbox.demo.workload import DemoError
 from neuron_scheduler.sandbox.server import ApiServer
 from neuron_scheduler.telemetry.line_formats import leaves
@@ -61,8 +61,9 @@ def run(arguments: argparse.Namespace, *, program: scheduler_pods.Program = sche
 
 
 async def _play(arguments: argparse.Namespace, program: scheduler_pods.Program) -> int:
-    server = ApiServer(port=arguments.port, termination_limit=0.0, controllers=True, kube_scheduler=True)
-    server.runtime = pods = scheduler_pods.SchedulerPods(server, program)
+    tokens = {installation.TOKEN: "you"}
+    server = ApiServer(port=arguments.port, termination_limit=0.0, controllers=True, kube_scheduler=True, tokens=tokens)
+    server.runtime = pods = scheduler_pods.SchedulerPods(server, program, page=arguments.serve)
     try:
         async with server.serving():
             code = await _on_stage(server, pods, arguments)
@@ -92,7 +93,8 @@ async def _on_stage(server: ApiServer, pods: scheduler_pods.SchedulerPods, argum
                 kubeconfig = Path(folder) / "kubeconfig"
                 kubeconfig.write_text(installation.kubeconfig(server.url))
                 await _until_available(server)
-                await stage.serve(kubeconfig)
+                async with page_port.leading_to(pods.port) as port:
+                    await stage.serve(kubeconfig, f"http://127.0.0.1:{port}/page")
         tasks.cancel_scope.cancel()
     return 0 if stage.finished else _INTERRUPTED
 

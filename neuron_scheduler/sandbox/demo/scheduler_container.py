@@ -41,8 +41,8 @@ def missing_config_maps(pod: Object, store: Store) -> list[str]:
     return [name for name in _mounted(pod).values() if store.get("configmaps", namespace, name) is None]
 
 
-def launch(pod: Object, store: Store, url: str, folder: Path) -> Launch:
-    """Write the mounted ConfigMaps below a folder, and return what to start."""
+def launch(pod: Object, store: Store, url: str, folder: Path, *, page: bool = False) -> Launch:
+    """Write the mounted ConfigMaps below a folder, and return what to start; with `page` it serves the page, too."""
     container = pod["spec"]["containers"][0]
     words = [*(container.get("command") or [])[1:], *(container.get("args") or [])]
     for number, (mount, name) in enumerate(_mounted(pod).items()):
@@ -60,6 +60,8 @@ def launch(pod: Object, store: Store, url: str, folder: Path) -> Launch:
         "--secure-port=0",
         "--authorize-metrics=false",
     ]
+    if page:
+        own += ["--answer-questions=true", "--serve-page=true"]
     if any(word.startswith(_EXTENDER_ADDRESS) for word in words) or words[:1] == ["extender"]:
         own.append(f"{_EXTENDER_ADDRESS}={_LOOPBACK}:{free_port()}")
     return Launch([*words, *own], {**os.environ, **_environment(pod, container)}, port)

@@ -22,7 +22,7 @@ from neuron_scheduler.sandbox.apiserver.logs import Log
 from neuron_scheduler.sandbox.apiserver.resources import PODS
 from neuron_scheduler.sandbox.apiserver.store import Object
 from neuron_scheduler.sandbox.controllers.owned import record
-from neuron_scheduler.sandbox.demo import scheduler_container, scheduler_process
+from neuron_scheduler.sandbox.demo import installation, scheduler_container, scheduler_process
 from neuron_scheduler.sandbox.demo.workload import DemoError
 from neuron_scheduler.sandbox.server import ApiServer
 
@@ -47,13 +47,23 @@ class SchedulerPods:
     Attributes:
         bad_ends: what is wrong with the ends of schedulers that were stopped.
         program: makes the command line of the container's arguments.
+        page: whether the schedulers serve their page.
         restarts: whether a scheduler that ended is started again; if not, its end is a `DemoError`.
     """
 
     _server: ApiServer
     program: Program = scheduler
+    page: bool = False
     restarts: bool = False
+    _ports: dict[str, int] = attrs.field(factory=dict, init=False)
     bad_ends: list[str] = attrs.field(factory=list)
+
+    def port(self) -> int | None:
+        """Return the port of the scheduler that leads, else of the one that started last; None if none runs."""
+        leases = self._server.store.objects("leases", installation.NAMESPACE)
+        leaders = {str(lease["spec"].get("holderIdentity")).partition("_")[0] for lease in leases}
+        ports = [port for name, port in self._ports.items() if name in leaders] or list(self._ports.values())
+        return ports[-1] if ports else None
 
     def runs(self, pod: Object) -> bool:
         """Return whether the pod has our image."""
@@ -81,16 +91,20 @@ class SchedulerPods:
         server = self._server
         log = server.logs.begin(pod["metadata"]["uid"])
         with TemporaryDirectory(prefix="neuron-scheduler-demo-") as folder:
-            launch = scheduler_container.launch(pod, server.store, server.url, Path(folder))
+            launch = scheduler_container.launch(pod, server.store, server.url, Path(folder), page=self.page)
             url = f"http://127.0.0.1:{launch.port}{scheduler_container.probe_path(pod)}"
             argv, probe = self.program(launch.arguments), partial(self._probe, pod, address, restarts, url)
             async with scheduler_process.running(argv, launch.environment, log.write) as process:
+                name = pod["metadata"]["name"]
+                self._ports[name] = launch.port
                 try:
                     code = await _while(probe, process.wait)
                 except anyio.get_cancelled_exc_class():
                     await process.stop()
                     self._note_end(process.returncode, log)
                     raise
+                finally:
+                    del self._ports[name]
         log.end()
         if not self.restarts:
             last = "\n".join(line.text for line in log.lines()[-_LAST_LINES:])

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from neuron_scheduler.sandbox.apiserver.resources import EVENTS, PODS
 from neuron_scheduler.sandbox.apiserver.store import Object
-from neuron_scheduler.sandbox.demo import occupancy, picture, workload
+from neuron_scheduler.sandbox.demo import installation, occupancy, picture, workload
 from neuron_scheduler.sandbox.demo.occupancy import Holding
 from neuron_scheduler.sandbox.demo.picture import Legend, Outcome
 from neuron_scheduler.sandbox.demo.workload import ACTS, Act, DemoError, Placed, PodPlan, Waits, Want
@@ -72,12 +72,13 @@ class Stage:
         picture.export(path, Group(drawn, Text(), rows, Text(), self._summary()))
         self._console.print(f"Written: {path}")
 
-    async def serve(self, kubeconfig: Path) -> None:
-        """Make room, print how to continue with kubectl, then draw the fleet whenever it changes, without end."""
+    async def serve(self, kubeconfig: Path, page: str) -> None:
+        """Make room, print the page's address and commands for kubectl, then draw the fleet when it changes."""
         await self._make_room()
         self._console.print(
             f"\nThe story's pods are deleted, but for {workload.KEPT}, which waits. A Trn3 node has joined."
-            "\nThe server and the scheduler keep running. In another terminal, in this folder:\n",
+            f"\nThe server and the scheduler keep running. The fleet in your browser: {page} (for the names of"
+            f" pods, enter the token {installation.TOKEN} there).\nIn another terminal, in this folder:\n",
             soft_wrap=True,
         )
         for command in (f"export KUBECONFIG={kubeconfig}", *(f"kubectl {example}" for example in _EXAMPLES)):
