@@ -59,7 +59,7 @@ def place(fork: Cluster, workload: Replicated, profile: Profile, *, most: int) -
             yield from warmup.of_refusal(fork, pod, profile)
             limit = _limit(fit_error(fork, pod, profile, result), replica, pod_set.name)
             return Placing(tuple(pods), replica - 1, limit)
-        _assume(fork, pod, result)
+        assume(fork, pod, result)
         pods.append(_placed_pod(fork, result, pod, replica, pod_set.name))
         yield
     return Placing(tuple(pods), most)
@@ -94,7 +94,8 @@ def copy_of(fork: Cluster, pod_set: PodSet, number: int) -> Pod:
     )
 
 
-def _assume(fork: Cluster, pod: Pod, decision: Decision) -> None:
+def assume(fork: Cluster, pod: Pod, decision: Decision) -> None:
+    """Place a pod on a fork as was decided, with its volumes."""
     plan = volume_plan(fork, pod, decision.node_name) if pod.constraints.volume_claims else None
     for volume_or_claim in () if plan is None else plan.assumed:
         fork.volumes.assume(volume_or_claim)

@@ -1,0 +1,105 @@
+"""
+Where the lines go: a file that is replaced when it is full, with the last few kept; or standard output.
+
+`decisions.jsonl` is the newest, `decisions.jsonl.1` the one before it. Blocking: callers are in a thread of their own.
+"""
+
+import sys
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
+
+import attrs
+
+STDOUT: Final = "-"
+
+
+class Output(Protocol):
+    """Takes lines."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the next lines belong into another file."""
+
+    def begin(self) -> None:
+        """Begin a new file."""
+
+    def write(self, lines: bytes) -> None:
+        """Write lines."""
+
+    def close(self) -> None:
+        """Write nothing more."""
+
+
+@attrs.define(eq=False)
+class Stdout:
+    """Standard output; it is never full, since nothing can be done about it."""
+
+    full: bool = attrs.field(default=False, init=False)
+
+    def begin(self) -> None:
+        """Do nothing."""
+
+    def write(self, lines: bytes) -> None:
+        """Write lines at once."""
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
+
+    def close(self) -> None:
+        """Do nothing: others may still write there."""
+
+
+@attrs.define(eq=False)
+class RotatedFile:
+    """
+    A file of at most `most_bytes`, and as many older ones as make `keep` in all.
+
+    Attributes:
+        most_bytes: a file gets no further lines once it has so many; the state at its beginning counts, too.
+    """
+
+    path: Path
+    most_bytes: int
+    keep: int
+    _file: BinaryIO | None = attrs.field(default=None, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next lines belong into another file."""
+        return self._bytes >= self.most_bytes
+
+    def begin(self) -> None:
+        """Rename the files that are there, and begin a new one that only its owner can read: it has pods' names."""
+        self.close()
+        for number in range(self.keep - 1, 0, -1):
+            older = self._numbered(number - 1)
+            if older.exists():
+                older.replace(self._numbered(number))
+        self.path.unlink(missing_ok=True)
+        self.path.touch(mode=0o600)
+        self._file = self.path.open("ab", buffering=0)
+        self._bytes = 0
+
+    def write(self, lines: bytes) -> None:
+        """Write lines; they are in the file when this returns."""
+        if self._file is None:
+            self.begin()
+        remaining = memoryview(lines)
+        while remaining and self._file is not None:
+            written = self._file.write(remaining)
+            remaining = remaining[written:]
+        self._bytes += len(lines)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _numbered(self, number: int) -> Path:
+        return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
+
+
+def output_to(target: str, *, most_bytes: int, keep: int) -> Output:
+    """Return where the lines go: a path, or `-` for standard output."""
+    return Stdout() if target == STDOUT else RotatedFile(Path(target), most_bytes, keep)

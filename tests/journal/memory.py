@@ -1,0 +1,36 @@
+"""An output of the journal that keeps the lines of each file, and can fail."""
+
+import attrs
+
+from neuron_scheduler.journal.records import Record, record_of
+
+
+@attrs.define(eq=False)
+class Memory:
+    """The files so far; the last is the newest."""
+
+    files: list[list[bytes]] = attrs.field(factory=list)
+    full: bool = False
+    broken: bool = False
+    closed: bool = False
+
+    def begin(self) -> None:
+        """Begin a new file."""
+        if self.broken:
+            raise OSError(28, "No space left on device")
+        self.files.append([])
+        self.full = False
+
+    def write(self, lines: bytes) -> None:
+        """Keep lines."""
+        if self.broken:
+            raise OSError(28, "No space left on device")
+        self.files[-1] += lines.splitlines(keepends=True)
+
+    def close(self) -> None:
+        """Remember it."""
+        self.closed = True
+
+    def records(self, number: int = -1) -> list[Record]:
+        """Return the records of a file."""
+        return [record_of(line) for line in self.files[number]]
