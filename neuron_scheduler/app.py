@@ -116,6 +116,8 @@ class App:
             with self.requests.listening() as requests:
                 await self._run(requests)
         finally:
+            if self.parts.journal is not None:
+                await self.parts.journal.finish()
             if self.parts.election is not None:
                 await self.parts.election.leave(release=False)  # has no effect after a clean stop
         if not self._stopping:
@@ -160,6 +162,8 @@ class App:
             pods=parts.cluster.pod_count,
             pending=sum(map(parts.queue.count, WAITING)),
         )
+        if parts.journal is not None:
+            services.start_soon(parts.journal.run)
         await parts.scheduling_loop.run()
 
     async def _sync_all_but_pods(self, services: TaskGroup) -> None:

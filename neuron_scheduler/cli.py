@@ -59,6 +59,11 @@ COMMANDS: Final = (
         "print a script that completes commands in bash, zsh or fish",
         "neuron_scheduler.commands.completion",
     ),
+    Command(
+        "replay",
+        "make the decisions of a journal again, also with another profile",
+        "neuron_scheduler.commands.replay",
+    ),
     Command("demo", "run the scheduler on a simulated fleet, without a cluster", "neuron_scheduler.sandbox.demo.play"),
 )
 

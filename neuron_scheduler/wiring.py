@@ -20,11 +20,14 @@ from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
-from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop, ignore_decision
 from neuron_scheduler.controllers.stale_fence import StaleFence
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.extender.assembly import assembled
 from neuron_scheduler.extender.verbs import Verbs
+from neuron_scheduler.journal.files import output_to
+from neuron_scheduler.journal.journal import Journal
+from neuron_scheduler.journal.records import RecordedProfile
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.nodes import NODES
@@ -43,6 +46,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.profiles import profiles_of
 from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile
+from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -62,6 +66,7 @@ class Parts:
         election: None without leader election.
         budgets: all PodDisruptionBudgets.
         verbs: answer kube-scheduler; None if the extender is off, like `foreign_nominations`.
+        journal: None if it is off.
     """
 
     cluster: Cluster
@@ -80,6 +85,7 @@ class Parts:
     election: ElectionThread | None
     verbs: Verbs | None
     foreign_nominations: ForeignNominations | None
+    journal: Journal | None
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -140,6 +146,7 @@ def wire(config: Config, client: Client, metrics: Metrics) -> Parts:
         election=election,
         verbs=verbs,
         foreign_nominations=foreign,
+        journal=shared.journal,
     )
 
 
@@ -156,10 +163,12 @@ class _Shared:
     profiles: dict[str, Profile]
     may_bind: Callable[[], bool]
     identity: str
+    journal: Journal | None
 
 
 def _shared(config: Config, client: Client, metrics: Metrics, election: ElectionThread | None) -> _Shared:
-    cluster = Cluster()
+    journal = _journal(config, metrics) if config.decision_journal else None
+    cluster = Cluster() if journal is None else journal.cluster
     return _Shared(
         config=config,
         client=client,
@@ -176,7 +185,24 @@ def _shared(config: Config, client: Client, metrics: Metrics, election: Election
         profiles=profiles_of(config),
         may_bind=_always if election is None else election.may_bind,
         identity="" if election is None else election.identity,
+        journal=journal,
     )
+
+
+def _journal(config: Config, metrics: Metrics) -> Journal:
+    """Return the journal of the configuration."""
+    output = output_to(
+        config.decision_journal, most_bytes=config.decision_journal_max_bytes, keep=config.decision_journal_files
+    )
+    profiles = tuple(
+        RecordedProfile(
+            profile.scheduler_name,
+            PREFERENCES if profile.preferences is None else tuple(profile.preferences),
+            count_unknown_only=profile.unknown_allocations == "count-only",
+        )
+        for profile in config.profiles
+    )
+    return Journal(output=output, profiles=profiles, wall_clock=time.time, lost=metrics.journal_lost)
 
 
 def _event_recorder(shared: _Shared) -> EventRecorder:
@@ -254,6 +280,7 @@ def _scheduling_loop(
         identity=shared.identity,
         bind_concurrency=shared.config.bind_concurrency,
         allocate_fence=shared.config.allocate_fence,
+        on_decision=ignore_decision if shared.journal is None else shared.journal.decided,
     )
 
 

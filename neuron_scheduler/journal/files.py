@@ -4,11 +4,14 @@ Where the lines go: a file that is replaced when it is full, with the last few k
 `decisions.jsonl` is the newest, `decisions.jsonl.1` the one before it. Blocking: callers are in a thread of their own.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
 import attrs
+
+from neuron_scheduler.errors import ConfigurationError
 
 STDOUT: Final = "-"
 
@@ -101,5 +104,17 @@ class RotatedFile:
 
 
 def output_to(target: str, *, most_bytes: int, keep: int) -> Output:
-    """Return where the lines go: a path, or `-` for standard output."""
-    return Stdout() if target == STDOUT else RotatedFile(Path(target), most_bytes, keep)
+    """
+    Return where the lines go: a path, or `-` for standard output.
+
+    Raises:
+        ConfigurationError: no file can be made there.
+    """
+    if target == STDOUT:
+        return Stdout()
+    path = Path(target)
+    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)) or path.is_dir():
+        raise ConfigurationError(
+            f"cannot write the decision journal to {target}: name a file in a folder that exists and can be written"
+        )
+    return RotatedFile(path, most_bytes, keep)

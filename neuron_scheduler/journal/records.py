@@ -22,6 +22,8 @@ from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.journal.changes import Change
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import Storage
+from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
+from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 
 FORMAT: Final = 1
 
@@ -33,6 +35,12 @@ class RecordedProfile:
     scheduler_name: str
     preferences: tuple[str, ...]
     count_unknown_only: bool = False
+
+    @property
+    def profile(self) -> Profile:
+        """The profile; preferences that this version does not have are left out."""
+        known = [name for name in self.preferences if name in PREFERENCES]
+        return default_profile(self.scheduler_name, count_unknown_only=self.count_unknown_only, preferences=known)
 
 
 @attrs.frozen

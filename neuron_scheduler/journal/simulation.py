@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.explain.answers.replay_report import Waits
 from neuron_scheduler.explain.placing import assume
 from neuron_scheduler.journal import changes
 from neuron_scheduler.journal.changes import Change
@@ -57,26 +58,6 @@ class Course:
     stays: tuple[Stay, ...]
     changes: tuple[tuple[float, Change], ...]
     ends: float
-
-
-@attrs.frozen
-class Waits:
-    """
-    How pods fared.
-
-    Attributes:
-        pods: how many there were.
-        waited: those that no node took when they came.
-        never: those of them that got no node to the end.
-        seconds: that all pods together waited.
-        longest: that one pod waited.
-    """
-
-    pods: int
-    waited: int
-    never: int
-    seconds: float
-    longest: float
 
 
 @attrs.define(eq=False)

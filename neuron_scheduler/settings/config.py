@@ -135,6 +135,24 @@ class Config:
         "Serve a page of the fleet, of what waits and of what was decided at /page. Whoever can connect sees it without"
         " the names of pods; a token adds those that its user may get. It needs --answer-questions.",
     )
+    decision_journal: str = setting(
+        "",
+        "Record each change of the cluster and each decision in this file, or on standard output (-), for the command"
+        " replay. It has the names and labels of pods and nodes. The files before it are FILE.1, FILE.2, ...",
+        metavar=FILE,
+        path="decisionJournal.file",
+    )
+    decision_journal_max_bytes: int = setting(
+        64 << 20,
+        "A file of the journal is replaced when it has so many bytes. Each begins with the state of the cluster, which"
+        " counts: about 300 bytes for each node and pod.",
+        metavar="BYTES",
+        path="decisionJournal.maxBytes",
+        check=between(1 << 20, 1 << 40),
+    )
+    decision_journal_files: int = setting(
+        4, "So many files of the journal are kept.", path="decisionJournal.files", check=between(1, 1000)
+    )
     extender_bind_address: str = setting(
         "",
         "Serve kube-scheduler's HTTP extender protocol (/filter, /prioritize, /bind, /preempt) here. RISK: whoever can"

@@ -155,6 +155,11 @@ class Metrics:
         "neuron_scheduler_events_dropped", "Events not sent because their queue was full."
     )
     """Count an Event that was not sent."""
+    journal_lost: Callable[[int], None] = counter(
+        "neuron_scheduler_journal_records_lost",
+        "Records of the decision journal that were dropped: the file could not be written, or not fast enough.",
+    )
+    """Count records that are not in the journal."""
     fence_stale: Callable[[], None] = counter(
         "neuron_scheduler_stale_fence_refusals",
         "Bindings that the API server refused because of an old state of the Lease, although this replica held it.",
