@@ -1,5 +1,5 @@
 """
-`neuron-scheduler fit`: how many more pods of a size, or replicas of a workload, fit; and what new nodes would give.
+`neuron-scheduler fit`: how many more pods fit, where they go, what limits the rest, and what new nodes would give.
 
 The exit code is an answer, too: 1 means that not all fit. Refuses to compute a figure: `explain` does.
 """
@@ -8,7 +8,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import msgspec
@@ -20,45 +20,71 @@ from neuron_scheduler.commands.reading import Reading, answering, read
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.explain.answers.fit import Fit, Fits
 from neuron_scheduler.explain.replicated import Replicated
-from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.model.wording import counted
 from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.telemetry.paragraphs import Paragraphs
 from neuron_scheduler.telemetry.terminal import terminal
-from neuron_scheduler.workload_files.documents import documents
-from neuron_scheduler.workload_files.sizes import purchases, sized
-from neuron_scheduler.workload_files.workloads import read_workloads
+from neuron_scheduler.workload_files.documents import MOST_BYTES
+from neuron_scheduler.workload_files.sizes import MOST_OF_A_SIZE, purchases, sized
+from neuron_scheduler.workload_files.workloads import only_workload, read_workloads
 
-ALL_FIT, NOT_ALL = 0, 1
-MOST_BYTES: Final = 16 << 20
-"""Of a file with workloads."""
-EPILOG: Final = "Exit codes: 0: all fit (without a number: at least one); 1: not all fit; 2: there is no answer."
+ALL_FIT, SOME_DO_NOT = 0, 1
+STDIN: Final = "-"
+_SIZES: Final = ("devices", "cores", "cpu", "memory", "instance_type", "scheduler_name")
+EPILOG: Final = (
+    "Exit codes: 0: all replicas that were asked for fit (without a number: at least one does); 1: they do not;"
+    " 2: there is no answer."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.description = (
-        "Say how many more pods of a size fit, or how many replicas of a workload; where they go, what limits the rest,"
-        " and what new nodes would give. Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
+        "Say how many more pods fit now, where the next ones go, what limits the rest, and what new nodes would give."
+        " Changes nothing; needs the right to list nodes and pods, or --from, or --ask."
     )
     parser.epilog = EPILOG
-    add = parser.add_argument
-    add("-f", "--filename", metavar="FILE", default="", help="a Pod, Job, JobSet, LeaderWorkerSet, Deployment, ...")
-    add("--devices", metavar="N", type=reader(int), default=0, help="Neuron devices of a pod")
-    add("--cores", metavar="N", type=reader(int), default=0, help="NeuronCores of a pod")
-    add("--cpu", metavar="QUANTITY", default="", help="of a pod, such as 16")
-    add("--memory", metavar="QUANTITY", default="", help="of a pod, such as 64Gi")
-    add("--instance-type", metavar="TYPE", default="", help="the pods go to nodes of this type only")
-    add("--scheduler-name", metavar="NAME", default="", help="of the pods (default: that of the configuration)")
-    add("--replicas", metavar="N", type=reader(int), default=None, help="wanted (default: those of the file, or any)")
+    add = parser.add_argument_group("the pods").add_argument
+    add(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        default="",
+        help="a file with a Pod, Job, CronJob, JobSet, LeaderWorkerSet, Deployment, ReplicaSet or StatefulSet, as YAML"
+        " or JSON; - is standard input",
+    )
+    add("--devices", metavar="N", type=reader(_counts), default=(), help="Neuron devices of a pod; 4,4: two containers")
+    add("--cores", metavar="N", type=reader(_counts), default=(), help="Neuron cores of a pod, likewise")
+    add("--cpu", metavar="QUANTITY", default="", help="cpu of a pod, such as 16 or 500m")
+    add("--memory", metavar="QUANTITY", default="", help="memory of a pod, such as 64Gi")
+    add("--instance-type", metavar="TYPE", default="", help="only on nodes of this type")
+    add("--scheduler-name", metavar="NAME", default="", help="who places them (default: that of the configuration)")
+    add(
+        "--replicas",
+        metavar="N",
+        type=reader(_number),
+        help="how many are wanted (default: what the file says; without a file, as many as fit)",
+    )
     add(
         "--buy",
         metavar="NxTYPE",
-        default="",
-        help="say what new nodes would give, such as 2xtrn1.32xlarge,1xtrn2.48xlarge",
+        action="append",
+        default=[],
+        help="say what N new nodes of a type would give, such as 2xtrn1.32xlarge; may be repeated",
     )
     add_namespace(parser)
     add_output(parser, *FORMS)
     add_cluster(parser)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= MOST_OF_A_SIZE):
+        raise ValueError(f"{text!r} is no number from 1 to {MOST_OF_A_SIZE}")
+    return int(text)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(map(_number, text.split(",")))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,19 +94,25 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         NeuronSchedulerError: there is no answer.
     """
-    if arguments.filename and (sizes := [name for name in _SIZES if getattr(arguments, name)]):
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in sizes)
-        raise ConfigurationError(f"--filename says what a pod asks for; leave out {flags}")
+    _check(arguments)
     with answering():
-        fits = _asked(arguments) if arguments.ask else _computed(arguments)
+        answer = _asked(arguments) if arguments.ask else _computed(arguments)
         if arguments.output in output.DOCUMENTS:
-            output.write_document(fits, arguments.output)
+            output.write_document(answer, arguments.output)
         else:
-            output.write_lines(_text(fits, wide=arguments.output == "wide"))
-    return ALL_FIT if all(fit.fitting >= max(fit.asked, 1) for fit in fits.workloads) else NOT_ALL
+            output.write_lines(_text(answer, wide=arguments.output == "wide"))
+    fit = all(each.fitting >= max(each.asked, 1) for each in answer.workloads)
+    return ALL_FIT if fit else SOME_DO_NOT
 
 
-_SIZES: Final = ("devices", "cores", "cpu", "memory", "instance_type", "scheduler_name")
+def _check(arguments: argparse.Namespace) -> None:
+    size = [name for name in _SIZES if getattr(arguments, name)]
+    if arguments.filename and size:
+        raise ConfigurationError(f"--{size[0].replace('_', '-')} is in the file of -f already; leave one of them out")
+    if not (arguments.filename or size):
+        raise ConfigurationError("say what is to fit: -f FILE, or a size such as --devices 8 --replicas 4")
+    if arguments.filename == STDIN and STDIN in arguments.files:
+        raise ConfigurationError("-f and --from cannot both read standard input")
 
 
 def _computed(arguments: argparse.Namespace) -> Fits:
@@ -88,70 +120,103 @@ def _computed(arguments: argparse.Namespace) -> Fits:
     from neuron_scheduler.explain.fit import how_many_of_each
     from neuron_scheduler.explain.why import finished
 
-    bought = purchases(arguments.buy)
-    text = _file(arguments.filename) if arguments.filename else b""
+    text, buy = _content(arguments.filename), purchases(",".join(arguments.buy))
+    _workloads(arguments, text, "default", "")  # a mistake is found before the cluster is read
     reading = read(arguments)
-    workloads = _workloads(arguments, reading, text)
+    workloads = _workloads(arguments, text, reading.namespace, next(iter(reading.profiles)))
+    steps = how_many_of_each(
+        reading.capture.cluster,
+        workloads,
+        lambda workload: reading.profile_for(workload.pod_sets[0].template),
+        buy=buy,
+    )
+    return attrs.evolve(finished(steps), notes=(*_notes(workloads, reading), *reading.capture.notes))
 
-    def profile_of(workload: Replicated) -> Profile:
-        return reading.profile_for(workload.pod_sets[0].template)
 
-    fits = finished(how_many_of_each(reading.capture.cluster, workloads, profile_of, buy=bought))
-    return attrs.evolve(fits, notes=(*fits.notes, *reading.capture.notes))
-
-
-def _workloads(arguments: argparse.Namespace, reading: Reading, text: bytes) -> tuple[Replicated, ...]:
+def _workloads(
+    arguments: argparse.Namespace, text: bytes, namespace: str, scheduler_name: str
+) -> tuple[Replicated, ...]:
+    """Return what the file or the size describes, for pods of a namespace and a scheduler unless the file says more."""
     if arguments.filename:
-        return read_workloads(arguments.filename, text, namespace=reading.namespace, replicas=arguments.replicas)
-    return (
-        sized(
-            **{name: getattr(arguments, name) for name in _SIZES if name != "scheduler_name"},
-            replicas=arguments.replicas or 0,
-            namespace=reading.namespace,
-            scheduler_name=arguments.scheduler_name or next(iter(reading.profiles)),
-        ),
+        return read_workloads(arguments.filename, text, namespace=namespace, replicas=arguments.replicas)
+    return (_sized(arguments, namespace, scheduler_name),)
+
+
+def _sized(arguments: argparse.Namespace, namespace: str, scheduler_name: str) -> Replicated:
+    return sized(
+        devices=arguments.devices,
+        cores=arguments.cores,
+        cpu=arguments.cpu,
+        memory=arguments.memory,
+        instance_type=arguments.instance_type,
+        replicas=arguments.replicas or 0,
+        namespace=namespace,
+        scheduler_name=arguments.scheduler_name or scheduler_name,
     )
 
 
-def _file(path: str) -> bytes:
+def _content(path: str) -> bytes:
+    """
+    Return the content of a file; of one that is too long, one byte too much.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    if not path:
+        return b""
     try:
-        with sys.stdin.buffer if path == "-" else Path(path).open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
+        if path == STDIN:
+            return sys.stdin.buffer.read(MOST_BYTES + 1)
+        with Path(path).open("rb") as file:
+            return file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
-    if len(text) > MOST_BYTES:
-        raise ConfigurationError(f"{path} has more than {MOST_BYTES >> 20} MiB; it should have workloads")
-    return text
+
+
+def _notes(workloads: tuple[Replicated, ...], reading: Reading) -> Iterator[str]:
+    others = {pods.template.scheduler_name for workload in workloads for pods in workload.pod_sets}
+    for name in sorted(others - reading.profiles.keys()):
+        ours = next(iter(reading.profiles))
+        yield f"The schedulerName is {name}: another scheduler places these pods; this is what {ours} would do."
+    waiting = sum(pod.neuron is not None for pod in reading.capture.waiting)
+    if waiting:
+        verb = "wait" if waiting > 1 else "waits"
+        yield f"{counted(waiting, 'pod')} with Neuron {verb} already, and may get the space first."
 
 
 def _asked(arguments: argparse.Namespace) -> Fits:
-    """Return the running scheduler's answer about one workload, or about a size."""
+    """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask, understood
 
-    params = {"buy": ",".join(f"{nodes}:{kind}" for nodes, kind in purchases(arguments.buy))}
-    params |= {} if arguments.replicas is None else {"replicas": str(arguments.replicas)}
-    body = None
+    params = {"namespace": arguments.namespace} if arguments.namespace else {}
+    if arguments.replicas is not None:
+        params["replicas"] = str(arguments.replicas)
+    buy = purchases(",".join(arguments.buy))
+    if buy:
+        params["buy"] = ",".join(f"{nodes}:{instance_type}" for nodes, instance_type in buy)
     if arguments.filename:
-        (document, *more) = documents(arguments.filename, _file(arguments.filename))
-        if more:
-            raise ConfigurationError(f"{arguments.filename} has {len(more) + 1} documents; --ask takes one workload")
-        body = msgspec.json.encode(document)
-        params |= {"namespace": arguments.namespace}
-    else:
-        named = {"instance_type": "instanceType", "scheduler_name": "schedulerName"}
-        sizes: dict[str, Any] = {named.get(name, name): getattr(arguments, name) for name in _SIZES}
-        params |= {name: str(size) for name, size in sizes.items() if size}
-        params |= {"namespace": arguments.namespace} if arguments.namespace else {}
-    given = {name: value for name, value in params.items() if value or name == "namespace"}
-    return Fits((understood(ask(arguments, "/v1/fit", given, body), Fit),))
+        text = _content(arguments.filename)
+        _workloads(arguments, text, "default", "")
+        body = msgspec.json.encode(only_workload(arguments.filename, text))
+        return Fits((understood(ask(arguments, "/v1/fit", params, body), Fit),))
+    _workloads(arguments, b"", "default", "")
+    size = {
+        "devices": ",".join(map(str, arguments.devices)),
+        "cores": ",".join(map(str, arguments.cores)),
+        "cpu": arguments.cpu,
+        "memory": arguments.memory,
+        "instanceType": arguments.instance_type,
+        "schedulerName": arguments.scheduler_name,
+    }
+    params |= {name: value for name, value in size.items() if value}
+    return Fits((understood(ask(arguments, "/v1/fit", params), Fit),))
 
 
-def _text(fits: Fits, *, wide: bool) -> Iterator[str]:
+def _text(answer: Fits, *, wide: bool) -> Iterator[str]:
     screen = terminal()
     text = FitText(Paragraphs(screen.width, screen.colour), every_node=wide)
-    for number, fit in enumerate(fits.workloads):
+    for number, fit in enumerate(answer.workloads):
         if number:
-            yield ""
+            yield from ("", "")
         yield from text.lines(fit)
-    for note in fits.notes:
-        yield from text.paragraphs.wrapped(f"Note: {note}", rest="  ")
+    yield from text.notes(answer.notes)

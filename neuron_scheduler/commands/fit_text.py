@@ -21,6 +21,9 @@ MOST_NODES: Final = 20
 """Nodes that are listed if not all are asked for."""
 _INDENT: Final = "  "
 _FRAGMENTATION: Final = "fragmentation"
+_IN_PIECES: Final = (
+    "They count devices and not free blocks: where enough devices are free in pieces, they may add no node."
+)
 
 
 @attrs.frozen
@@ -50,10 +53,14 @@ class FitText:
             for bought in fit.purchases:
                 yield from self._purchase(fit, bought)
             yield from self._autoscalers(fit)
-        if fit.notes:
+        yield from self.notes(fit.notes)
+
+    def notes(self, sentences: Sequence[str]) -> Iterator[str]:
+        """Yield notes, with an empty line before them."""
+        if sentences:
             yield ""
-        for note in fit.notes:
-            yield from self.paragraphs.wrapped(f"Note: {note}", rest=_INDENT)
+        for sentence in sentences:
+            yield from self.paragraphs.wrapped(f"Note: {sentence}", rest=_INDENT)
 
     def _headline(self, fit: Fit) -> Iterator[str]:
         lines = list(self.paragraphs.wrapped(headline(fit)))
@@ -155,7 +162,9 @@ def purchase_sentence(fit: Fit, bought: Purchase) -> str:
     total = f"{bought.total}{' or more' if bought.limit is None else ''}"
     if bought.enough:
         smallest = "; one node fewer is too few" if bought.smallest and bought.nodes > 1 else ""
-        return f"{what}{described}: all {fit.asked} fit, and {total} in all{smallest}."
+        more = f", and {total} in all" if bought.total > fit.asked or bought.limit is None else ""
+        wanted = f"all {fit.asked} fit" if fit.asked > 1 else "it fits"
+        return f"{what}{described}: {wanted}{more}{smallest}."
     if not bought.gained:
         return f"{what}{described}: no more fit."
     return f"{what}{described}: {bought.gained} more, {total} in all."
@@ -163,11 +172,7 @@ def purchase_sentence(fit: Fit, bought: Purchase) -> str:
 
 def autoscaler_sentence(limit: Limit) -> str:
     """Return whether an autoscaler would make the purchase by itself."""
-    if limit.autoscalers:
-        return "Karpenter and Cluster Autoscaler see from the waiting pods that a node is needed."
-    if limit.cause == _FRAGMENTATION:
-        return (
-            "Karpenter and Cluster Autoscaler add no node: they count free devices, of which there are enough, and"
-            " not free blocks."
-        )
-    return "Karpenter and Cluster Autoscaler add no node: the condition of the waiting pods does not ask for one."
+    if not limit.autoscalers:
+        return "The condition of the waiting pods tells autoscalers to add no node."
+    seen = "Karpenter and Cluster Autoscaler see from the waiting pods' condition that a node is needed."
+    return f"{seen} {_IN_PIECES}" if limit.cause == _FRAGMENTATION else seen

@@ -21,7 +21,6 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error, select_node
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
-from neuron_scheduler.scheduling.plugins.cause import Cause
 
 _NOTHING: Final[Mapping[str, str]] = NO_LABELS
 
@@ -52,7 +51,7 @@ def place(fork: Cluster, workload: Replicated, profile: Profile, *, most: int) -
     if workload.controller is not None:
         fork.workloads.put(workload.controller)
     for replica, pod_set in _in_order(workload, most):
-        pod = copy_of(fork, pod_set, number=len(pods) + 1)
+        pod = copy_of(fork, pod_set)
         yield from warmup.of(fork, pod, profile)
         result = select_node(fork, pod, profile)
         if isinstance(result, NoNode):
@@ -72,10 +71,10 @@ def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, PodSet]]:
             yield from repeat((replica, pod_set), pod_set.count)
 
 
-def copy_of(fork: Cluster, pod_set: PodSet, number: int) -> Pod:
+def copy_of(fork: Cluster, pod_set: PodSet) -> Pod:
     """Return one more pod of a set, and add the claims that it has for itself alone."""
     template = pod_set.template
-    uid = name = f"{template.name}/{number}"  # no object has such a name, so it is nobody else's
+    uid = name = f"{template.name}/{fork.pod_count}"  # no object has such a name, and no pod that was placed before
     copy = attrs.evolve(template, uid=uid, name=name, node_name="", nominated_node_name="", allocation=_NOTHING)
     if not pod_set.claims:
         return copy
@@ -116,6 +115,4 @@ def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part:
 
 
 def _limit(refused: FitError, replica: int, part: str) -> Limit:
-    """Return why a pod was not placed; autoscalers count devices, so they add no node against fragmentation."""
-    adds_nodes = not refused.new_node_cannot_help and refused.cause is not Cause.FRAGMENTATION
-    return Limit(refused.text, refused.cause, replica, part, autoscalers=adds_nodes)
+    return Limit(refused.text, refused.cause, replica, part, autoscalers=not refused.new_node_cannot_help)

@@ -84,7 +84,7 @@ def _candidates(question: Question) -> Generator[None, None, list[list[FreshNode
     """Return by type the shapes of a new node on which a pod of the workload fits."""
     yield from _prepared(question.cluster)
     fork = question.cluster.fork()
-    pods = [copy_of(fork, pod_set, number=0) for pod_set in question.workload.pod_sets]
+    pods = [copy_of(fork, pod_set) for pod_set in question.workload.pod_sets]
     named = {name for pod in pods for name in named_types(pod.constraints)}
     candidates: list[list[FreshNode]] = []
     for instance_type in known_types(fork.view):

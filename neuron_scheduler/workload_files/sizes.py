@@ -6,7 +6,7 @@ usually have, as the admission plugin ExtendedResourceToleration would make it. 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from neuron_scheduler.errors import ConfigurationError
@@ -19,6 +19,7 @@ from neuron_scheduler.workload_files.pod_templates import pod_set
 
 MOST_OF_A_SIZE: Final = 10_000
 """Devices or cores of a pod, and replicas."""
+MOST_CONTAINERS: Final = 16
 MOST_BOUGHT: Final = 256
 MOST_PURCHASES: Final = 8
 
@@ -27,8 +28,8 @@ _PURCHASE: Final = re.compile(r"(?:([0-9]{1,4})x)?(?:ml\.)?([a-z][a-z0-9-]{0,30}
 
 def sized(
     *,
-    devices: int = 0,
-    cores: int = 0,
+    devices: Sequence[int] = (),
+    cores: Sequence[int] = (),
     cpu: str = "",
     memory: str = "",
     instance_type: str = "",
@@ -37,12 +38,12 @@ def sized(
     scheduler_name: str = "",
 ) -> Replicated:
     """
-    Return replicas of a pod with one container of this size.
+    Return replicas of a pod of this size.
 
     Args:
-        devices: at most one of this and `cores` is not 0.
-        cores: likewise.
-        cpu: a quantity; empty for none.
+        devices: of each container.
+        cores: likewise; a pod asks for either devices or cores.
+        cpu: a quantity, of the first container; empty for none.
         memory: likewise.
         instance_type: without `ml.`; empty for any.
         replicas: 0 to ask how many there can be.
@@ -52,16 +53,23 @@ def sized(
     Raises:
         ConfigurationError: a number or a quantity cannot be used.
     """
-    for name, number in (("devices", devices), ("cores", cores), ("replicas", replicas)):
+    counts = [*(("devices", count) for count in devices), *(("cores", count) for count in cores)]
+    for name, number in (*counts, ("replicas", replicas)):
         if not 0 <= number <= MOST_OF_A_SIZE:
-            raise ConfigurationError(f"{name} is {number}; it must be a number from 0 to {MOST_OF_A_SIZE}")
-    amounts = {NEURON_DEVICE: devices, NEURON_CORE: cores, "cpu": cpu, "memory": memory}
-    asked = {resource: amount for resource, amount in amounts.items() if amount}
-    if not asked:
+            raise ConfigurationError(f"{name}: {number} is no number from 0 to {MOST_OF_A_SIZE}")
+    if len(counts) > MOST_CONTAINERS:
+        raise ConfigurationError(f"{len(counts)} containers; a pod of a size has at most {MOST_CONTAINERS}")
+    amounts = [{NEURON_DEVICE if name == "devices" else NEURON_CORE: count} for name, count in counts if count]
+    others = {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount}
+    if not (amounts or others):
         raise ConfigurationError("say what a pod asks for: devices, cores, cpu or memory, or a file with a workload")
+    first, *rest = amounts or [{}]
     spec: dict[str, Any] = {
         "schedulerName": scheduler_name or None,
-        "containers": [{"name": "main", "resources": {"requests": asked}}],
+        "containers": [
+            {"name": f"c{index}", "resources": {"requests": asked}}
+            for index, asked in enumerate([{**first, **others}, *rest])
+        ],
         "tolerations": [{"key": name, "operator": "Exists"} for name in NEURON_NAMES],
     }
     if instance_type:

@@ -39,6 +39,29 @@ def read_workloads(
     Raises:
         ConfigurationError: the text has no workload, or one that cannot be read; the text says where and why.
     """
+    known, others = _workloads(source, text)
+    if replicas is not None and len(known) > 1:
+        raise ConfigurationError(f"{source} has {len(known)} workloads; a number of replicas needs a file with one")
+    skipped = printable(", ".join(f"{_kind(fields)} {fields.name}" for fields in others))
+    notes = (f"Not considered in {source}: {skipped}.",) if others else ()
+    return tuple(_READERS[_kind(fields)](fields, namespace, replicas, notes) for fields in known)
+
+
+def only_workload(source: str, text: bytes) -> Mapping[str, Any]:
+    """
+    Return the one workload of a file as it is written, to be sent to the running scheduler.
+
+    Raises:
+        ConfigurationError: the text has none or several, or cannot be read.
+    """
+    known, _ = _workloads(source, text)
+    if len(known) > 1:
+        raise ConfigurationError(f"{source} has {len(known)} workloads; the running scheduler is asked about one")
+    return known[0].value
+
+
+def _workloads(source: str, text: bytes) -> tuple[list[Fields], list[Fields]]:
+    """Return the objects that are workloads, at least one, and the others."""
     objects = [Fields(source, document) for document in _unlisted(source, documents(source, text))]
     known = [fields for fields in objects if _kind(fields) in _READERS]
     if not known:
@@ -46,11 +69,7 @@ def read_workloads(
         raise ConfigurationError(
             printable(f"{source} has {kinds or 'an empty List'}; known are {', '.join(sorted(_READERS))}")
         )
-    if replicas is not None and len(known) > 1:
-        raise ConfigurationError(f"{source} has {len(known)} workloads; a number of replicas needs a file with one")
-    skipped = [f"{_kind(fields)} {fields.name}" for fields in objects if _kind(fields) not in _READERS]
-    notes = (f"Not considered in {source}: {', '.join(skipped)}.",) if skipped else ()
-    return tuple(_READERS[_kind(fields)](fields, namespace, replicas, notes) for fields in known)
+    return known, [fields for fields in objects if _kind(fields) not in _READERS]
 
 
 def _unlisted(source: str, found: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -1,29 +1,30 @@
-"""`fit` from files: sizes, workloads, purchases, forms, exit codes, and one sentence for every mistake."""
+"""`fit` from files and from an API server: answers, forms, exit codes, and one sentence for every mistake."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import pytest
 import yaml
 
 from neuron_scheduler import cli
 from tests.capture.test_files import a_list, node, pod, written
+from tests.support.listing_server import NODES, PODS, kubeconfig, listing
 
-ITEMS = [node(), node("trn1-b"), pod("holder", "0,1,2,3", neuron=4, nodeName="trn1-a")]
-DEPLOYMENT = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": "web"},
+ITEMS = [node(), pod("holder", "0,1,2,3", neuron=4, nodeName="trn1-a"), pod("large", neuron=16, phase="Pending")]
+JOB: dict[str, Any] = {
+    "kind": "Job",
+    "metadata": {"name": "train"},
     "spec": {
-        "replicas": 5,
-        "selector": {"matchLabels": {"app": "web"}},
+        "parallelism": 5,
         "template": {
-            "metadata": {"labels": {"app": "web"}},
             "spec": {
                 "schedulerName": "my-scheduler",
-                "containers": [{"name": "c", "resources": {"limits": {"aws.amazon.com/neuron": 8}}}],
-            },
+                "containers": [{"name": "main", "resources": {"limits": {"aws.amazon.com/neuron": 4}}}],
+            }
         },
     },
 }
@@ -36,7 +37,15 @@ def dump(tmp_path: Path) -> str:
     return path
 
 
-def ask(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> str:
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    """Write a Job of five pods with four devices each, and return the path."""
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(JOB))
+    return str(path)
+
+
+def fit(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> str:
     """Run the command, check its exit code, and return its output or its error."""
     assert cli.main(["fit", *arguments]) == code
     out, err = capsys.readouterr()
@@ -45,50 +54,92 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "fitting"),
+    ("arguments", "code", "says"),
     [
-        (["--devices=8", "--replicas=3"], 0, 3),
-        (["--devices=8", "--replicas=4"], 1, 3),
-        (["--devices=8"], 0, 3),
-        (["--devices=16", "--cpu=1", "--memory=1Gi"], 0, 1),
-        (["--cores=2"], 0, 28),
-        (["--devices=8", "--instance-type=trn2.48xlarge"], 1, 0),
+        (["--devices", "8"], 0, "1 replica fits now (8 Neuron devices each)."),
+        (["--devices", "4", "--replicas", "3"], 0, "All 3 replicas fit now (4 Neuron devices each)."),
+        (["--devices", "4", "--replicas", "4"], 1, "3 of 4 replicas fit now (4 Neuron devices each)."),
+        (["--devices", "16"], 1, "No replica fits now (16 Neuron devices each)."),
+        (["--devices", "4,4"], 0, "1 replica fits now (8 Neuron devices (4 + 4) each)."),
+        (["--cores", "1", "--replicas", "24"], 0, "All 24 replicas fit now (1 Neuron core each)."),
+        (["--cpu", "1", "--memory", "1Gi", "--replicas", "1"], 0, "The one replica fits now."),
+        (["--devices", "1", "--instance-type", "trn2.48xlarge"], 1, "No replica fits now (1 Neuron device each)."),
+        (["--devices", "16", "--replicas", "2", "--buy", "1xtrn1.32xlarge"], 1, "1 x trn1.32xlarge (16 devices,"),
     ],
 )
-def test_sizes(dump: str, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, fitting: int) -> None:
-    """How many fit, and the exit code that says whether that is enough."""
-    (fit,) = json.loads(ask(capsys, *arguments, "--from", dump, "-o", "json", code=code))["workloads"]
-    assert (fit["fitting"], fit["total"]) == (fitting, fitting)
+def test_a_size(dump: str, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str) -> None:
+    """The exit code is 0 if all that were asked for fit."""
+    answer = " ".join(fit(capsys, *arguments, "--from", dump, code=code).split())
+    assert says in answer
+    assert "1 pod with Neuron waits already" in answer
 
 
-def test_a_workload(dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From a file, with its own number of replicas or another; as text, wide, JSON and YAML."""
-    file = tmp_path / "web.yaml"
-    file.write_text(yaml.safe_dump(DEPLOYMENT))
-    arguments = ["-f", str(file), "--from", dump]
-    text = ask(capsys, *arguments, "--buy=1xtrn1.32xlarge", code=1)
-    assert text.startswith("3 of 5 replicas of Deployment web fit now (8 Neuron devices each).")
-    assert "1 x trn1.32xlarge" in text
-    assert "Note: the files have no" in text
-    assert "All 3 replicas" in ask(capsys, *arguments, "--replicas=3", "-o", "wide", code=0)
-    answer: Any = yaml.safe_load(ask(capsys, *arguments, "-o", "yaml", code=1))
-    assert answer["workloads"][0]["limit"]["cause"] == "capacity"
+def test_a_file(dump: str, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As many replicas as it says, or as the arguments say."""
+    assert "3 of 5 replicas of Job train fit now" in fit(capsys, "-f", job, "--from", dump, code=1)
+    assert "All 2 replicas of Job train" in fit(capsys, "-f", job, "--replicas=2", "--from", dump, code=0)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_documents(dump: str, job: str, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    """An answer for each workload of the file, and notes on the cluster."""
+    answers = yaml.safe_load(fit(capsys, "-f", job, "--from", dump, "-o", form, code=1))
+    (answer,) = answers["workloads"]
+    assert (answer["asked"], answer["fitting"], answer["limit"]["cause"]) == (5, 3, "capacity")
+    assert [pod["ids"] for pod in answer["placed"]] == [[4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
+    assert answer["purchases"][0]["instanceType"] == "trn1.32xlarge"
+    assert any("the files have no" in note for note in answers["notes"])
+    Path(job).write_text(yaml.safe_dump_all([JOB, JOB]))
+    several = yaml.safe_load(fit(capsys, "-f", job, "--from", dump, "-o", form, code=1))
+    assert [each["fitting"] for each in several["workloads"]] == [3, 0]
+
+
+def test_another_scheduler_s_pods(dump: str, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A note says that another scheduler would place them."""
+    Path(job).write_text(Path(job).read_text().replace("schedulerName: my-scheduler", "schedulerName: theirs"))
+    assert "The schedulerName is theirs" in fit(capsys, "-f", job, "--from", dump, code=1)
+
+
+def test_standard_input(dump: str) -> None:
+    """`-` is the workload, as with kubectl."""
+    command = [sys.executable, "-m", "neuron_scheduler", "fit", "-f", "-", "--from", dump]
+    ended = subprocess.run(command, input=json.dumps(JOB), capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert "3 of 5 replicas of Job train fit now" in ended.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "say what a pod asks for"),
-        (["--devices=x"], "'x' is not a number"),
-        (["--devices=-1"], "devices is -1"),
-        (["--devices=8", "--cpu=much"], "much"),
-        (["--devices=8", "--buy=two"], "is no purchase"),
+        ([], "say what is to fit: -f FILE, or a size such as --devices 8 --replicas 4"),
+        (["--devices", "8", "-f", "x"], "--devices is in the file of -f already"),
+        (["--devices", "0"], "--devices: '0' is no number from 1 to 10000"),
+        (["--devices", "1e3"], "--devices: '1e3' is no number"),
+        (["--devices", "8", "--cores", "2"], "a pod's Neuron ids are either devices or cores"),
+        (["--devices", "8", "--cpu", "much"], "its pod cannot be read"),
+        (["--devices", "8", "--buy", "two"], "'two' is no purchase; write 2xtrn1.32xlarge"),
         (["-f", "/no/such"], "/no/such cannot be read"),
-        (["-f", "x", "--devices=8", "--cpu=1"], "leave out --devices, --cpu"),
+        (["-f", "/"], "/ cannot be read: Is a directory"),
+        (["-f", "-", "--from", "-"], "-f and --from cannot both read standard input"),
+        (["-f", "x", "--scheduler-name", "y"], "--scheduler-name is in the file of -f already"),
+        (["--device", "8"], "unknown flag --device; did you mean --devices?"),
     ],
 )
 def test_mistakes(dump: str, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
     """One sentence, and 2."""
-    error = ask(capsys, *arguments, "--from", dump, code=2)
+    error = fit(capsys, *arguments, "--from", dump, code=2)
     assert says in error
     assert error.count("\n") == 1
+
+
+async def test_a_live_cluster(tmp_path: Path, job: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """With few rights there is an answer, and notes on what is not considered."""
+    async with listing(lists={NODES: ITEMS[:1], PODS: ITEMS[1:]}, default=403) as server:
+        config = tmp_path / "kubeconfig"
+        config.write_text(kubeconfig(server.url))
+        arguments = ["-m", "neuron_scheduler", "fit", "-f", job, f"--kubeconfig={config}"]
+        ended = await anyio.to_thread.run_sync(lambda: subprocess.run([sys.executable, *arguments], check=False))
+    out, err = capfd.readouterr()
+    assert (ended.returncode, err) == (1, "")
+    assert "3 of 5 replicas of Job train fit now" in out
+    assert "persistentvolumes cannot be listed (the right is missing)" in " ".join(out.split())

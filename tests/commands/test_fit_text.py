@@ -54,7 +54,7 @@ What limits the rest (capacity)
 
 What new nodes would give
   1 x trn1.32xlarge (16 devices, zone z1, like trn1-b): all 4 fit, and 5 or more in all.
-  Karpenter and Cluster Autoscaler see from the waiting pods that a node is needed.
+  Karpenter and Cluster Autoscaler see from the waiting pods' condition that a node is needed.
 
 Note: Evictions of pods of lower priority are not considered."""
     )
@@ -123,6 +123,7 @@ def test_what_else_there_is_to_say(fit: Fit, want: str) -> None:
         (Purchase("x", 2, problem="no such type"), "2 x x: no such type."),
         (Purchase("x", 2, 5, 0, devices=32, limit=LIMIT), "2 x x (32 devices): no more fit."),
         (Purchase("x", 2, 5, 3, devices=32, limit=LIMIT), "2 x x (32 devices): 3 more, 5 in all."),
+        (Purchase("x", 1, 4, 1, enough=True, smallest=True, limit=LIMIT), "1 x x: all 4 fit."),
         (
             Purchase("x", 2, 5, 3, enough=True, smallest=True, devices=1, limit=LIMIT),
             "2 x x (1 device): all 4 fit, and 5 in all; one node fewer is too few.",
@@ -136,9 +137,9 @@ def test_purchases(bought: Purchase, want: str) -> None:
 
 def test_autoscalers() -> None:
     """They see what the condition says, and they do not know blocks."""
-    assert "see from the waiting pods" in autoscaler_sentence(LIMIT)
-    assert "not free blocks" in autoscaler_sentence(Limit("", "fragmentation", 1))
-    assert "does not ask for one" in autoscaler_sentence(Limit("", "invalid_count", 1))
+    assert autoscaler_sentence(LIMIT).endswith("see from the waiting pods' condition that a node is needed.")
+    assert "not free blocks" in autoscaler_sentence(Limit("", "fragmentation", 1, autoscalers=True))
+    assert "tells autoscalers to add no node" in autoscaler_sentence(Limit("", "invalid_count", 1))
 
 
 def test_many_nodes_are_cut_short() -> None:

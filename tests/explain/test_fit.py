@@ -15,7 +15,7 @@ from neuron_scheduler.explain.answers.fit import Fit, PlacedPod, Purchase
 from neuron_scheduler.explain.fit import how_many, how_many_of, how_many_of_each
 from neuron_scheduler.explain.replicated import PodSet, Replicated
 from neuron_scheduler.explain.why import finished
-from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -194,12 +194,15 @@ def test_the_answer_reads_like_this() -> None:
     assert from_json(msgspec.json.decode(msgspec.json.encode(to_json(fit))), Fit) == fit
 
 
-def test_autoscalers_do_not_see_fragmentation() -> None:
-    """They count devices: eight are free, so they add no node for a pod that needs eight neighbours."""
-    halves = [pod("p", on="a", devices=4, ids=range(4)), pod("q", on="a", devices=4, ids=range(8, 12))]
-    fit = answer(cluster_of([node("a", TRN1)], halves), pod("t", devices=8), 1)
-    assert fit.limit is not None
-    assert (fit.limit.cause, fit.limit.autoscalers, fit.purchases[0].nodes) == ("fragmentation", False, 1)
+def test_what_autoscalers_see() -> None:
+    """The condition asks for a node unless no node of the type would serve the count."""
+    cluster = cluster_of([node("a", TRN1)], [pod("p", on="a", devices=4, ids=range(4))])
+    seen = answer(cluster, pod("t", devices=16), 1)
+    unseen = answer(cluster, pod("t", devices=7, node_selector={INSTANCE_TYPE_LABEL: TRN1}), 1)
+    assert seen.limit is not None
+    assert unseen.limit is not None
+    assert (seen.limit.autoscalers, seen.purchases[0].nodes) == (True, 1)
+    assert (unseen.limit.autoscalers, unseen.limit.cause, unseen.purchases) == (False, "invalid_count", ())
 
 
 def test_without_a_number_it_counts_up_to_the_bound() -> None:
