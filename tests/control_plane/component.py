@@ -19,7 +19,7 @@ import anyio.abc
 import attrs
 
 GRACE: Final = 5.0  # seconds between SIGTERM and SIGKILL
-START_LIMIT: Final = 60.0  # seconds; kube-apiserver takes 5 to 10 on an idle machine
+START_LIMIT: Final = 180.0  # seconds; kube-apiserver takes 5 to 10 on an idle machine
 HEALTH_TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 DIE_WITH_PARENT: Final = Path(__file__).parent / "die_with_parent.py"
 
@@ -60,7 +60,7 @@ class Component:
         Start it, for the first time or again, and return when it is ready.
 
         Raises:
-            ComponentError: it ended before, or was not ready within a minute.
+            ComponentError: it ended before, or was not ready within `START_LIMIT`.
         """
         launcher = [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid())]
         with self.log.open("ab") as log:
