@@ -75,10 +75,14 @@ def test_nobody_waits_for_a_full_pipe(pipe: tuple[int, int]) -> None:
     output = b""
     while b"Dropped" not in output:
         output += os.read(pipe[0], PIPE)
+    assert stream.drain(PATIENCE)
     stream.write("later\n")
     assert stream.drain(PATIENCE)
-    notice = f"Dropped {stream.dropped} log lines: stderr did not take them\n"
-    assert output.decode() + everything(*pipe) == "".join([*lines[: PIPE // 100], notice, "later\n"])
+    # On a machine that stalls, the thread takes lines while others are dropped: then there are several gaps.
+    text = output.decode() + everything(*pipe)
+    first, *counts, last = re.split(r"Dropped (\d+) log lines: stderr did not take them\n", text)
+    assert (first, last) == ("".join(lines[: PIPE // 100]), "later\n")
+    assert sum(int(count or 0) for count in counts) == stream.dropped
 
 
 def test_a_closed_stderr_ends_nothing(pipe: tuple[int, int]) -> None:
@@ -114,11 +118,10 @@ def test_the_gap_is_said_in_the_logs_own_form(pipe: tuple[int, int], monkeypatch
         log.info("x" * 100)
     logging.getLogger("aiohttp").warning("lost")
     assert logs.dropped() == stream.dropped > 0
+    notice = re.compile(rb'^W.* stderr.py\] "Dropped log lines: stderr did not take them" lines=(\d+)\n', re.MULTILINE)
     output = b""
-    while b"Dropped" not in output:
+    while sum(map(int, notice.findall(output))) < stream.dropped:
         output += os.read(pipe[0], PIPE)
-    last = output.decode().splitlines()[-1]
-    assert re.search(rf'^W.* stderr.py\] "Dropped log lines: stderr did not take them" lines={stream.dropped}$', last)
 
 
 @pytest.mark.usefixtures("patient")
