@@ -5,7 +5,7 @@ Refuses to trust arithmetic: every figure was found by placing the replicas. New
 they are used where no existing node is preferred.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
 import attrs
@@ -24,6 +24,8 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 
 MOST_NODES: Final = 256
 """Nodes of the largest purchase that is tried."""
+MOST_OF_CATALOG: Final = 3
+"""Types that are tried if no type of the cluster takes a pod."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,9 +65,15 @@ def smallest_purchases(question: Question) -> Generator[None, None, tuple[Purcha
     """
     Find for each type the smallest purchase that lets all wanted replicas in; fewest devices first.
 
-    Of the types that the cluster lacks, only those are tried that the pods name. It yields where other tasks may run.
+    The types are those of the cluster and those that the pods name; if none of them takes a pod, the smallest of the
+    catalog's that do. It yields where other tasks may run.
     """
-    candidates = yield from _candidates(question)
+    yield from _prepared(question.cluster)
+    named = {name for pods in question.workload.pod_sets for name in named_types(pods.template.constraints)}
+    candidates = yield from _candidates(question, lambda shape: bool(shape.like) or shape.node.instance_type in named)
+    if not candidates:
+        of_catalog = yield from _candidates(question, lambda shape: not shape.like)
+        candidates = sorted(of_catalog, key=lambda shapes: _devices(shapes[0]))[:MOST_OF_CATALOG]
     answers: list[Purchase] = []
     for shapes in candidates:
         fewest = yield from _fewest(question, shapes)
@@ -80,22 +88,21 @@ def _prepared(cluster: Cluster) -> Iterator[None]:
     return cluster.view.prepared(lambda view: (view.labelled(INSTANCE_TYPE_LABEL), view.labelled(ZONE_LABEL)))
 
 
-def _candidates(question: Question) -> Generator[None, None, list[list[FreshNode]]]:
-    """Return by type the shapes of a new node on which a pod of the workload fits."""
-    yield from _prepared(question.cluster)
+def _candidates(
+    question: Question, considered: Callable[[FreshNode], bool]
+) -> Generator[None, None, list[list[FreshNode]]]:
+    """Return by type the shapes of a new node, out of those to be considered, on which a pod of the workload fits."""
     fork = question.cluster.fork()
     pods = [copy_of(fork, pod_set) for pod_set in question.workload.pod_sets]
-    named = {name for pod in pods for name in named_types(pod.constraints)}
     candidates: list[list[FreshNode]] = []
     for instance_type in known_types(fork.view):
         shapes = fresh_nodes(fork.view, instance_type)
         yield
         fitting: list[FreshNode] = []
-        for shape in shapes:
-            if shape.like or instance_type in named:
-                if any(_fits_on(fork, shape, pod, question.profile) for pod in pods):
-                    fitting.append(shape)
-                yield
+        for shape in filter(considered, shapes):
+            if any(_fits_on(fork, shape, pod, question.profile) for pod in pods):
+                fitting.append(shape)
+            yield
         if fitting:
             candidates.append(fitting)
     return candidates
@@ -160,6 +167,10 @@ def _answer(question: Question, shape: FreshNode, nodes: int, placing: Placing) 
         enough=0 < wanted <= placing.complete,
         like=shape.like,
         zone=shape.zone,
-        devices=nodes * shape.node.capacity.get(NEURON_DEVICE, 0),
+        devices=nodes * _devices(shape),
         limit=placing.limit,
     )
+
+
+def _devices(shape: FreshNode) -> int:
+    return shape.node.capacity.get(NEURON_DEVICE, 0)

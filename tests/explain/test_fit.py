@@ -11,6 +11,7 @@ import pytest
 from neuron_scheduler.answer_json import from_json, to_json
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers.fit import Fit, PlacedPod, Purchase
 from neuron_scheduler.explain.fit import how_many, how_many_of, how_many_of_each
 from neuron_scheduler.explain.replicated import PodSet, Replicated
@@ -301,6 +302,31 @@ def test_several_workloads_take_space_from_each_other() -> None:
     fits = finished(how_many_of_each(cluster, (first, attrs.evolve(second, replicas=4)), lambda _: PROFILE))
     assert [(fit.name, fit.fitting, fit.total) for fit in fits.workloads] == [("first", 1, 2), ("second", 1, 1)]
     assert cluster.pod_count == 0
+
+
+def test_a_type_that_the_pods_name_is_bought() -> None:
+    """Also if the cluster has none of it; a type that the cluster has does not take them."""
+    selector = {INSTANCE_TYPE_LABEL: "trn2.48xlarge"}
+    fit = answer(cluster_of([node("a", TRN1)]), pod("t", devices=16, node_selector=selector), 3)
+    assert [(bought.instance_type, bought.nodes, bought.like) for bought in fit.purchases] == [("trn2.48xlarge", 3, "")]
+
+
+def test_a_cluster_without_neuron_gets_the_smallest_of_the_catalog() -> None:
+    """Three types, fewest devices first."""
+    fit = answer(cluster_of([node("a", "m5.xlarge")]), pod("t", devices=6), 2)
+    assert [(bought.instance_type, bought.nodes) for bought in fit.purchases] == [
+        ("inf2.48xlarge", 1),
+        ("inf2.24xlarge", 2),
+        ("inf1.24xlarge", 1),
+    ]
+
+
+def test_kept_space_is_not_free() -> None:
+    """Space nominated to a pod of equal priority; a pod of a higher one may have it."""
+    cluster = cluster_of([node("a", TRN1)])
+    cluster.nominate("a", Nomination(pod("n", devices=8, priority=5), cores=CoreMask(0xFFFF)))
+    assert answer(cluster, pod("t", devices=4, priority=5)).total == 2
+    assert answer(cluster, pod("t", devices=4, priority=6)).total == 4
 
 
 def test_an_unknown_type_is_said() -> None:
