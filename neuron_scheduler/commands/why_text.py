@@ -175,7 +175,7 @@ class WhyText:
         if pod.budgets:
             violated = "would be violated" if pod.violates else "allows it"
             about.append(f"disruption budget {few_names(pod.budgets)} {violated}")
-        return f"{pod.namespace}/{pod.name} ({', '.join(about)})"
+        return f"{_pod(pod)} ({', '.join(about)})"
 
     def _verdicts(self, verdicts: Sequence[FilterVerdict]) -> Iterator[str]:
         """Yield the filters that refuse the node with their reasons, and after them the names of the others."""
@@ -199,7 +199,7 @@ class WhyText:
             for holder in group:
                 what = "unknown ids" if unknown or not holder.ids else numbered(holder.ids, holder.unit)
                 kept = ", kept for it" if holder.kept else ""
-                line = f"{what}{kept}: {holder.namespace}/{holder.name} (priority {holder.priority})"
+                line = f"{what}{kept}: {_pod(holder)} (priority {holder.priority})"
                 yield from self.paragraphs.wrapped(line, first=_INDENT, rest=_INDENT * 2)
 
     def _notes(self, notes: Sequence[str]) -> Iterator[str]:
@@ -207,6 +207,10 @@ class WhyText:
             yield ""
         for note in notes:
             yield from self.paragraphs.wrapped(f"Note: {note}", rest=_INDENT)
+
+
+def _pod(pod: LeavingPod | NodeHolder) -> str:
+    return f"{pod.namespace}/{pod.name}" if pod.name else "a pod that you may not see"
 
 
 def _words(cause: str) -> str:

@@ -178,6 +178,18 @@ def test_one_node() -> None:
     """)
 
 
+def test_pods_that_the_reader_may_not_see() -> None:
+    """The running scheduler leaves their names out."""
+    nameless = attrs.evolve(LEAVING, namespace="", name="")
+    change = attrs.evolve(ANSWER.changes[1], pods=(nameless,))
+    assert "    a pod that you may not see (4 Neuron devices, priority 0; " in text(
+        attrs.evolve(ANSWER, changes=(change,))
+    )
+    holder = NodeHolder("", "", unit="device", ids=(1,))
+    answer = NodeExplanation(POD, "a", Verdict.FITS, "a takes it.", holders=(holder,))
+    assert "device 1: a pod that you may not see" in text(answer)
+
+
 def test_colour_is_around_whole_lines() -> None:
     """Without it, the text is the same."""
     coloured = text(ANSWER, colour=True)
