@@ -5,6 +5,7 @@ Names are those of the values in camel case, as everywhere in Kubernetes. Refuse
 be renamed too.
 """
 
+import functools
 import re
 from typing import Any, Final, TypeVar
 
@@ -22,6 +23,7 @@ def to_json(answer: attrs.AttrsInstance) -> Any:
     return _renamed(msgspec.to_builtins(answer), in_json)
 
 
+@functools.cache
 def in_json(name: str) -> str:
     """Return a field's name as JSON has it: `nodeName` for `node_name`."""
     return _UNDERSCORE.sub(lambda match: match[1].upper(), name)

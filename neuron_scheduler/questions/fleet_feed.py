@@ -5,16 +5,19 @@ The picture is made at most once a second for all readers together, and only if 
 for the readers that see the same names. A reader that has it already gets 304.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Final
 
 import anyio
 import attrs
+import msgspec
 
+from neuron_scheduler.answer_json import to_json
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.endpoints.exchange import Reply, Request
-from neuron_scheduler.explain.answers.fleet import Fleet
-from neuron_scheduler.explain.fleet import fleet, without_names
+from neuron_scheduler.explain.answers.fleet import Fleet, TypeSummary
+from neuron_scheduler.explain.fleet import Sums, ranked_machines
 from neuron_scheduler.questions.encoding import accepts_gzip, answered, has_it, packed, pieces_of, tag, unchanged
 from neuron_scheduler.questions.lane import last
 from neuron_scheduler.questions.readers import MOST_NAMESPACES, Names, Reader
@@ -37,15 +40,19 @@ class _Picture:
     """
     The fleet as it was.
 
+    Machines are kept as JSON: thousands of values would take several milliseconds to be freed, in one step.
+
     Attributes:
         version: of the cluster.
         made: on the monotonic clock.
-        namespaces: of all pods in it.
+        machines: the worst first, with all names.
+        namespaces: of all pods in them.
     """
 
     version: int
     made: float
-    fleet: Fleet
+    machines: tuple[bytes, ...]
+    types: tuple[TypeSummary, ...]
     namespaces: frozenset[str]
 
 
@@ -80,9 +87,9 @@ class FleetFeed:
         gzip = accepts_gzip(request)
         pieces = self._kept.pop((etag, gzip), None)
         if pieces is None:
-            machines = (without_names(machine, names) for machine in picture.fleet.machines)
-            shown_fleet = Fleet(machines, picture.fleet.types, notes)  # type: ignore[arg-type]  # made piece by piece
-            pieces = await last(packed(pieces_of(shown_fleet), gzip=gzip), gone)
+            machines = (msgspec.Raw(_redacted(machine, names)) for machine in picture.machines)
+            answer = Fleet(machines, picture.types, notes)  # type: ignore[arg-type]  # made piece by piece
+            pieces = await last(packed(pieces_of(answer), gzip=gzip), gone)
         self._kept[etag, gzip] = pieces
         if len(self._kept) > MOST_KEPT:
             del self._kept[next(iter(self._kept))]
@@ -94,10 +101,36 @@ class FleetFeed:
             picture, version = self._picture, self.cluster.view.changes
             if picture is not None and (picture.version == version or self.clock() < picture.made + AGE):
                 return picture
-            answer = await last(fleet(self.cluster, count_unknown_only=self.count_unknown_only), gone)
-            namespaces = frozenset(holder.namespace for machine in answer.machines for holder in machine.holders)
-            self._picture = _Picture(version, self.clock(), answer, namespaces)
+            self._picture = await last(self._drawn(version), gone)
             return self._picture
+
+    def _drawn(self, version: int) -> Iterator[_Picture | None]:
+        ranked: list[tuple[int, bytes]] = []
+        sums, namespaces = Sums(), set[str]()
+        for item in ranked_machines(self.cluster, count_unknown_only=self.count_unknown_only):
+            if item is None:
+                yield None
+                continue
+            rank, machine = item
+            sums.add(machine)
+            namespaces.update(holder.namespace for holder in machine.holders)
+            ranked.append((rank, msgspec.json.encode(to_json(machine))))
+        yield None
+        ranked.sort(key=itemgetter(0))
+        machines = tuple(text for _, text in ranked)
+        yield None
+        yield _Picture(version, self.clock(), machines, sums.types(), frozenset(namespaces))
+
+
+def _redacted(machine: bytes, names: Names) -> bytes:
+    """Return a machine without the names that a reader may not see."""
+    if names.shown is None:
+        return machine
+    fields = msgspec.json.decode(machine)
+    for holder in fields["holders"]:
+        if holder["namespace"] not in names:
+            holder["namespace"] = holder["name"] = ""
+    return msgspec.json.encode(fields)
 
 
 def _shown(names: Names) -> object:

@@ -10,7 +10,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, SetAside
 from neuron_scheduler.explain import inventory
 from neuron_scheduler.explain.answers.fleet import CoreState, Fleet, Holder, MachinePicture
-from neuron_scheduler.explain.fleet import fleet, without_names
+from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.neuron.catalog import machine_of
@@ -123,7 +123,7 @@ def test_the_worst_come_first() -> None:
 
 
 def test_names_are_left_out() -> None:
-    """Without names, the cores of a holder still belong together; with a part of the namespaces, the others stay."""
+    """Without names, the cores of a holder still belong together."""
     held = [
         pod("p", namespace="a", devices=4, on="a", ids=range(4)),
         pod("q", namespace="b", devices=1, on="a", ids=(9,)),
@@ -131,10 +131,6 @@ def test_names_are_left_out() -> None:
     cluster = cluster_of([node("a", TRN1)], held)
     (nameless,) = pictured(cluster, names=False).machines
     assert nameless.holders == (Holder("", "", ((0, 7),)), Holder("", "", ((18, 19),)))
-    (seen,) = pictured(cluster).machines
-    assert without_names(seen) == nameless
-    assert without_names(seen, {"b", "c"}).holders == (Holder("", "", ((0, 7),)), Holder("b", "q", ((18, 19),)))
-    assert without_names(seen, {"a", "b"}) is seen
 
 
 def test_the_picture_is_of_one_moment() -> None:

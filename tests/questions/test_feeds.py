@@ -71,9 +71,9 @@ async def test_polling_is_cheap(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> 
 
     def counted(*arguments: Any, **keywords: Any) -> Any:
         drawn.append(arguments)
-        return fleet_of.fleet(*arguments, **keywords)
+        return fleet_of.ranked_machines(*arguments, **keywords)
 
-    monkeypatch.setattr(fleet_feed, "fleet", counted)
+    monkeypatch.setattr(fleet_feed, "ranked_machines", counted)
     first = await desk.reply("/v1/fleet")
     etag = first.fields["ETag"]
     again = await desk.reply("/v1/fleet", if_none_match=etag)
