@@ -30,13 +30,14 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.user_review import UserReviews
 from neuron_scheduler.kube.watch.informer import STALE
 from neuron_scheduler.process_state import WAITING, ProcessState
+from neuron_scheduler.profiles import count_unknown_only
 from neuron_scheduler.question_wiring import pages_of
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.extender_port import address_and_port
 from neuron_scheduler.stopping import REQUESTS, StopRequests
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
-from neuron_scheduler.wiring import Parts, count_unknown_only, unsynced, wire
+from neuron_scheduler.wiring import Parts, unsynced, wire
 
 log = logs.logger(__name__)
 

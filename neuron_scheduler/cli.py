@@ -43,6 +43,9 @@ COMMANDS: Final = (
         "fit", "say how many more pods fit, and what new nodes would give", "neuron_scheduler.commands.fit", asks=True
     ),
     Command(
+        "map", "show the Neuron devices of all nodes, and who holds them", "neuron_scheduler.commands.map", asks=True
+    ),
+    Command(
         "check",
         "say what needs action in a cluster, before or after the installation",
         "neuron_scheduler.check.command",

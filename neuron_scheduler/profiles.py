@@ -21,3 +21,8 @@ def profiles_of(config: Config) -> dict[str, Profile]:
         )
         for profile in config.profiles
     }
+
+
+def count_unknown_only(config: Config) -> bool:
+    """Return whether every profile counts unknown holders by number only."""
+    return all(profile.unknown_allocations == "count-only" for profile in config.profiles)

@@ -10,11 +10,12 @@ from neuron_scheduler.endpoints.exchange import Page
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.user_review import UserReviews
 from neuron_scheduler.page import pages as page
+from neuron_scheduler.profiles import count_unknown_only
 from neuron_scheduler.questions.assembly import Asked, assembled
 from neuron_scheduler.questions.decision_ring import DecisionRing
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.wiring import Parts, count_unknown_only, unsynced
+from neuron_scheduler.wiring import Parts, unsynced
 
 
 def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:

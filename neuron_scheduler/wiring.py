@@ -44,7 +44,7 @@ from neuron_scheduler.lease_wiring import election_of, forward_of, leases_of
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.profiles import profiles_of
+from neuron_scheduler.profiles import count_unknown_only, profiles_of
 from neuron_scheduler.scheduling.cycle.profile import Profile, extender_profile
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -320,11 +320,6 @@ def _informer(client: Client, metrics: Metrics, resource: Resource[T], handler: 
         on_failure=metrics.watch_failed,
         on_unhandled=metrics.unhandled,
     )
-
-
-def count_unknown_only(config: Config) -> bool:
-    """Return whether every profile counts unknown holders by number only."""
-    return all(profile.unknown_allocations == "count-only" for profile in config.profiles)
 
 
 def _always() -> bool:

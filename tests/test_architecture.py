@@ -73,7 +73,7 @@ MAY_IMPORT: Final = {
         "watched_kinds",
     },
     "process_state": DOMAIN | EXPLAIN | LEAVES | {"wiring"},
-    "question_wiring": DOMAIN | LEAVES | KUBE | {"endpoints", "page", "questions", "settings", "wiring"},
+    "question_wiring": DOMAIN | LEAVES | KUBE | {"endpoints", "page", "profiles", "questions", "settings", "wiring"},
     "app": DOMAIN
     | EXPLAIN
     | LEAVES
@@ -84,6 +84,7 @@ MAY_IMPORT: Final = {
         "extender",
         "journal",
         "process_state",
+        "profiles",
         "question_wiring",
         "settings",
         "stopping",

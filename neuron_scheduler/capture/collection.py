@@ -7,7 +7,7 @@ Refuses to read: that is for `live` and `files`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -20,13 +20,15 @@ from neuron_scheduler.controllers.handlers.pods import PodHandler
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
-from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore
+from neuron_scheduler.kube.watch.object_store import Handler, Identified, ObjectStore
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.preemption.nominations import rebuilt
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry.metrics import Metrics
+
+T = TypeVar("T", bound=Identified)
 
 NAMED: Final = 3
 """So many objects are named in a note."""
@@ -49,13 +51,13 @@ class Collection:
     Attributes:
         source, taken: as in `Capture`.
         profiles: of the scheduler; they decide for which pods space is kept, and where that still fits.
-        resources: the kinds that the scheduler watches, in the order in which it lists them.
+        cluster: what the handlers have taken in so far.
     """
 
     source: str
     taken: float
     profiles: Sequence[Profile] = attrs.field(factory=our_profiles)
-    _cluster: Cluster = attrs.field(factory=Cluster, init=False)
+    cluster: Cluster = attrs.field(factory=Cluster, init=False)
     _budgets: DisruptionBudgetHandler = attrs.field(init=False)
     _handlers: dict[Resource[Any], Handler[Any]] = attrs.field(init=False)
     _lists: dict[Resource[Any], list[Decoded[Any]]] = attrs.field(init=False)
@@ -65,13 +67,13 @@ class Collection:
     def __attrs_post_init__(self) -> None:
         metrics, queue = Metrics(), SchedulingQueue()
         self._budgets = DisruptionBudgetHandler(metrics=metrics)
-        others = watched_kinds.others(self._cluster, queue, metrics, budgets=self._budgets, noticed=_ignore)
+        others = watched_kinds.others(self.cluster, queue, metrics, budgets=self._budgets, noticed=_ignore)
         self._handlers = {
             NODES: NodeHandler(
-                cluster=self._cluster, queue=queue, metrics=metrics, gone=_ignore, nomination_lost=_ignore
+                cluster=self.cluster, queue=queue, metrics=metrics, gone=_ignore, nomination_lost=_ignore
             ),
             **dict(others),
-            PODS: _pod_handler(self._cluster, queue, metrics),
+            PODS: _pod_handler(self.cluster, queue, metrics),
         }
         self._lists = {resource: [] for resource in self._handlers}
 
@@ -79,6 +81,10 @@ class Collection:
     def resources(self) -> tuple[Resource[Any], ...]:
         """The kinds that the scheduler watches, in the order in which it lists them."""
         return tuple(self._handlers)
+
+    def handler_of(self, resource: Resource[T]) -> Handler[T]:
+        """Return the handler of a kind, for objects that are handed over one by one and not added."""
+        return self._handlers[resource]
 
     def add(self, resource: Resource[Any], decoded: Decoded[Any]) -> None:
         """Add an object of one of the `resources`; a later state of the same object replaces an earlier one."""
@@ -99,9 +105,9 @@ class Collection:
         stores = {resource: self._stored(resource) for resource in self._handlers}
         pods: dict[str, Pod] = {pod.key: pod for pod in stores[PODS].objects()}
         waiting = [pod for pod in pods.values() if not (pod.node_name or pod.terminating)]
-        self._keep_nominated_space(waiting)
+        self.keep_nominated_space(waiting)
         return Capture(
-            cluster=self._cluster,
+            cluster=self.cluster,
             pods=pods,
             waiting=tuple(sorted(waiting, key=PODS.order)),
             budgets=self._budgets.all(),
@@ -123,15 +129,15 @@ class Collection:
     def _count_failure(self) -> None:
         self._failed += 1
 
-    def _keep_nominated_space(self, waiting: Iterable[Pod]) -> None:
+    def keep_nominated_space(self, waiting: Iterable[Pod]) -> None:
         """Keep the space that a scheduler has freed for a pod, in the order of the queue."""
         ours = {profile.scheduler_name: profile for profile in self.profiles}
         for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.created, pod.key)):
             profile = ours.get(pod.scheduler_name)
             if pod.nominated_node_name and (profile is not None or pod.neuron is not None):
-                nomination = rebuilt(self._cluster, pod, profile or self.profiles[0])
+                nomination = rebuilt(self.cluster, pod, profile or self.profiles[0])
                 if nomination is not None:
-                    self._cluster.nominate(pod.nominated_node_name, nomination)
+                    self.cluster.nominate(pod.nominated_node_name, nomination)
 
     def _malformed(self, resource: Resource[Any]) -> Iterator[Malformed]:
         return (decoded.value for decoded in self._lists[resource] if isinstance(decoded.value, Malformed))

@@ -99,6 +99,25 @@ async def _listed(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
     return [decoded async for page in Pager(client, resource).pages() for decoded in page.objects]
 
 
+async def check_rights(client: Client, namespace: str, instead: str) -> None:
+    """
+    Check that the reader may list nodes and pods; the arguments are those of `read`.
+
+    Raises:
+        ConfigurationError: the reader may not, or is not known.
+        UnreachableError, ApiError: the API server does not answer.
+    """
+    for resource in NEEDED:
+        try:
+            await client.request("GET", resource.path, params={"limit": "1"}, timeout=WITHIN)
+        except ApiError as error:
+            if error.status == 401:
+                raise ConfigurationError(UNKNOWN_USER) from error
+            if error.status == 403:
+                raise ConfigurationError(await _refused(client, namespace, instead)) from error
+            raise
+
+
 async def _refused(client: Client, namespace: str, instead: str) -> str:
     """Return the error for a reader who may not list all nodes, or all pods."""
     missing = [resource.name for resource in NEEDED if not await _may_list(client, resource.path)]

@@ -30,14 +30,6 @@ MOST_BYTES: Final = 256 << 20
 T = TypeVar("T")
 
 
-@attrs.frozen
-class Asked:
-    """An answer as JSON values, and the namespace that the arguments or the context name."""
-
-    value: Any
-    namespace: str
-
-
 def ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: bytes | None = None) -> Any:
     """
     Return the scheduler's answer as JSON values.
@@ -56,23 +48,25 @@ def ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: 
 
 
 async def _ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: bytes | None) -> Any:
-    connection = await _connection(arguments)
+    connection = await connection_of(arguments)
     if params.get("namespace") == "":
         params = params | {"namespace": connection.namespace or DEFAULT_NAMESPACE}
     async with Client(connection=connection) as client:
-        try:
-            answer = await in_time(
-                arguments,
-                connection.server,
-                lambda: client.request(
-                    "GET" if body is None else "POST", path, params=params, body=body, most_bytes=MOST_BYTES
-                ),
-            )
-            return msgspec.json.decode(answer.body)
-        except ApiError as error:
-            raise ConfigurationError(f"{connection.server} does not answer: {error.message or error}") from error
-        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-            raise ConfigurationError(f"{connection.server} is no scheduler: {error}") from error
+        return await in_time(arguments, connection.server, lambda: answer_of(client, path, params, body))
+
+
+async def answer_of(client: Client, path: str, params: dict[str, str], body: bytes | None = None) -> Any:
+    """Return the answer as JSON values; arguments and errors are those of `ask`."""
+    server = client.connection.server
+    try:
+        answer = await client.request(
+            "GET" if body is None else "POST", path, params=params, body=body, most_bytes=MOST_BYTES
+        )
+        return msgspec.json.decode(answer.body)
+    except ApiError as error:
+        raise ConfigurationError(f"{server} does not answer: {error.message or error}") from error
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise ConfigurationError(f"{server} is no scheduler: {error}") from error
 
 
 def understood(value: Any, answer: type[T]) -> T:
@@ -90,7 +84,13 @@ def understood(value: Any, answer: type[T]) -> T:
         ) from error
 
 
-async def _connection(arguments: argparse.Namespace) -> Connection:
+async def connection_of(arguments: argparse.Namespace) -> Connection:
+    """
+    Return the connection to the scheduler at `--ask`.
+
+    Raises:
+        ConfigurationError: the address, or the user of the kubeconfig, cannot be used.
+    """
     server = arguments.ask.rstrip("/")
     parts = urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:

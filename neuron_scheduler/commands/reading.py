@@ -151,18 +151,28 @@ def run_async(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def configured_profiles(path: str) -> dict[str, Profile]:
     """
-    Return the profiles of a configuration file; without one, that of an installation without a configuration.
+    Return the profiles of a file; the default one if the file has no queue, or if there is no file.
+
+    Raises:
+        ConfigurationError: the file cannot be used.
+    """
+    return profiles_of(configuration(path)) or profiles_of(Config())
+
+
+def configuration(path: str) -> Config:
+    """
+    Return the settings of a file; without one, the defaults.
 
     Raises:
         ConfigurationError: the file cannot be used.
     """
     if not path:
-        return profiles_of(Config())
+        return Config()
     from neuron_scheduler.settings import config_file
 
     file = config_file.read(path)
     values: dict[str, Any] = dict(file.values)
     try:
-        return profiles_of(Config(**values)) or profiles_of(Config())
+        return Config(**values)
     except ConfigurationError as error:
         raise ConfigurationError(file.in_its_words(str(error), frozenset())) from None

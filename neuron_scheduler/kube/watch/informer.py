@@ -10,7 +10,7 @@ lines and objects that cannot be read, and a version from which every watch fail
 import heapq
 import random as randomness
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Generic
 
@@ -114,6 +114,10 @@ class Informer(Generic[T]):
     def get(self, key: str) -> T | None:
         """Return the last known state of an object that could be read, by its key; None if there is none."""
         return self._store.get(key)
+
+    def objects(self) -> Iterable[T]:
+        """Return the last known state of all objects that could be read."""
+        return self._store.objects()
 
     @property
     def stale(self) -> bool:
