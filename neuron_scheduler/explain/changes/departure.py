@@ -21,20 +21,21 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.explain.changes import leavers as counted
 from neuron_scheduler.explain.changes.departure_text import change_of
-from neuron_scheduler.explain.changes.departure_trials import Departure, Trials, lightest_on
+from neuron_scheduler.explain.changes.departure_trials import MOST_GONE, Departure, Trials, lightest_on
 from neuron_scheduler.explain.changes.leavers import LIVE, Group
 from neuron_scheduler.explain.changes.question import Found, Note, Question
 from neuron_scheduler.scheduling.cycle.filters import accepted
 from neuron_scheduler.scheduling.preemption.victims import Cost, Victims, by_importance
 
-_COUNTED_AT_ONCE: Final = 64
-_LOOKED_AT_ONCE: Final = 512
-"""Nodes in one step."""
+_COUNTED_AT_ONCE: Final = 256
+_LOOKED_AT_ONCE: Final = 4096
+"""Nodes and pods in one step."""
 _MOST_COMPARED: Final = 32
 """Nodes whose lightest sets are compared by cost, and sets that are tried then."""
 _CUT_OFF: Final = Note(
     "The search for pods whose end would do was cut off; fewer pods may do, or those of another node."
 )
+_TOO_MANY: Final = Note(f"Some nodes would have to lose more than {MOST_GONE} pods; this is not offered.")
 _CHANGED: Final = Note("The pods whose end would have done changed during the search.")
 
 _Place = tuple[Slot, str]
@@ -51,6 +52,8 @@ def find(question: Question) -> Iterator[Found]:
     if trials.cut_off:
         yield _CUT_OFF
     if best is None:
+        if trials.too_many:
+            yield _TOO_MANY
         return
     node_info = trials.row(best.node_name)
     leavers = [] if node_info is None else counted.leavers_of(node_info, question.pod)
@@ -101,17 +104,18 @@ def _names(question: Question) -> list[_Place]:
 
 
 def _with_ending_pods(
-    trials: Trials, names: Sequence[_Place]
+    trials: Trials, places: Sequence[_Place]
 ) -> Generator[None, None, tuple[list[_Place], list[_Place]]]:
     """Return the nodes that have terminating pods, and the others."""
     ending, others = list[_Place](), list[_Place]()
-    for steps, (slot, name) in enumerate(names, start=1):
-        node_info = trials.question.cluster.node(name)
-        if node_info is not None and any(info.pod.terminating for info in node_info.pod_infos.values()):
-            ending.append((slot, name))
-        else:
-            others.append((slot, name))
-        if steps % _LOOKED_AT_ONCE == 0:
+    looked_at = 0
+    for place in places:
+        node_info = trials.question.cluster.node(place[1])
+        infos = () if node_info is None else node_info.pod_infos.values()
+        (ending if any(info.pod.terminating for info in infos) else others).append(place)
+        looked_at += 1 + len(infos)
+        if looked_at >= _LOOKED_AT_ONCE:
+            looked_at = 0
             yield None
     return ending, others
 
@@ -121,18 +125,20 @@ def _bounds(
 ) -> Generator[None, None, list[_Bound]]:
     """Return what nodes must lose at least; it stops at so many of which one live pod may be enough."""
     bounds: list[_Bound] = []
-    may_do = 0
-    for steps, (slot, name) in enumerate(places, start=1):
+    may_do = counted_pods = 0
+    for slot, name in places:
         node_info = trials.row(name)
-        if node_info is not None and (node_info.pod_infos or node_info.nominations):
-            leavers = counted.leavers_of(node_info, trials.question.pod)
-            least = counted.least(node_info, trials.question.pod, leavers)
-            if least is not None:
-                bounds.append((least, slot, name))
-                may_do += least <= LIVE
+        leavers = [] if node_info is None else counted.leavers_of(node_info, trials.question.pod)
+        least = None if node_info is None else counted.least(node_info, trials.question.pod, leavers)
+        trials.too_many |= least is not None and least > MOST_GONE * LIVE
+        if least is not None and least <= MOST_GONE * LIVE:
+            bounds.append((least, slot, name))
+            may_do += least <= LIVE
         if may_do == enough:
             break
-        if steps % _COUNTED_AT_ONCE == 0:
+        counted_pods += 1 + len(leavers)
+        if counted_pods >= _COUNTED_AT_ONCE:
+            counted_pods = 0
             yield None
     return bounds
 
@@ -155,6 +161,7 @@ def _lightest(trials: Trials, bounds: list[_Bound], limit: int | None) -> Genera
         if node_info is not None:
             departure = yield from lightest_on(trials, node_info, lightest)
             best = departure or best
+            yield None
     return best
 
 

@@ -87,9 +87,12 @@ def least(node_info: NodeInfo, pod: Pod, leavers: Sequence[PodInfo]) -> int | No
     """
     Return a weight under which no set of the leavers can do; None if counting shows that not even all of them do.
 
-    `node_info` is the row without the pod's own nomination.
+    One of them has to leave in any case, because the node refuses the pod. `node_info` is the row without what is kept
+    there for the pod itself.
     """
-    bound = 0
+    if not leavers:
+        return None
+    bound = 1 if any(leaver.pod.terminating for leaver in leavers) else LIVE
     missing = shortages(node_info, pod)
     if missing and pod.neuron is not None:
         missing.pop(pod.neuron.resource, None)  # a legal block frees as much
@@ -132,28 +135,46 @@ def _weighed(
     return tuple(sorted((sum(weights[i] for i in group), group) for group in groups))
 
 
+def is_suspect(leaver: PodInfo, pod: Pod) -> bool:
+    """Return whether a pod may be what the filters do not count: it shares a host port, or has terms or unknown ids."""
+    other = leaver.pod
+    return leaver.cores is None or bool(other.constraints.anti_affinity or (pod.host_ports and other.host_ports))
+
+
 def completions(group: Group, missing: dict[str, int], leavers: Sequence[PodInfo]) -> Iterator[Group]:
     """
     Yield sets with the group that make free what is missing, as light as one resource allows.
 
     The largest pods are added first, and in another try the least important ones; neither may be the smallest set.
     """
-    inside = set(group)
-    others = [i for i in range(len(leavers)) if i not in inside]
-    scarce = next(iter(missing), PODS)
+    left = {name: short - sum(freed(leavers[i], name) for i in group) for name, short in missing.items()}
+    scarce = max(left, key=lambda name: left[name] / missing[name], default=PODS)
+    if not left or left[scarce] <= 0:
+        yield group
+        return
+    others = [i for i in range(len(leavers)) if i not in group]
     by_size = sorted(others, key=lambda i: (weight(leavers[i].pod), -freed(leavers[i], scarce)))
     by_rank = sorted(
         others, key=lambda i: (weight(leavers[i].pod), leavers[i].pod.priority, -freed(leavers[i], scarce))
     )
     for order in (by_rank, by_size):
-        chosen = list(group)
-        for i in order:
-            if suffices([leavers[each] for each in chosen], missing):
-                break
-            if any(freed(leavers[i], name) for name in missing):
-                chosen.append(i)
-        if suffices([leavers[each] for each in chosen], missing):
-            yield tuple(sorted(chosen))
+        completed = _completed(group, dict(left), leavers, order)
+        if completed is not None:
+            yield completed
+
+
+def _completed(group: Group, left: dict[str, int], leavers: Sequence[PodInfo], order: Sequence[int]) -> Group | None:
+    """Return the group with pods in this order, until nothing is missing any more."""
+    chosen = list(group)
+    for i in order:
+        if max(left.values()) <= 0:
+            break
+        freeing = {name: amount for name in left if left[name] > 0 and (amount := freed(leavers[i], name))}
+        if freeing:
+            chosen.append(i)
+            for name in left:
+                left[name] -= freed(leavers[i], name)
+    return tuple(sorted(chosen)) if max(left.values()) <= 0 else None
 
 
 def _covering(resource: str, short: int, leavers: Sequence[PodInfo]) -> int | None:

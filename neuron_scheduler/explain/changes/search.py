@@ -15,6 +15,7 @@ from neuron_scheduler.explain.changes import count, departure, instance_type, ne
 from neuron_scheduler.explain.changes.question import Kind, Note, Question
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
@@ -30,6 +31,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 )
 """In the order of `ChangeKind`."""
 NONE_ALONE: Final = "No single change of the kinds that were tried lets the pod in."
+ASKS_MUCH: Final = "What would let the pod in was not tried: it compares itself with other pods in too many ways."
 NONE_HELPS: Final = "No change of the cluster lets the pod in: the reason is the pod itself."
 
 Answer = tuple[tuple[Change, ...], tuple[str, ...]]
@@ -58,6 +60,9 @@ def changes(
     """
     if pod.refusal:
         yield (), (NONE_HELPS,)
+        return
+    if asks_much(pod):
+        yield (), (ASKS_MUCH,)
         return
     question = Question(cluster, pod, profile, refused, DisruptionAllowance(budgets), now)
     found: list[Change] = []

@@ -7,11 +7,19 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind, LeavingPod
-from neuron_scheduler.explain.changes.search import KINDS, NONE_ALONE, NONE_HELPS, changes
+from neuron_scheduler.explain.changes.search import ASKS_MUCH, KINDS, NONE_ALONE, NONE_HELPS, changes
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
-from neuron_scheduler.model.pod import Owner, Pod
-from neuron_scheduler.model.selectors import Effect, LabelSelector, NodeSelectorTerm, Operator, Requirement, Taint
+from neuron_scheduler.model.pod import HostPort, Owner, Pod
+from neuron_scheduler.model.selectors import (
+    Effect,
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    PodAffinityTerm,
+    Requirement,
+    Taint,
+)
 from neuron_scheduler.neuron.core_mask import CoreMask
 from tests.support.brute_force import PROFILE
 from tests.support.builders import GI, node, pod
@@ -157,6 +165,30 @@ def test_a_search_that_is_cut_off() -> None:
     wide = pod("wide", on="n", memory=432 * GI)
     _, notes = answer(nodes, [*bound, wide], pod(cpu=5_000, memory=200 * GI))
     assert any("was cut off" in note for note in notes)
+
+
+def test_more_pods_than_anybody_would_end() -> None:
+    """A node that would have to lose very many pods is no suggestion; a note says so."""
+    bound = [pod(f"p{i}", on="n", cpu=100) for i in range(100)]
+    found, notes = answer([node("n", cpu=10_000)], bound, pod(cpu=4_000))
+    assert ChangeKind.DEPARTURE not in found
+    assert "Some nodes would have to lose more than 32 pods; this is not offered." in notes
+
+
+def test_one_port_among_many_pods() -> None:
+    """On a node with many pods, those that share a host port are tried first."""
+    port = HostPort("TCP", 80)
+    bound = [pod(f"p{i}", on="n", host_ports=(port,) if i == 70 else ()) for i in range(90)]
+    found, notes = answer([trn1()], bound, pod(devices=4, host_ports=(port,)))
+    assert [each.name for each in found[ChangeKind.DEPARTURE].pods] == ["p70"]
+    assert notes == ()
+
+
+def test_a_pod_that_asks_much() -> None:
+    """Each trial would count all other pods many times, so nothing is tried."""
+    terms = tuple(PodAffinityTerm(f"rack-{i}", LabelSelector(), frozenset({"default"})) for i in range(40))
+    pending = pod(devices=32, anti_affinity=terms)
+    assert answer([trn1()], [], pending) == ({}, (ASKS_MUCH,))
 
 
 def test_a_cordon() -> None:
