@@ -147,7 +147,7 @@ class Journal:
         was_recording, self._recording = self._recording, True
         if was_recording:
             await self._write(before)
-            if dropped:
+            if dropped and not self._failing:  # else there is no file to say it in
                 await self._write([Lost(dropped)])
         await anyio.to_thread.run_sync(self.output.begin)
         await self._write([Started(at, __version__, tuple(self.profiles))])

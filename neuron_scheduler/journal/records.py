@@ -104,6 +104,13 @@ class Lost:
 Record = Started | Decided | At | Lost | Change
 
 
+_BAD: Final = (
+    *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError),
+    *(BaseValidationError, StructureHandlerNotFoundError),
+)
+"""What cattrs and the values raise for a line that some other program wrote."""
+
+
 class UnreadableLineError(ConfigurationError):
     """A line is not of this journal's format."""
 
@@ -143,12 +150,5 @@ def record_of(line: bytes) -> Record:
                 f"its format is {value['format']!r}, and this version reads {FORMAT}; use the version that wrote it"
             )
         return _structured(value)
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        RecursionError,
-        BaseValidationError,
-        StructureHandlerNotFoundError,
-    ) as error:
+    except _BAD as error:
         raise UnreadableLineError("it is no record of the journal") from error

@@ -1,0 +1,40 @@
+"""Files are replaced when they are full, and a bounded number is kept."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.journal.files import RotatedFile, Stdout, output_to
+
+
+def test_rotation(tmp_path: Path) -> None:
+    """The newest file has the name, the older ones numbers; more than that are deleted. Only the owner may read."""
+    output = RotatedFile(tmp_path / "d.jsonl", most_bytes=10, keep=3)
+    for number in range(5):
+        output.begin()
+        assert not output.full
+        output.write(b"%d23456789\n" % number)
+        assert output.full
+    output.close()
+    contents = {path.name: path.read_bytes()[:1] for path in tmp_path.iterdir()}
+    assert contents == {"d.jsonl": b"4", "d.jsonl.1": b"3", "d.jsonl.2": b"2"}
+    assert stat.S_IMODE((tmp_path / "d.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_file_of_an_earlier_process_is_kept(tmp_path: Path) -> None:
+    """A restart begins a new file."""
+    (tmp_path / "d.jsonl").write_bytes(b"before\n")
+    output = RotatedFile(tmp_path / "d.jsonl", most_bytes=10, keep=2)
+    output.write(b"now\n")
+    output.close()
+    assert (tmp_path / "d.jsonl.1").read_bytes() == b"before\n"
+
+
+def test_what_is_no_place_for_a_file(tmp_path: Path) -> None:
+    """A mistake in the flag is found at the start."""
+    for target in (tmp_path, tmp_path / "none" / "d.jsonl"):
+        with pytest.raises(ConfigurationError, match="name a file in a folder that exists and can be written"):
+            output_to(str(target), most_bytes=1, keep=1)
+    assert isinstance(output_to("-", most_bytes=1, keep=1), Stdout)
