@@ -188,5 +188,5 @@ def cut(text: str, width: int) -> str:
 
 def rendered(line: Line, *, colour: bool, width: int = 0) -> str:
     """Return a line, padded with blanks to a width."""
-    text = "".join(f"\033[{code}m{part}\033[0m" if colour and code else part for part, code in line)
+    text = "".join(f"\033[{code}m{part}\033[0m" if colour and code and part else part for part, code in line)
     return text + " " * max(0, width - length(line))

@@ -5,6 +5,7 @@ The lines of many machines are cut, because nobody reads hundreds of them: those
 and are counted. Refuses to compute what is free: the answer has it, and the sums are those of the metrics.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
@@ -89,11 +90,11 @@ class MapText:
             lines = list(self._map(fleet, MOST_LINES, pictures=True))
             if len(lines) <= height:
                 return lines
-        for most in range(max(height, 1), -1, -1):
-            lines = list(self._map(fleet, most, pictures=False))
-            if len(lines) <= height:
-                return lines
-        return lines[:height]
+        too_many = bisect_left(range(height), 1, key=lambda most: self._length(fleet, most) > height)
+        return list(self._map(fleet, max(too_many - 1, 0), pictures=False))[:height]
+
+    def _length(self, fleet: Fleet, most: int) -> int:
+        return sum(1 for _ in self._map(fleet, most, pictures=False))
 
     def node_lines(self, fleet: Fleet, name: str) -> Iterator[str]:
         """Yield the picture of one machine, or a sentence if there is none of this name."""
@@ -160,7 +161,10 @@ class MapText:
 
     def _figures(self, machine: MachinePicture) -> list[Line]:
         free: Line = [(f"{machine.free_devices}/{machine.devices}{' free' if self.width >= _VERY_NARROW else ''}", "")]
-        return [free] if self.width < _NARROW else [free, [(blocks_text(machine), LINK)]]
+        if self.width < _NARROW:
+            return [free]
+        kind: list[Line] = [] if self.by == "type" else [[(cut(machine.instance_type, WIDTH), LINK)]]
+        return [free, [(blocks_text(machine), LINK)], *kind]
 
     def _oddities(self, machine: MachinePicture, width: int) -> str:
         """Return what is unusual about a machine, as far as there is room."""

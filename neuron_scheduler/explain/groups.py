@@ -105,13 +105,14 @@ def _promise(cluster: Cluster, pod: Pod, part: _Part, group: NodeGroup) -> tuple
     """
     Return the order of the groups: nodes that take the pod, those that would, then by how far they came.
 
-    Of equal ones, those with more free devices or cores come first, then the larger groups.
+    Of equal ones, those with more free devices or cores come first, then the larger groups. Of nodes that take the pod,
+    those with fewer come first, as the decision prefers them.
     """
     node_info, free = cluster.node(group.names[0]), 0
     if pod.neuron is not None and node_info is not None:
         free = free_units_of(pod.neuron.resource)(node_info)
     if not part.refusals or group.kept_for:
-        return (1.0 if group.kept_for else 0.0, 0.0, -free, -group.nodes)
+        return (1.0 if group.kept_for else 0.0, 0.0, free, -group.nodes)
     return (2.0, -max(stage(pod, refusal)[0] for refusal in part.refusals), -free, -group.nodes)
 
 

@@ -14,6 +14,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers.explanation import Change, Explanation, FilterVerdict, NodeExplanation, Verdict
 from neuron_scheduler.explain.arithmetic_of_resources import free_on
 from neuron_scheduler.explain.changes.search import changes
@@ -126,7 +127,7 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
     if known is not None and known.cores is None and node_info is not None:
         notes.append(unknown_text(known))
     if node_info is not None and node_info.machine is not None:
-        notes.append(f"{name} has {free_on(node_info)}.")
+        notes.append(_free_note(node_info))
     if pod.terminating:
         notes.append("The pod is being deleted; until it is gone, it holds what it holds.")
     message = bound_text(pod, name, ids_text(ids, pod), assumed=fork.is_assumed(pod.uid))
@@ -139,6 +140,10 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
         node_name=name,
         ids=ids,
     )
+
+
+def _free_note(node_info: NodeInfo) -> str:
+    return f"{node_info.node.name} has {free_on(node_info)}."
 
 
 def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str) -> Iterator[NodeExplanation | None]:
@@ -164,6 +169,7 @@ def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str
 
 def _of_bound_pod_here(fork: Cluster, pod: Pod, slot: Slot) -> NodeExplanation:
     bound, node_info = _of_bound_pod(fork, pod), fork.view.row(slot)
+    on_free = _free_note(node_info)
     return NodeExplanation(
         bound.pod,
         bound.node_name,
@@ -173,7 +179,7 @@ def _of_bound_pod_here(fork: Cluster, pod: Pod, slot: Slot) -> NodeExplanation:
         free=free_on(node_info),
         holders=holders(node_info),
         ids=bound.ids,
-        notes=bound.notes,
+        notes=tuple(note for note in bound.notes if note != on_free),  # `free` says it
     )
 
 

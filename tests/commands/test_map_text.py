@@ -141,6 +141,8 @@ def test_groups() -> None:
     assert names == ["Zone x", "Zone y", "In no zone"]
     assert [name for name, _ in grouped(drawn(nodes), "ultraserver")] == ["In no UltraServer"]
     assert "Zone y: 1 node, 16 devices: 16 free" in text(drawn(nodes), by="zone")
+    many = [node(f"n{i}", TRN1, labels={ZONE_LABEL: "x"}) for i in range(9)]
+    assert "  n0        ···· ···· ···· ····  16/16 free  16  trn1.32xlarge" in text(drawn(many), by="zone").split("\n")
 
 
 def test_one_node() -> None:
