@@ -7,15 +7,17 @@ Refuses to read names for a reader: who may see them is for the caller to decide
 from collections.abc import Iterator
 from typing import Final
 
+import attrs
+
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.explain.answers.explanation import PodSummary
+from neuron_scheduler.explain.summary import summary_of
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import clipped, few_names
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.id_text import numbered
-from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.cycle.profile import Profile
 
 SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
@@ -25,18 +27,7 @@ DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
 
 def summary(pod: Pod, node_name: str = "") -> PodSummary:
     """Return what is shown of a pod; `node_name` if it is assumed on a node."""
-    request = pod.neuron
-    return PodSummary(
-        namespace=pod.namespace,
-        name=pod.name,
-        scheduler_name=pod.scheduler_name,
-        priority=pod.priority,
-        created=pod.created,
-        asks="" if request is None else asked(request),
-        resource="" if request is None else request.resource,
-        count=0 if request is None else request.total,
-        node_name=pod.node_name or node_name,
-    )
+    return attrs.evolve(summary_of(pod), node_name=pod.node_name or node_name)
 
 
 def notes_on(pod: Pod, profile: Profile) -> Iterator[str]:

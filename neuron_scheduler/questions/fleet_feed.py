@@ -20,6 +20,7 @@ from neuron_scheduler.explain.answers.fleet import Fleet, TypeSummary
 from neuron_scheduler.explain.fleet import Sums, ranked_machines
 from neuron_scheduler.questions.encoding import accepts_gzip, answered, has_it, packed, pieces_of, tag, unchanged
 from neuron_scheduler.questions.lane import last
+from neuron_scheduler.questions.parameters import parameters
 from neuron_scheduler.questions.readers import MOST_NAMESPACES, Names, Reader
 
 AGE: Final = 1.0
@@ -78,6 +79,7 @@ class FleetFeed:
 
     async def answer(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
         """Return the fleet as a reader may see it."""
+        parameters(request.query, ())
         picture = await self._current(gone)
         names = await reader.names(picture.namespaces)
         notes = (*self.notes(), *name_notes(reader, names))

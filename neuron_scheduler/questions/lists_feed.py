@@ -19,8 +19,10 @@ from neuron_scheduler.questions.decision_ring import DecisionRing
 from neuron_scheduler.questions.encoding import replied
 from neuron_scheduler.questions.fleet_feed import name_notes
 from neuron_scheduler.questions.lane import last
+from neuron_scheduler.questions.parameters import parameters
 from neuron_scheduler.questions.readers import Names, Reader
 from neuron_scheduler.questions.redaction import namespaces_in, redacted
+from neuron_scheduler.questions.refusals import bad
 from neuron_scheduler.scheduling.queue.queued_pod import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
@@ -47,8 +49,11 @@ class ListsFeed:
     notes: Callable[[], tuple[str, ...]]
 
     async def waiting(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
-        """Return the pods that wait."""
-        total, pods = await last(_oldest(self.queue), gone)
+        """Return the pods that wait; `namespace` is for those of one namespace, which the reader must see."""
+        namespace = parameters(request.query, ("namespace",)).get("namespace", "")
+        if namespace and not await reader.may_get_pod(namespace, ""):
+            return bad(f"you may not get the pods of namespace {namespace}", 403)
+        total, pods = await last(_oldest(self.queue, namespace), gone)
         lines = [_waiting(queued, self.queue) for queued in pods]
         names = await self._names(lines, reader, gone)
         more = (_NOT_LISTED,) if total > len(lines) else ()
@@ -57,6 +62,7 @@ class ListsFeed:
 
     async def decided(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
         """Return the last decisions."""
+        parameters(request.query, ())
         lines = self.decisions.latest()
         names = await self._names(lines, reader, gone)
         notes = (*self.notes(), *name_notes(reader, names))
@@ -66,19 +72,22 @@ class ListsFeed:
         return await reader.names(await last(_namespaces(lines), gone))
 
 
-def _oldest(queue: SchedulingQueue) -> Iterator[tuple[int, list[QueuedPod]] | None]:
+def _oldest(queue: SchedulingQueue, namespace: str) -> Iterator[tuple[int, list[QueuedPod]] | None]:
     """Yield None whenever other tasks may run, and at the end how many pods wait, and the oldest of them."""
     heap: list[tuple[float, int, QueuedPod]] = []
-    waiting = queue.pods()
-    for place, queued in enumerate(waiting):
+    total = 0
+    for place, queued in enumerate(queue.pods()):
+        if place % _PODS_A_STEP == 0:
+            yield None
+        if namespace not in ("", queued.pod.namespace):
+            continue
+        total += 1
         item = (-queued.pod.created, -place, queued)
         if len(heap) < MOST_WAITING:
             heapq.heappush(heap, item)
         elif item > heap[0]:
             heapq.heapreplace(heap, item)
-        if place % _PODS_A_STEP == _PODS_A_STEP - 1:
-            yield None
-    yield len(waiting), [queued for *_, queued in sorted(heap, key=lambda item: item[:2], reverse=True)]
+    yield total, [queued for *_, queued in sorted(heap, key=lambda item: item[:2], reverse=True)]
 
 
 def _waiting(queued: QueuedPod, queue: SchedulingQueue) -> WaitingPod:

@@ -32,7 +32,7 @@ def parameters(query: str, known: Collection[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for name, value in pairs:
         if name not in known:
-            raise AskedWronglyError(f"there is no parameter {name!r}; there are {', '.join(sorted(known))}")
+            raise AskedWronglyError(f"there is no parameter {name!r}; there {_are(known)}")
         if name in values:
             raise AskedWronglyError(f"the parameter {name!r} is there twice")
         values[name] = value
@@ -52,3 +52,7 @@ def number(values: dict[str, str], name: str, *, most: int, otherwise: int = 0) 
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most):
         raise AskedWronglyError(f"{name}={text[:20]} is no number from 0 to {most}")
     return int(text)
+
+
+def _are(known: Collection[str]) -> str:
+    return f"are {', '.join(sorted(known))}" if len(known) > 1 else f"is {next(iter(known), 'none here')}"

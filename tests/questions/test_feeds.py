@@ -117,6 +117,27 @@ async def test_what_waits(desk: Desk) -> None:
     assert everything["pods"][0]["message"] == condition.message
 
 
+async def test_what_waits_in_one_namespace(desk: Desk) -> None:
+    """Only its pods, for those who may get them."""
+    desk.put(pods=[pod("p", namespace="a"), pod("q", namespace="b")])
+    answer = await desk.json("/v1/waiting?namespace=a", "jane")
+    assert ([line["pod"]["name"] for line in answer["pods"]], answer["total"], answer["notes"]) == (["p"], 1, [])
+    assert (await desk.refusal("/v1/waiting?namespace=b", "jane"))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("target", "want"),
+    [
+        ("/v1/waiting?pod=p", "there is no parameter 'pod'; there is namespace"),
+        ("/v1/fleet?node=n", "there is no parameter 'node'; there is none here"),
+        ("/v1/decisions?x=", "there is no parameter 'x'; there is none here"),
+    ],
+)
+async def test_unknown_parameters(desk: Desk, target: str, want: str) -> None:
+    """What is misspelt is not ignored."""
+    assert await desk.refusal(target) == (400, want)
+
+
 async def test_many_wait(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long list ends with the youngest left out, and says so."""
     monkeypatch.setattr(lists_feed, "MOST_WAITING", 3)
