@@ -76,7 +76,9 @@ def binding(view: View, pod: Pod) -> _Sentence:
         volume = view.volumes.volume(claim.volume_name)
         there = NO_NODES if volume is None else mountable(view, volume, view.live)
         elsewhere.append((claim, less(view.live, there), "does not exist" if volume is None else "is for other nodes"))
-    names = few([f"{clipped(claim.name)} ({quantity(MEMORY, claim.request)})" for claim in waiting])
+    names = f"{'claim' if len(waiting) == 1 else 'claims'} " + few(
+        [f"{clipped(claim.name)} ({quantity(MEMORY, claim.request)})" for claim in waiting]
+    )
 
     def sentence(slot: Slot, _node_info: NodeInfo, reasons: Sequence[str]) -> str:
         parts = [
@@ -85,9 +87,9 @@ def binding(view: View, pod: Pod) -> _Sentence:
             if nodes >> slot & 1
         ]
         if volume_binding.BIND_CONFLICT in reasons:
-            parts.append(f"no volume is or can be made here for claims {names}")
+            parts.append(f"no volume is or can be made here for {names}")
         if volume_binding.NO_SPACE in reasons:
-            parts.append(f"the driver has too little room here for claims {names}")
+            parts.append(f"the driver has too little room here for {names}")
         return few(parts)
 
     return sentence
