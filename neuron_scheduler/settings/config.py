@@ -138,8 +138,8 @@ class Config:
     decision_journal: str = setting(
         "",
         "Record each change of the cluster and each decision in this file, or on standard output (-), for the command"
-        " replay. It has the names and labels of pods and nodes. The files before it are FILE.1, FILE.2, ...",
-        metavar=FILE,
+        " replay. It has the names and labels of pods and nodes. The files before it are PATH.1, PATH.2, ...",
+        metavar="PATH",
         path="decisionJournal.file",
     )
     decision_journal_max_bytes: int = setting(

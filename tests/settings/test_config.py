@@ -155,6 +155,7 @@ def test_files_are_looked_at(tmp_path: Path) -> None:
     there.touch()
     Config(kubeconfig=str(there)).check_files()
     Config().check_files()
+    Config(decision_journal=str(tmp_path / "new")).check_files()  # it is written, not read
     with pytest.raises(ConfigurationError, match=r"--kubeconfig: there is no file .*/missing"):
         Config(kubeconfig=str(tmp_path / "missing")).check_files()
     with pytest.raises(ConfigurationError, match="--kubeconfig: there is no file"):
