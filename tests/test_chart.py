@@ -369,6 +369,35 @@ def test_the_pod_monitor_selects_the_pods_and_their_port(
     assert port in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
 
 
+def test_the_monitoring_is_that_of_the_folder(helm: Helm) -> None:
+    """The dashboard, the alerts and the PodMonitor are the same objects as with kustomize."""
+    flags = [f"--set={value}.enabled=true" for value in ("podMonitor", "prometheusRule", "dashboard")]
+    usual, chart = helm.rendered(*ON), without_helms_own(helm.rendered(*ON, *flags))
+    assert {name: chart[name] for name in chart.keys() - usual.keys()} == rendered("manifests/monitoring")
+    for name in ("rules.yaml", "dashboard.json"):
+        copied = (CHART / "monitoring" / name).read_text()
+        assert copied == (ROOT / "manifests" / "monitoring" / name).read_text(), f"copy {name} into {CHART}/monitoring"
+
+
+def test_the_runbook_s_address_and_the_labels_can_be_set(helm: Helm) -> None:
+    """A link in an alert works where operators can reach the page; selectors of operators and sidecars differ."""
+    items = helm.rendered(
+        *ON,
+        *values(
+            prometheusRule__enabled=True,
+            prometheusRule__runbook="https://wiki/neuron",
+            prometheusRule__labels={"release": "prometheus"},
+            dashboard__enabled=True,
+            dashboard__labels={"dashboards": "yes"},
+        ),
+    )
+    rule = items["PrometheusRule/neuron-scheduler"]
+    urls = {one["annotations"]["runbook_url"] for group in rule["spec"]["groups"] for one in group["rules"]}
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    assert all(url.startswith("https://wiki/neuron#") for url in urls)
+    assert items["ConfigMap/neuron-scheduler-dashboard"]["metadata"]["labels"]["dashboards"] == "yes"
+
+
 def test_a_change_of_the_settings_restarts_the_pods(helm: Helm) -> None:
     """And nothing else does."""
 
