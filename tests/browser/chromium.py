@@ -82,7 +82,7 @@ class Chromium:
         self._answers[number] = answer
         message = {"id": number, "method": method, "params": parameters}
         await self._socket.send_str(json.dumps(message | ({"sessionId": session} if session else {})))
-        with anyio.fail_after(2 * PATIENCE):
+        with anyio.fail_after(1.5 * PATIENCE):
             return await answer
 
     async def listen(self) -> None:

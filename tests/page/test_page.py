@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator
 
+import aiohttp
 import attrs
 import pytest
+from aiohttp import web
 
 from neuron_scheduler.explain.answers.explanation import PodSummary
 from neuron_scheduler.explain.answers.fleet import Fleet, Holder, TypeSummary
@@ -316,6 +318,47 @@ async def test_narrow(tab: Tab, width: int) -> None:
     assert [box for box in boxes if box[0] < 0 or box[1] > width] == []
 
 
+async def test_many_decisions(tab: Tab, scheduler: FakeScheduler) -> None:
+    """Some are shown, and the others by a button."""
+    decision = examples.decisions().decisions[1]
+    scheduler.decisions = RecentDecisions(tuple(attrs.evolve(decision, at=1e9 - number) for number in range(30)))
+    count = "document.querySelectorAll('#decisions li').length"
+    await tab.until(f"{count} === 12")
+    await tab.evaluate("document.querySelector('#more-decisions').click()")
+    assert await tab.evaluate(count) == 24
+    await tab.evaluate("document.querySelector('#more-decisions').click()")
+    assert await tab.evaluate(count) == 30
+    assert await tab.evaluate("document.querySelector('#more-decisions').hidden")
+
+
+async def test_behind_a_prefix(browser: Chromium, scheduler: FakeScheduler) -> None:
+    """Like the proxy of an API server, a proxy may serve the page and the answers below a path of its own."""
+    scheduler.fleet = examples.fleet()
+
+    async def passed_on(request: web.Request) -> web.Response:
+        url = f"http://127.0.0.1:{scheduler.port}/{request.match_info['rest']}"
+        fields = {name: value for name, value in request.headers.items() if name in {"If-None-Match", "Authorization"}}
+        async with aiohttp.ClientSession() as client, client.get(url, headers=fields, allow_redirects=False) as answer:
+            kept = {
+                name: value for name, value in answer.headers.items() if name not in {"Connection", "Content-Length"}
+            }
+            return web.Response(status=answer.status, body=await answer.read(), headers=kept)
+
+    application = web.Application()
+    application.router.add_get("/api/v1/pods/p:10251/proxy/{rest:.*}", passed_on)
+    runner = web.AppRunner(application, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        async with browser.tab() as tab:
+            await tab.open(f"http://127.0.0.1:{runner.addresses[0][1]}/api/v1/pods/p:10251/proxy/page/")
+            await tab.until(UP_TO_DATE)
+            assert len(await tab.evaluate(MACHINES)) == 4
+            assert tab.problems == []
+    finally:
+        await runner.cleanup()
+
+
 async def test_five_hundred_machines(tab: Tab, scheduler: FakeScheduler) -> None:
     """The page holds a part of them, the worst first; the filter finds the others, and more are a button away."""
     machines = tuple(
@@ -363,7 +406,7 @@ async def test_filters(tab: Tab) -> None:
         found[state] = await tab.evaluate(MACHINES)
     assert found["trouble"] == ["inf2-a", "inf1-a", "inf2-b"]
     assert found["free"] == ["trn1-a", "inf2-b"]
-    assert found["full"] == ["inf2-a", "inf1-a"]
+    assert found["full"] == ["inf1-a"], "a cordoned one is not full"
     await tab.evaluate(
         "document.querySelector('#filter-type').value = 'inf1.6xlarge';"
         " document.querySelector('#filter').dispatchEvent(new Event('input'))"

@@ -18,6 +18,7 @@ window.ring = () => { const [timer] = window.due(); window.timers = []; timer.ru
 window.away = false;
 Object.defineProperty(Document.prototype, "hidden", {get: () => window.away});
 performance.now = () => 0;
+AbortSignal.timeout = () => undefined;
 """
 DELAYS = "window.due().map((timer) => timer.delay)"
 WAITS = "window.due().length > 0"
@@ -84,6 +85,26 @@ async def test_an_answer_that_is_none(tab: Tab, scheduler: FakeScheduler) -> Non
     assert "(the answer is not from a scheduler)" in await tab.evaluate(STATUS)
     assert await tab.evaluate("document.querySelectorAll('.machine').length") == 4
     assert not [problem for problem in tab.problems if "503" not in problem]
+
+
+async def test_a_token_is_forgotten_at_once(tab: Tab, scheduler: FakeScheduler) -> None:
+    """Its names go with it, also if the scheduler cannot be asked any more."""
+    await tab.evaluate("document.querySelector('#token').value = 'the-right-token'")
+    await tab.evaluate("document.querySelector('#token-form').requestSubmit()")
+    await tab.until("document.querySelector('#names').textContent !== 'hidden'")
+    await tab.evaluate("document.querySelectorAll('.machine')[2].focus()")
+    await tab.until("document.querySelector('#details').innerText.includes('ml/train-0')")
+    await scheduler.stop()
+    await tab.evaluate("document.querySelector('#forget').click()")
+    assert "train-0" not in await tab.evaluate("document.documentElement.outerHTML")
+    await scheduler.start()
+
+
+async def test_an_answer_of_another_version(tab: Tab, scheduler: FakeScheduler) -> None:
+    """The page does not claim to be up to date if it cannot show what it got."""
+    scheduler.broken = (200, b'{"machines": [{}], "types": [], "pods": [], "decisions": [], "notes": []}')
+    await again(tab)
+    assert (await tab.evaluate(STATUS)).startswith("Lost the scheduler (its answer cannot be shown, perhaps because")
 
 
 async def test_pause(tab: Tab, scheduler: FakeScheduler) -> None:

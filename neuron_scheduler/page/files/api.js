@@ -39,7 +39,7 @@ export async function ask(path) {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new NoAnswer(answer.status, "the answer is not from a scheduler");
+    throw new NoAnswer(0, "the answer is not from a scheduler");
   }
   const tag = answer.headers.get("ETag");
   if (tag) known.set(path, {tag, value});
@@ -48,7 +48,8 @@ export async function ask(path) {
 
 async function send(path, headers) {
   try {
-    return await fetch(`v1/${path}`, {headers, cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(10000)});
+    const signal = AbortSignal.timeout(10000);
+    return await fetch(`v1/${path}`, {headers, cache: "no-store", credentials: "omit", signal});
   } catch {
     throw new NoAnswer(0, "no answer");
   }

@@ -1,4 +1,4 @@
-// The machines: filtered, a part of them at a time, the worst first as the scheduler sorts them, and one of them in full.
+// The machines: filtered, a part of them at a time, in the order of the answer; and one of them in full.
 
 import {byId, element, reconcile, say, svg} from "./dom.js";
 import {MARKS, holderKey, keep, legend, picture} from "./machine.js";
@@ -13,7 +13,7 @@ const troubled = (machine) =>
 const STATES = {
   trouble: troubled,
   free: (machine) => machine.freeDevices > 0 && !machine.withheld,
-  full: (machine) => machine.freeDevices === 0,
+  full: (machine) => !machine.cores.includes("f"),
 };
 
 function matching() {
@@ -55,7 +55,7 @@ function options(select, values) {
 
 function types(rows) {
   reconcile(byId("types").tBodies[0], rows, (row) => row.instanceType, (row) => element("tr", {},
-    element("th", {scope: "row"}, row.instanceType || "no instance type"),
+    element("th", {scope: "row", title: row.instanceType}, row.instanceType || "no instance type"),
     [row.nodes, row.devices].map((number) => element("td", {class: "sum"}, number)),
     [row.free, row.used, row.withheld, row.largestBlock].map((number) => element("td", {}, number)),
     element("td", {class: "bar"}, bar(row))));
@@ -70,7 +70,8 @@ function bar({devices, used, withheld}) {
 
 function draw() {
   const found = matching(), some = found.slice(0, shown), list = byId("machines");
-  say(byId("fleet-count"), found.length === machines.length ? machines.length : `${found.length} of ${machines.length}`);
+  const all = machines.length;
+  say(byId("fleet-count"), found.length === all ? all : `${found.length} of ${all}`);
   const holds = list.contains(document.activeElement);
   reconcile(list, some, (machine) => machine.nodeName, option);
   if (!some.some((machine) => machine.nodeName === chosen)) chosen = some[0]?.nodeName ?? "";
@@ -89,7 +90,8 @@ function marks(machine) {
 }
 
 function sentence(machine) {
-  const free = `${machine.freeDevices} of ${count(machine.devices, machine.units.includes("device") ? "device" : "core")} free`;
+  const unit = machine.units.includes("device") ? "device" : "core";
+  const free = `${machine.freeDevices} of ${count(machine.devices, unit)} free`;
   return machine.freeBlocks.length ? `${free}, blocks of ${machine.freeBlocks.join(", ")}` : free;
 }
 
@@ -124,35 +126,43 @@ function choose(node) {
   detail();
 }
 
+function close() {
+  byId("details").hidden = true;
+  byId("details").replaceChildren();
+}
+
 function detail() {
   const machine = machines.find((other) => other.nodeName === chosen), box = byId("details");
   if (!machine) {
-    box.hidden = true;
+    close();
     return;
   }
+  const setAside = machine.setAside && "its kubelet has rejected pods; it is used last";
   const facts = [["Type", machine.instanceType], ["Zone", machine.zone], ["UltraServer", machine.ultraserver],
-    ["Takes no pods", machine.withheld], ["Set aside", machine.setAside && "its kubelet has rejected pods; it is used last"],
-    ["Free", sentence(machine)]].filter(([, value]) => value);
+    ["Takes no pods", machine.withheld], ["Set aside", setAside], ["Free", sentence(machine)]];
+  const holders = machine.holders.map((holder, index) => held(machine, holder, index));
   reconcile(box, [machine], () => "machine", () => element("div", {},
     element("h3", {}, machine.nodeName),
-    element("dl", {}, facts.map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
-    machine.holders.length ? element("ul", {class: "holders"}, machine.holders.map((holder, index) => held(machine, holder, index)))
-      : element("p", {}, "No pod holds Neuron here.")));
+    element("dl", {}, facts.filter(([, value]) => value)
+      .map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
+    holders.length ? element("ul", {class: "holders"}, holders) : element("p", {}, "No pod holds Neuron here.")));
 }
 
 function held(machine, holder, index) {
   const {letter, colour} = legend(holderKey(machine, holder, index));
   const what = holder.unknown ? "devices that cannot be read" : places(machine, holder.cores);
+  const kind = holder.unknown ? "unknown" : `${holder.kept ? "kept" : "held"} ${colour}`;
   return element("li", {},
-    element("span", {class: `letter ${holder.kept ? "kept" : "held"} ${colour}`, "aria-hidden": "true"}, holder.unknown ? MARKS.unknown : letter),
+    element("span", {class: `letter ${kind}`, "aria-hidden": "true"}, holder.unknown ? MARKS.unknown : letter),
     element("span", {}, `${podName(holder)}: ${holder.kept ? "kept for it: " : ""}${what}`));
 }
 
 /** Return `devices 0-3`, or `cores 4-5` where a device is held in part, from runs of cores. */
 function places(machine, runs) {
-  const each = machine.coresPerDevice, whole = runs.every(([first, last]) => first % each === 0 && (last + 1) % each === 0);
-  const inDevices = whole && machine.units.includes("device");
-  return ranges(inDevices ? runs.map(([first, last]) => [first / each, (last + 1) / each - 1]) : runs, inDevices ? "device" : "core");
+  const each = machine.coresPerDevice;
+  const whole = runs.every(([first, last]) => first % each === 0 && (last + 1) % each === 0);
+  if (!whole || !machine.units.includes("device")) return ranges(runs, "core");
+  return ranges(runs.map(([first, last]) => [first / each, (last + 1) / each - 1]), "device");
 }
 
 /** Return the machine's neighbour in the grid, as one sees it. */
@@ -174,7 +184,7 @@ export function listen() {
   list.addEventListener("keydown", (event) => {
     const node = event.target.closest(".machine");
     if (event.key === "Escape") {
-      byId("details").hidden = true;
+      close();
       rove(false);
     }
     const next = node && !event.ctrlKey && !event.altKey && !event.metaKey && neighbour(node, event.key);

@@ -69,15 +69,17 @@ function faces(machine) {
   machine.holders.forEach((holder, index) => {
     const {letter, colour} = legend(holderKey(machine, holder, index));
     for (const [first, last] of holder.cores) {
-      for (let core = first; core <= last && core < machine.cores.length; core += 1) holders.set(core, {letter, colour});
+      const end = Math.min(last, machine.cores.length - 1);
+      for (let core = first; core <= end; core += 1) holders.set(core, {letter, colour});
     }
   });
+  const free = machine.withheld ? {kind: "withheld", mark: MARKS.withheld} : {kind: "free", mark: ""};
   return [...machine.cores].map((state, core) => {
     const {letter, colour} = holders.get(core) ?? {letter: "", colour: ""};
     switch (state) {
       case "h": return {kind: `held ${colour}`, mark: letter};
       case "k": return {kind: `kept ${colour}`, mark: letter};
-      case "f": return machine.withheld ? {kind: "withheld", mark: MARKS.withheld} : {kind: "free", mark: ""};
+      case "f": return free;
       case "d": return {kind: "double", mark: MARKS.double};
       default: return {kind: "unknown", mark: MARKS.unknown};
     }
@@ -91,8 +93,9 @@ export function picture(machine) {
   plan.places.forEach(({left, top}, device) => {
     for (let core = 0; core < each;) {
       const face = all[device * each + core] ?? {kind: "unknown", mark: MARKS.unknown};
+      const same = (other) => other?.kind === face.kind && other.mark === face.mark;
       let end = core + 1;
-      while (end < each && all[device * each + end]?.kind === face.kind && all[device * each + end].mark === face.mark) end += 1;
+      while (end < each && same(all[device * each + end])) end += 1;
       const run = (end - core) * cell, name = `${face.kind}|${face.mark}`;
       const shape = shapes.get(name) ?? {...face, path: "", xs: [], ys: []};
       shapes.set(name, shape);

@@ -34,9 +34,12 @@ async function update() {
     say(byId("names"), authorised() ? "those that your token allows" : "hidden");
     state("", paused ? "Updates are paused." : "Up to date.");
   } catch (error) {
-    if (!(error instanceof NoAnswer)) throw error;
     failures += 1;
-    lost(error);
+    if (error instanceof NoAnswer) lost(error);
+    else {
+      console.error(error);
+      lost(new NoAnswer(0, "its answer cannot be shown, perhaps because it is of another version"));
+    }
   } finally {
     running = false;
     took = performance.now() - begun;
@@ -66,7 +69,7 @@ function lost(error) {
     return;
   }
   const seen = since ? ` What you see is from ${new Date(since * 1000).toLocaleTimeString([], {hour12: false})}.` : "";
-  const what = error.status < 500 ? "Lost the scheduler" : "The scheduler cannot answer";
+  const what = error.status ? "The scheduler cannot answer" : "Lost the scheduler";
   state("bad", `${what} (${error.message}); trying again.${seen}`);
 }
 
@@ -100,6 +103,9 @@ function listen() {
   byId("forget").addEventListener("click", () => {
     authorise("");
     byId("token").value = "";
+    fleet.show({machines: [], types: [], notes: []});
+    waiting.show({pods: [], total: 0, notes: []}, 0, false);
+    decisions.show({decisions: [], notes: []});
     update();
   });
 }

@@ -8,7 +8,11 @@ const AT_ONCE = 20;
 const GROUPS = 3;  // of nodes, the most promising ones, are shown at once
 const REST = 10;  // seconds between two questions about one pod: an explanation is the dearest answer
 
-const VERDICTS = {fits: "It fits now.", gated: "It has scheduling gates; this is what would happen without them.", bound: "It has a node."};
+const VERDICTS = {
+  fits: "It fits now.",
+  gated: "It has scheduling gates; this is what would happen without them.",
+  bound: "It has a node.",
+};
 
 let answer, shown = AT_ONCE;
 
@@ -62,7 +66,8 @@ async function explain(details) {
     reconcile(box, [why], () => "why", (answer) => explained(answer, details));
   } catch (error) {
     const hint = authorised() ? "" : " A bearer token may be needed: see Names at the top.";
-    reconcile(box, [error.message], () => "why", (text) => element("p", {class: "bad"}, `No explanation: ${text}.${hint}`));
+    const text = `No explanation: ${error.message}.${hint}`;
+    reconcile(box, [text], () => "why", () => element("p", {class: "bad"}, text));
   }
 }
 
@@ -72,16 +77,20 @@ function explained(why, details) {
   return element("div", {},
     why.verdict !== "waits" && element("p", {}, VERDICTS[why.verdict] ?? why.verdict),
     !said && element("p", {}, why.message),
-    why.changes.length > 0 && element("div", {}, element("h3", {}, "What would let it in"), element("ul", {}, why.changes.map(change))),
-    why.groups.length > 0 && element("div", {}, element("h3", {}, "Node by node"), element("ul", {}, first.map(group)),
-      others.length > 0 && element("details", {}, element("summary", {}, count(others.length, "other group")), element("ul", {}, others.map(group)))),
-    why.notes.length > 0 && element("div", {}, element("h3", {}, "Notes"), element("ul", {}, why.notes.map((note) => element("li", {}, note)))));
+    why.changes.length > 0 && part("What would let it in", why.changes.map(change)),
+    why.groups.length > 0 && part("Node by node", first.map(group)),
+    others.length > 0 && element("details", {},
+      element("summary", {}, count(others.length, "other group")), element("ul", {}, others.map(group))),
+    why.notes.length > 0 && part("Notes", why.notes.map((note) => element("li", {}, note))));
 }
+
+const part = (heading, items) => [element("h3", {}, heading), element("ul", {}, items)];
 
 function group(nodes) {
   const more = nodes.nodes - nodes.names.length;
+  const names = `${nodes.names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
   return element("li", {},
-    element("b", {}, `${count(nodes.nodes, "node")}`), ` (${nodes.names.join(", ")}${more > 0 ? ` and ${more} more` : ""})`,
+    element("b", {}, count(nodes.nodes, "node")), ` (${names})`,
     nodes.instanceType && `, ${nodes.instanceType}`, ": ", nodes.reason || "takes the pod",
     nodes.arithmetic && element("div", {class: "quiet"}, nodes.arithmetic),
     nodes.keptFor.length > 0 && element("div", {class: "quiet"}, `Space is kept for ${nodes.keptFor.join(", ")}.`));
@@ -94,8 +103,10 @@ function change(item) {
 }
 
 function leaving(pod) {
-  return [podName(pod), pod.asks, `priority ${pod.priority}`, pod.started && `started ${age(pod.started, Date.now() / 1000)} ago`,
-    pod.budgets.length > 0 && `budget ${pod.budgets.join(", ")}${pod.violates ? ", which does not allow it now" : ""}`,
+  const limit = pod.violates ? ", which does not allow it now" : "";
+  return [podName(pod), pod.asks, `priority ${pod.priority}`,
+    pod.started && `started ${age(pod.started, Date.now() / 1000)} ago`,
+    pod.budgets.length > 0 && `budget ${pod.budgets.join(", ")}${limit}`,
     pod.evictable && "the scheduler may evict it"].filter(Boolean).join("; ");
 }
 
