@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from neuron_scheduler.cluster.index.nodeset import Slot
@@ -10,7 +11,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
-from neuron_scheduler.model.wording import clipped, few, few_names, listed
+from neuron_scheduler.model.wording import clipped, few_names, first_of
 from neuron_scheduler.scheduling.plugins import node_affinity, node_unschedulable
 
 _MOST_VALUES: Final = 4
@@ -60,8 +61,8 @@ def affinity(_view: View, pod: Pod) -> _Sentence:
     @lru_cache(maxsize=1024)
     def unselected(values: tuple[str | None, ...]) -> tuple[str, ...]:
         here = {key: value for key, value in zip(keys, values, strict=True) if value is not None}
-        selected = pod.constraints.node_selector.items()
-        return tuple(_selected(key, value, here) for key, value in selected if here.get(key) != value)
+        missed = ((key, value) for key, value in pod.constraints.node_selector.items() if here.get(key) != value)
+        return tuple(_selected(key, value, here) for key, value in islice(missed, _MOST_VALUES))
 
     def sentence(_slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
         if node_affinity.NOT_NAMED in reasons:
@@ -69,9 +70,9 @@ def affinity(_view: View, pod: Pod) -> _Sentence:
         labels = node_info.node.labels
         missed = unselected(tuple(map(labels.get, keys)))
         if terms is not None and not any(term.matches(labels, node_info.node.name) for term in terms):
-            of_terms = tuple(_missed(term, node_info.node) for term in terms)
+            of_terms = tuple(_missed(term, node_info.node) for term in terms[:_MOST_VALUES])
             missed += of_terms or ("the pod's required node affinity is empty",)
-        return few(missed) if len(missed) != 1 else missed[0]
+        return first_of(missed) if len(missed) != 1 else missed[0]
 
     return sentence
 
@@ -89,7 +90,7 @@ def _missed(term: NodeSelectorTerm, node: Node) -> str:
     """Return which requirements of a term a node misses."""
     if term.unreadable:
         return "a term of the pod's node affinity cannot be read"
-    return listed([*_missed_parts(term, node)]) or "a term of the pod's node affinity is empty"
+    return first_of(_missed_parts(term, node)) or "a term of the pod's node affinity is empty"
 
 
 def _missed_parts(term: NodeSelectorTerm, node: Node) -> Iterator[str]:

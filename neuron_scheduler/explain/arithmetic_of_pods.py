@@ -1,6 +1,6 @@
 """What other pods decide: topology spread, affinity and anti-affinity, with the counts (see `arithmetic`)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.labels import domain_of
@@ -9,7 +9,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import clipped, counted, few
+from neuron_scheduler.model.wording import clipped, counted, first_of
 from neuron_scheduler.scheduling.plugins import inter_pod_affinity, pod_topology_spread
 
 _Sentence = Callable[[Slot, NodeInfo, Sequence[str]], str]
@@ -53,27 +53,27 @@ def affinity(view: View, pod: Pod) -> _Sentence:
 
     def sentence(slot: Slot, node_info: NodeInfo, reasons: Sequence[str]) -> str:
         if inter_pod_affinity.NOT_NEAR in reasons:
-            return few([*_lacking(near, slot, node_info)]) or "no pod is near that matches all its affinity terms"
+            return first_of(_lacking(near, slot, node_info)) or "no pod is near that matches all its affinity terms"
         if inter_pod_affinity.NOT_APART in reasons:
-            return few([f"{text} to which it has anti-affinity" for text in _crowded(apart, slot, node_info)])
-        return few([f"{text} with anti-affinity to it" for text in _crowded(away, slot, node_info)])
+            return first_of(f"{text} to which it has anti-affinity" for text in _crowded(apart, slot, node_info))
+        return first_of(f"{text} with anti-affinity to it" for text in _crowded(away, slot, node_info))
 
     return sentence
 
 
-def _lacking(near: _Counts, slot: Slot, node_info: NodeInfo) -> list[str]:
-    lacking = []
+def _lacking(near: _Counts, slot: Slot, node_info: NodeInfo) -> Iterator[str]:
     for key, totals in near:
         if domain_of(node_info.node, key) is None:
-            lacking.append(_no_domain(key, node_info))
+            yield _no_domain(key, node_info)
         elif not totals.value(slot):
-            lacking.append(f"{_domain(key, node_info)} has no pod that matches the pod's affinity terms")
-    return lacking
+            yield f"{_domain(key, node_info)} has no pod that matches the pod's affinity terms"
 
 
-def _crowded(counts: _Counts, slot: Slot, node_info: NodeInfo) -> list[str]:
-    numbers = ((key, totals.value(slot)) for key, totals in counts)
-    return [f"{_domain(key, node_info)} has {counted(number, 'pod')}" for key, number in numbers if number]
+def _crowded(counts: _Counts, slot: Slot, node_info: NodeInfo) -> Iterator[str]:
+    for key, totals in counts:
+        number = totals.value(slot)
+        if number:
+            yield f"{_domain(key, node_info)} has {counted(number, 'pod')}"
 
 
 def _no_domain(key: str, node_info: NodeInfo) -> str:

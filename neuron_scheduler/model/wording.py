@@ -4,7 +4,8 @@ Counts, lists and amounts as people write them, for every text that the schedule
 Refuses to read them again: an amount that is read is a Kubernetes quantity (`quantity`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from neuron_scheduler.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -28,6 +29,12 @@ def few(words: Sequence[str], most: int = 3) -> str:
     """Return `a, b, c and 4 more`: the first of the words."""
     rest = len(words) - most
     return listed([*words[:most], *([f"{rest} more"] if rest > 0 else [])])
+
+
+def first_of(words: Iterable[str], most: int = 3) -> str:
+    """Return `a, b, c and more`: only so many of the words are made as are needed, since each may take some time."""
+    some = list(islice(words, most + 1))
+    return listed(some if len(some) <= most else [*some[:most], "more"])
 
 
 def few_names(names: Sequence[str]) -> str:

@@ -1,8 +1,10 @@
 """Counts, lists and amounts as people read them."""
 
+from itertools import count
+
 import pytest
 
-from neuron_scheduler.model.wording import few, few_names, quantity
+from neuron_scheduler.model.wording import few, few_names, first_of, quantity
 
 
 @pytest.mark.parametrize(
@@ -27,4 +29,6 @@ def test_a_list_is_cut() -> None:
     """The first words are named and the others counted, and none is longer than a name."""
     assert few(["a", "b"]) == "a and b"
     assert few(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert first_of(["a"]) == "a"
+    assert first_of(map(str, count())) == "0, 1, 2 and more"
     assert few_names(["x" * 500]) == "x" * 80 + "..."
