@@ -30,9 +30,17 @@ MOST_BYTES: Final = 256 << 20
 T = TypeVar("T")
 
 
-def ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: bytes | None = None) -> Any:
+@attrs.frozen
+class Asked:
+    """An answer as JSON values, and the namespace that the arguments or the context name."""
+
+    value: Any
+    namespace: str
+
+
+def ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: bytes | None = None) -> Asked:
     """
-    Return the scheduler's answer as JSON values.
+    Return the scheduler's answer.
 
     Args:
         arguments: `ask` is the address; the connection's flags say whom to trust there, and who asks.
@@ -44,15 +52,18 @@ def ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: 
         ConfigurationError: it refuses to answer, or is no scheduler; the address cannot be used.
         UnreachableError: nobody answers.
     """
-    return run_async(_ask, arguments, path, params, body)
+    asked: Asked = run_async(_ask, arguments, path, params, body)
+    return asked
 
 
-async def _ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: bytes | None) -> Any:
+async def _ask(arguments: argparse.Namespace, path: str, params: dict[str, str], body: bytes | None) -> Asked:
     connection = await connection_of(arguments)
+    namespace = connection.namespace or DEFAULT_NAMESPACE
     if params.get("namespace") == "":
-        params = params | {"namespace": connection.namespace or DEFAULT_NAMESPACE}
+        params = params | {"namespace": namespace}
     async with Client(connection=connection) as client:
-        return await in_time(arguments, connection.server, lambda: answer_of(client, path, params, body))
+        value = await in_time(arguments, connection.server, lambda: answer_of(client, path, params, body))
+    return Asked(value, namespace)
 
 
 async def answer_of(client: Client, path: str, params: dict[str, str], body: bytes | None = None) -> Any:

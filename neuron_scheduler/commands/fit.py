@@ -198,7 +198,7 @@ def _asked(arguments: argparse.Namespace) -> Fits:
         text = _content(arguments.filename)
         _workloads(arguments, text, "default", "")
         body = msgspec.json.encode(only_workload(arguments.filename, text))
-        return Fits((understood(ask(arguments, "/v1/fit", params, body), Fit),))
+        return Fits((understood(ask(arguments, "/v1/fit", params, body).value, Fit),))
     _workloads(arguments, b"", "default", "")
     size = {
         "devices": ",".join(map(str, arguments.devices)),
@@ -209,7 +209,7 @@ def _asked(arguments: argparse.Namespace) -> Fits:
         "schedulerName": arguments.scheduler_name,
     }
     params |= {name: value for name, value in size.items() if value}
-    return Fits((understood(ask(arguments, "/v1/fit", params), Fit),))
+    return Fits((understood(ask(arguments, "/v1/fit", params).value, Fit),))
 
 
 def _text(answer: Fits, *, wide: bool) -> Iterator[str]:

@@ -79,7 +79,7 @@ def _asked(arguments: argparse.Namespace) -> Fleet:
     """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask, understood
 
-    return understood(ask(arguments, PATH, {}), Fleet)
+    return understood(ask(arguments, PATH, {}).value, Fleet)
 
 
 def _only(fleet: Fleet, name: str) -> Fleet:

@@ -57,25 +57,38 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.node and not arguments.pod:
         raise ConfigurationError("--node needs a POD")
     with answering():
-        answer, now = (_asked(arguments), time.time()) if arguments.ask else _computed(arguments)
+        answered = _asked(arguments) if arguments.ask else _computed(arguments)
         if arguments.output in output.DOCUMENTS:
-            output.write_document(answer, arguments.output)
+            output.write_document(answered.answer, arguments.output)
         else:
-            output.write_lines(_text(answer, arguments, now))
-    return _exit_code(answer)
+            output.write_lines(_text(answered, arguments))
+    return _exit_code(answered.answer)
 
 
-def _computed(arguments: argparse.Namespace) -> tuple[Answer, float]:
-    """Return the answer from a cluster that was read for it, and when that was."""
+@attrs.frozen
+class _Answered:
+    """
+    The answer.
+
+    Attributes:
+        now: what it is true of, in seconds since the epoch.
+        namespace: that of the arguments or the context.
+    """
+
+    answer: Answer
+    now: float
+    namespace: str
+
+
+def _computed(arguments: argparse.Namespace) -> _Answered:
+    """Return the answer from a cluster that was read for it."""
     reading = read(arguments)
-    if not arguments.pod:
-        answer: Answer = _list(arguments, reading)
-    else:
-        answer = _explanation(arguments, reading)
-    return attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes)), reading.capture.taken
+    answer = _explanation(arguments, reading) if arguments.pod else _list(arguments, reading)
+    answer = attrs.evolve(answer, notes=(*answer.notes, *reading.capture.notes))
+    return _Answered(answer, reading.capture.taken, reading.namespace)
 
 
-def _explanation(arguments: argparse.Namespace, reading: Reading) -> Explanation | NodeExplanation:
+def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
     from neuron_scheduler.explain.why import explain_on_node, explain_pod, finished
 
     capture = reading.capture
@@ -86,7 +99,7 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Explanation
     return finished(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets, now=capture.taken))
 
 
-def _list(arguments: argparse.Namespace, reading: Reading) -> Waiting:
+def _list(arguments: argparse.Namespace, reading: Reading) -> Answer:
     from neuron_scheduler.explain.waiting_list import waiting_list
 
     pods = [
@@ -97,29 +110,35 @@ def _list(arguments: argparse.Namespace, reading: Reading) -> Waiting:
     return waiting_list(reading.capture.cluster, pods, reading.profile_for)
 
 
-def _asked(arguments: argparse.Namespace) -> Answer:
+def _asked(arguments: argparse.Namespace) -> _Answered:
     """Return the running scheduler's answer."""
     from neuron_scheduler.commands.ask import ask, understood
 
     if not arguments.pod:
-        params = {} if arguments.all_namespaces else {"namespace": arguments.namespace}
-        return understood(ask(arguments, "/v1/waiting", params), Waiting)
+        asked = ask(arguments, "/v1/waiting", {})
+        waiting = understood(asked.value, Waiting)
+        if not arguments.all_namespaces:
+            pods = tuple(line for line in waiting.pods if line.pod.namespace == asked.namespace)
+            waiting = attrs.evolve(waiting, pods=pods, total=len(pods))
+        return _Answered(waiting, time.time(), asked.namespace)
     namespace, name = named(arguments.pod)
     params = {"namespace": namespace or arguments.namespace, "pod": name}
     if arguments.node:
-        return understood(ask(arguments, "/v1/why", params | {"node": arguments.node}), NodeExplanation)
-    return understood(ask(arguments, "/v1/why", params), Explanation)
+        asked = ask(arguments, "/v1/why", params | {"node": arguments.node})
+        return _Answered(understood(asked.value, NodeExplanation), time.time(), asked.namespace)
+    asked = ask(arguments, "/v1/why", params)
+    return _Answered(understood(asked.value, Explanation), time.time(), asked.namespace)
 
 
-def _text(answer: Answer, arguments: argparse.Namespace, now: float) -> Iterator[str]:
-    wide = arguments.output == "wide"
+def _text(answered: _Answered, arguments: argparse.Namespace) -> Iterator[str]:
+    answer, wide = answered.answer, arguments.output == "wide"
     if isinstance(answer, Waiting):
-        place = "in the cluster" if arguments.all_namespaces else f"in namespace {arguments.namespace or 'default'}"
-        yield from WaitingText(wide, now, place).lines(answer)
+        place = "in the cluster" if arguments.all_namespaces else f"in namespace {answered.namespace}"
+        yield from WaitingText(wide, answered.now, place).lines(answer)
         yield from map(output.note, answer.notes)
         return
     screen = terminal()
-    text = WhyText(Paragraphs(screen.width, screen.colour), wide=wide, now=now)
+    text = WhyText(Paragraphs(screen.width, screen.colour), wide=wide, now=answered.now)
     yield from text.lines(answer) if isinstance(answer, Explanation) else text.node_lines(answer)
 
 

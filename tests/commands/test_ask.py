@@ -1,0 +1,107 @@
+"""Questions to the running scheduler: where a token may go, which namespace is meant, and what answers mean."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from neuron_scheduler import cli
+from neuron_scheduler.answer_json import to_json
+from neuron_scheduler.explain.answers.explanation import Explanation, PodSummary, Verdict
+from neuron_scheduler.explain.answers.lists import Waiting, WaitingPod
+from tests.support.scripted_server import Answer, answer, refuse, scripted
+
+EXPLANATION = Explanation(PodSummary("ml", "a"), Verdict.WAITS, "0/1 nodes are available: 1 Too bad.")
+WAITING = Waiting(
+    tuple(WaitingPod(PodSummary(namespace, "a"), "capacity") for namespace in ("ml", "other", "")), total=3
+)
+
+
+def kubeconfig(folder: Path, token: str = "secret") -> Path:
+    """Write a kubeconfig with a token and a namespace; nobody serves its API server."""
+    path = folder / "kubeconfig"
+    content = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "me", "namespace": "ml"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "me", "user": {"token": token}}],
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+async def ask(
+    folder: Path, *script: Answer, command: tuple[str, ...] = ("why", "a")
+) -> tuple[int, str, str, list[Any]]:
+    """Run a command against a scheduler that answers so; return exit code, output, error and requests."""
+    async with scripted(*script) as (server, _):
+        words = [sys.executable, "-m", "neuron_scheduler", *command, f"--ask={server.url}"]
+
+        def run() -> subprocess.CompletedProcess[str]:
+            environment = os.environ | {"KUBECONFIG": str(kubeconfig(folder))}
+            return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+
+        done = await anyio.to_thread.run_sync(run)
+        return done.returncode, done.stdout, done.stderr, server.seen
+
+
+async def test_a_pod(tmp_path: Path) -> None:
+    """The user's token, the namespace of the context, and the answer in our words; the exit code is the answer's."""
+    code, out, err, (seen,) = await ask(tmp_path, answer(to_json(EXPLANATION)))
+    assert (code, err) == (1, "")
+    assert "0/1 nodes are available: 1 Too bad." in out
+    assert (seen.path, seen.query) == ("/v1/why", {"namespace": "ml", "pod": "a"})
+    assert seen.headers["Authorization"] == "Bearer secret"
+
+
+async def test_what_waits(tmp_path: Path) -> None:
+    """Only the namespace's pods, unless all are asked for."""
+    for flags, names in ((), ["ml"]), (("-n", "other"), ["other"]), (("-A",), ["ml", "other", ""]):
+        command = ("why", "-o", "json", *flags)
+        code, out, _, _ = await ask(tmp_path, answer(to_json(WAITING)), command=command)
+        assert code == 1
+        assert [line["pod"]["namespace"] for line in json.loads(out)["pods"]] == names
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (refuse(403, "Forbidden", "you may not get pods in namespace ml"), "you may not get pods in namespace ml"),
+        (refuse(401, "Unauthorized", "send a token"), "send a token"),
+        (answer("<html>"), "is no scheduler"),
+        (answer("[" * 10_000), "is no scheduler"),
+        (answer({"pod": 7}), "the scheduler's answer is not understood"),
+        (answer([]), "the scheduler's answer is not understood"),
+    ],
+)
+async def test_other_answers(tmp_path: Path, reply: Answer, says: str) -> None:
+    """One sentence, and 2."""
+    code, out, err, _ = await ask(tmp_path, reply)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://scheduler.example.com", "your token would be sent to scheduler.example.com without TLS"),
+        ("http://10.0.0.1:1", "without TLS"),
+        ("ftp://localhost", "is not an address"),
+        ("localhost:10251", "is not an address"),
+        ("http://127.0.0.1:1", "127.0.0.1:1"),
+    ],
+)
+def test_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str, says: str
+) -> None:
+    """A token goes to this host, or over TLS."""
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
+    assert cli.main(["why", "a", f"--ask={url}"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert says in err
