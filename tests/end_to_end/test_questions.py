@@ -14,6 +14,7 @@ import attrs
 import pytest
 import yaml
 
+from tests.browser.chromium import Chromium
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
 from tests.end_to_end import rights
@@ -251,4 +252,37 @@ async def test_the_page_and_its_feed(users: Users, account_of_ours: Path, empty:
         assert await nobody.get("/v1/fleet", **{"If-None-Match": etag}) == (304, None)
         assert holders((await Client(scheduler, users.stranger).get("/v1/fleet"))[1]) == {("", "")}
         assert holders((await Client(scheduler, users.member).get("/v1/fleet"))[1]) == {("", ""), ("mine", "runs-mine")}
+        assert await scheduler.stop() == 0
+
+
+async def test_the_page_in_a_browser(users: Users, account_of_ours: Path, empty: RestClient, browser: Chromium) -> None:
+    """Each token shows its user's pods and no other's name; a pod that can be named says why it waits."""
+    flags = ("--answer-questions", "--serve-page", "--leader-elect=false")
+    async with run_scheduler(account_of_ours, *flags) as scheduler, browser.tab() as tab:
+        await scheduler.line(SYNCED)
+        await fill(empty, scheduler)
+        await tab.open(f"http://127.0.0.1:{scheduler.port}/page")
+        everything = "document.documentElement.outerHTML"
+        for token, seen, hidden in (
+            ("", (), NAMESPACES),
+            (users.member, ("mine/runs-mine", "mine/waits-mine"), ("others",)),
+            (users.stranger, (), NAMESPACES),
+            (users.admin, ("mine/waits-mine", "others/runs-others", "others/waits-others"), ()),
+        ):
+            await tab.evaluate("document.querySelector('#forget').click()")
+            await tab.evaluate(f"document.querySelector('#token').value = '{token}'")
+            await tab.evaluate("document.querySelector('#token-form').requestSubmit()")
+            shown = "those that your token allows" if token else "hidden"
+            await tab.until(f"document.querySelector('#names').textContent === '{shown}'")
+            await tab.until("document.querySelectorAll('#waiting li').length === 2")
+            await tab.evaluate("document.querySelector('.machine').focus()")
+            await tab.until("document.querySelectorAll('.holders li').length === 2")
+            text = await tab.evaluate(everything)
+            assert [name for name in seen if name not in text] == []
+            assert [name for name in hidden if name in text] == []
+            if token == users.member:
+                await tab.evaluate("document.querySelector('#waiting summary').click()")
+                await tab.until("document.querySelector('#waiting .why h3')")
+                assert "others" not in await tab.evaluate(everything)
+        assert tab.problems == []
         assert await scheduler.stop() == 0
