@@ -6,6 +6,7 @@ duplicate keys, and aliases that make a small text mean gigabytes.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,11 @@ MOST_VALUES: Final = 200_000
 DEEPEST: Final = 100
 """Levels of a document; libyaml needs the stack for each."""
 
+_TAG: Final = "tag:yaml.org,2002:"
+_TIMESTAMP: Final = f"{_TAG}timestamp"
+_TAGS: Final = ("!", *(f"{_TAG}{name}" for name in ("bool", "float", "int", "map", "null", "seq", "str")))
+_HALF_OF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
+
 
 def documents(source: str, text: bytes) -> list[dict[str, Any]]:
     """
@@ -31,14 +37,32 @@ def documents(source: str, text: bytes) -> list[dict[str, Any]]:
         raise ConfigurationError(f"{source} has more than {MOST_BYTES >> 20} MiB; name a file with the workload alone")
     try:
         found = _of_json(text) if text.lstrip()[:1] == b"{" else _of_yaml(text)
-    except (ValueError, RecursionError) as error:
+        _check_values(found)
+    except ValueError as error:
         raise ConfigurationError(printable(f"{source}: {error}")) from None
-    for document in found:
-        if not isinstance(document, dict):
-            raise ConfigurationError(f"{source}: {_short(document)} is no object; it needs apiVersion and kind")
     if not found:
         raise ConfigurationError(f"{source} is empty; write a Job or another workload there")
     return found
+
+
+def _check_values(found: list[Any]) -> None:
+    """Raise ValueError for a document that is no object, is nested too deep, or has a text that is none."""
+    for document in found:
+        if not isinstance(document, dict):
+            raise ValueError(f"{_short(document)} is no object; it needs apiVersion and kind")  # noqa: TRY004 - about a file
+    todo: list[tuple[Any, int]] = [(document, 1) for document in found]
+    while todo:
+        value, level = todo.pop()
+        if level > DEEPEST:
+            raise ValueError(f"more than {DEEPEST} levels")
+        match value:
+            case str():
+                if _HALF_OF_A_PAIR.search(value):
+                    raise ValueError("half of a surrogate pair, which is no character")
+            case dict():
+                todo += [(part, level + 1) for item in value.items() for part in item]
+            case list():
+                todo += [(item, level + 1) for item in value]
 
 
 def _of_json(text: bytes) -> list[Any]:
@@ -66,21 +90,36 @@ def _of_yaml(text: bytes) -> list[Any]:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_depth(yaml.parse(text, loader))
+        _check_events(yaml.parse(text, loader))
         for node in yaml.compose_all(text, loader):
             _check_node(node)
-        return [document for document in yaml.load_all(text, loader) if document is not None]
+        return [document for document in yaml.load_all(text, _without_dates(loader)) if document is not None]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
         raise ValueError(f"no YAML{where}: {getattr(error, 'problem', None) or 'it cannot be read'}") from None
+    except LookupError:
+        raise ValueError("a value does not have the type of its tag") from None
 
 
-def _check_depth(events: Iterator[Any]) -> None:
+def _without_dates(loader: Any) -> Any:
+    """Return the loader, for which a date is a text, as it is for kubectl."""
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if tag != _TIMESTAMP]
+        for first, known in loader.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (loader,), {"yaml_implicit_resolvers": resolvers})
+
+
+def _check_events(events: Iterator[Any]) -> None:
+    """Raise ValueError for a document that is nested too deep or has tags of types that JSON has not."""
     import yaml
 
     depth = 0
     for event in events:
+        tag = getattr(event, "tag", None)
+        if tag is not None and tag not in _TAGS:
+            raise ValueError(f"the tag {tag} in line {_line(event)}; leave it out")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:

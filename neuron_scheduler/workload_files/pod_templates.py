@@ -48,15 +48,16 @@ class Controller:
         return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "controller": True}
 
     def workload(self, *, namespace: str, selector: object) -> Workload | None:
-        """Return it as what selects pods; None if its selector cannot be read."""
-        if not isinstance(selector, Mapping):
+        """
+        Return it as what selects pods; None if it has no selector.
+
+        Raises:
+            ValueError: the selector cannot be read.
+        """
+        if selector is None:
             return None
-        if self.kind == "ReplicationController":
-            selector = {"matchLabels": selector}
-        try:
-            selects = label_selector(msgspec.convert(selector, wire.Selector))
-        except msgspec.ValidationError:
-            return None
+        selector = {"matchLabels": selector} if self.kind == "ReplicationController" else selector
+        selects = label_selector(msgspec.convert(selector, wire.Selector))
         return Workload("", self.api_version, self.kind, namespace, self.name, selects)
 
 

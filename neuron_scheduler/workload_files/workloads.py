@@ -136,8 +136,11 @@ def _deployment(fields: Fields, namespace: str, replicas: int | None, notes: tup
         controller=controller,
         claims=spec.objects("volumeClaimTemplates"),
     )
-    selector = controller.workload(namespace=pods.template.namespace, selector=spec.value.get("selector"))
-    return Replicated(wanted, (pods,), fields.title, selector, (*notes, *more))
+    try:
+        workload = controller.workload(namespace=pods.template.namespace, selector=spec.value.get("selector"))
+    except ValueError as error:
+        raise fields.error(f"spec.selector cannot be read: {error}") from None
+    return Replicated(wanted, (pods,), fields.title, workload, (*notes, *more))
 
 
 def _job_set(fields: Fields, namespace: str, replicas: int | None, notes: tuple[str, ...]) -> Replicated:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.workload_files import documents as documents_module
 from neuron_scheduler.workload_files.workloads import read_workloads
+from tests.support.thoroughness import examples
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 CONTAINER = {"name": "main", "image": "app", "resources": {"limits": {"aws.amazon.com/neuron": 4, "cpu": "1500m"}}}
@@ -225,12 +227,16 @@ BOMB = b"a: &a [1,1,1,1,1,1,1,1,1,1]\n" + b"".join(
         (b"{" * 500, "no JSON"),
         (b'{"a":' * 100_000, "levels"),
         (b"[" * 500, "more than 100 levels in line 1"),
+        (b"kind: !!python/object:os.system x", "the tag tag:yaml.org,2002:python/object:os.system in line 1"),
+        (b"a: !!bool x", "a value does not have the type of its tag"),
+        (b"".join(b"a%d: &a%d {x: *a%d}\n" % (i, i, i - 1) if i else b"a0: &a0 {}\n" for i in range(300)), "levels"),
         (b"[1]: 2", "line 1: a key that is no text"),
         (b"kind: Service\nmetadata: {name: s}", "file has Service; known are CronJob, Deployment, Job, JobSet"),
         (b"apiVersion: v1", "file has an object without a kind"),
         (b"kind: List\nitems: []", "file has an empty List"),
         (b"kind: List\nitems: 5", "file: List unnamed: items is no list of objects"),
         (b"kind: '\x1b[31m'", "no YAML"),
+        (b'{"kind": "Pod", "a": ["\\ud800"]}', "file: half of a surrogate pair"),
         (b'{"kind": "\\u001b[31m"}', "file has \\x1b[31m; known"),
         (b"kind: Job\nmetadata: {name: j}", "file: Job j: spec is missing"),
         (b"kind: Job\nmetadata: {name: j}\nspec: {template: 3}", "Job j: spec.template is no object"),
@@ -260,6 +266,12 @@ def test_bad_files_get_an_error(text: bytes, want: str) -> None:
     assert message.isprintable()
 
 
+def test_a_date_is_a_text() -> None:
+    """As for kubectl; YAML's own types would make a date of it."""
+    (workload,) = read_workloads("file", b"kind: Pod\nmetadata: {name: 2001-01-01}\nspec: {containers: [{name: a}]}")
+    assert workload.name == "Pod 2001-01-01"
+
+
 def test_a_huge_file_is_refused() -> None:
     """Before anything is parsed."""
     with pytest.raises(ConfigurationError, match="more than 3 MiB"):
@@ -278,3 +290,67 @@ def test_a_priority_class_is_noted() -> None:
     spec = {**TEMPLATE["spec"], "priorityClassName": "high"}
     assert one("Pod", spec).notes == ("The priority of the class high is not known here; 0 is used.",)
     assert template_of(one("Pod", {**spec, "priority": 7})).priority == 7
+
+
+HOSTILE: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1.5, float("nan"), 10**30, "", "x", "\x1b[2J", "\ud800", "9" * 5000, [], [None], [[]], {}),
+    *({"": None}, {1: 2}, {"a": {}}, "1e99", "-5", {"name": 5}, [{"name": None}], "a" * 300),
+)
+
+
+def some_workload(dice: Random) -> dict[str, Any]:
+    """Return a valid workload of some kind."""
+    claims = [{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "2Gi"}}}}]
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": claims[0]}}]
+    spec = {**TEMPLATE["spec"], "volumes": volumes, "hostNetwork": True, "resources": {"limits": {"cpu": 1}}}
+    template = {"metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}}, "spec": spec}
+    job = {"template": template, "parallelism": 4, "completions": 2}
+    jobs = [{"name": "a", "replicas": 2, "template": {"spec": job}}]
+    group = {"size": 4, "leaderTemplate": template, "workerTemplate": template}
+    kinds: dict[str, Any] = {
+        "Pod": spec,
+        "Job": job,
+        "CronJob": {"jobTemplate": {"spec": job}},
+        "JobSet": {"replicatedJobs": jobs},
+        "LeaderWorkerSet": {"replicas": 2, "leaderWorkerTemplate": group},
+        "StatefulSet": {"template": template, "replicas": 2, "selector": {}, "volumeClaimTemplates": claims},
+        "ReplicationController": {"template": template, "selector": {"app": "web"}},
+        "Deployment": {"template": template, "replicas": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    kind = dice.choice(sorted(kinds))
+    metadata = {"name": "w", "namespace": "ml", "annotations": {"leaderworkerset.sigs.k8s.io/exclusive-topology": "r"}}
+    workload: dict[str, Any] = json.loads(json.dumps({"kind": kind, "metadata": metadata, "spec": kinds[kind]}))
+    return dice.choice([workload, workload, {"kind": "List", "items": [workload]}])
+
+
+def spoilt(dice: Random, value: Any) -> Any:
+    """Return a copy in which one value, somewhere, is another one."""
+    if dice.random() < 0.12 or not isinstance(value, dict | list) or not value:
+        return dice.choice(HOSTILE)
+    place = dice.choice(list(value) if isinstance(value, dict) else range(len(value)))
+    if isinstance(value, list):
+        return [spoilt(dice, item) if index == place else item for index, item in enumerate(value)]
+    return {key: spoilt(dice, item) if key == place else item for key, item in value.items()}
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_nothing_else_is_raised(part: int) -> None:
+    """Whatever a file has in any field: it is read, or there is one printable sentence."""
+    read_count = 0
+    for seed in range(part, examples(2400), 4):
+        dice = Random(seed)
+        text = json.dumps(spoilt(dice, some_workload(dice))).encode()
+        workloads, error = tried(text)
+        assert error.isprintable()
+        assert bool(workloads) != bool(error)
+        assert all(workload.pods_per_replica > 0 and workload.replicas > 0 for workload in workloads)
+        read_count += len(workloads)
+    assert read_count
+
+
+def tried(text: bytes) -> tuple[tuple[Replicated, ...], str]:
+    """Return the workloads of a text, or the error."""
+    try:
+        return read_workloads("file", text), ""
+    except ConfigurationError as error:
+        return (), str(error)
