@@ -58,6 +58,7 @@ OTHERS = {
     "--name",  # of kops
     "--namespace",
     "--prefix",
+    "--raw",
     "--replicas",
     "--runtime-config",
     "--selector",

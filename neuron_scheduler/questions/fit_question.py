@@ -63,7 +63,7 @@ class FitQuestion:
         profile = self.profiles.get(name) or next(iter(self.profiles.values()), self.otherwise)
         steps = how_many_of(self.cluster, workload, profile, buy=_purchases(values.get("buy", "")))
         fit = await last(steps, gone)
-        answer = redacted(fit, await reader.names(namespaces_in(fit)))
+        answer = redacted(fit, await reader.names(await last(namespaces_in(fit), gone)))
         return await replied(request, attrs.evolve(answer, notes=(*self.notes(), *answer.notes)), gone)
 
     def _pod(self, values: Mapping[str, str]) -> bytes:

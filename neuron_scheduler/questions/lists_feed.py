@@ -29,9 +29,9 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 MOST_WAITING: Final = 1000
 """Pods that one answer lists: those that wait longest."""
 _PODS_A_STEP: Final = 500
+_LINES_A_STEP: Final = 64
 _NOT_LISTED: Final = f"Only the {MOST_WAITING} pods that were created first are listed."
 
-Line = WaitingPod | RecentDecision
 T = TypeVar("T", WaitingPod, RecentDecision)
 
 
@@ -54,22 +54,19 @@ class ListsFeed:
         if namespace and not await reader.may_get_pod(namespace, ""):
             return bad(f"you may not get the pods of namespace {namespace}", 403)
         total, pods = await last(_oldest(self.queue, namespace), gone)
-        lines = [_waiting(queued, self.queue) for queued in pods]
-        names = await self._names(lines, reader, gone)
-        more = (_NOT_LISTED,) if total > len(lines) else ()
+        answer = Waiting(await last(_lines(pods, self.queue), gone), total)
+        names = await reader.names(await last(namespaces_in(answer), gone))
+        more = (_NOT_LISTED,) if total > len(pods) else ()
         notes = (*self.notes(), *more, *name_notes(reader, names))
-        return await replied(request, Waiting(_seen(lines, names), total, notes), gone)
+        return await replied(request, Waiting(_seen(answer.pods, names), total, notes), gone)
 
     async def decided(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
         """Return the last decisions."""
         parameters(request.query, ())
-        lines = self.decisions.latest()
-        names = await self._names(lines, reader, gone)
+        answer = RecentDecisions(tuple(self.decisions.latest()))
+        names = await reader.names(await last(namespaces_in(answer), gone))
         notes = (*self.notes(), *name_notes(reader, names))
-        return await replied(request, RecentDecisions(_seen(lines, names), notes), gone)
-
-    async def _names(self, lines: Sequence[Line], reader: Reader, gone: Callable[[], bool]) -> Names:
-        return await reader.names(await last(_namespaces(lines), gone))
+        return await replied(request, RecentDecisions(_seen(answer.decisions, names), notes), gone)
 
 
 def _oldest(queue: SchedulingQueue, namespace: str) -> Iterator[tuple[int, list[QueuedPod]] | None]:
@@ -90,19 +87,15 @@ def _oldest(queue: SchedulingQueue, namespace: str) -> Iterator[tuple[int, list[
     yield total, [queued for *_, queued in sorted(heap, key=lambda item: item[:2], reverse=True)]
 
 
-def _waiting(queued: QueuedPod, queue: SchedulingQueue) -> WaitingPod:
-    condition = queued.pod.scheduled
-    message = condition.message if condition is not None and condition.status == "False" else ""
-    return WaitingPod(summary_of(queued.pod), queue.cause_of(queued).value, message)
-
-
-def _namespaces(lines: Sequence[Line]) -> Iterator[frozenset[str] | None]:
-    found: set[str] = set()
-    for place, line in enumerate(lines):
-        found |= namespaces_in(line)
-        if place % 64 == 0:
+def _lines(pods: Sequence[QueuedPod], queue: SchedulingQueue) -> Iterator[tuple[WaitingPod, ...] | None]:
+    lines: list[WaitingPod] = []
+    for queued in pods:
+        condition = queued.pod.scheduled
+        message = condition.message if condition is not None and condition.status == "False" else ""
+        lines.append(WaitingPod(summary_of(queued.pod), queue.cause_of(queued).value, message))
+        if len(lines) % _LINES_A_STEP == 0:
             yield None
-    yield frozenset(found)
+    yield tuple(lines)
 
 
 def _seen(lines: Sequence[T], names: Names) -> tuple[T, ...]:

@@ -18,14 +18,26 @@ _KEY: Final = re.compile(
     r"(?<![\w./-])(?![0-9]+/[0-9]+\b)([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z0-9][-a-z0-9.]{0,252})", re.ASCII
 )
 """`0/5 nodes are available` is no key."""
+_PARTS_A_STEP: Final = 32
+_LONG: Final = 32
+"""Items of a list above which they are not made in one step."""
 A_POD: Final = "(a pod that you may not see)"
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
 
-def namespaces_in(answer: attrs.AttrsInstance) -> frozenset[str]:
-    """Return all that may be namespaces of pods in an answer, in its fields and its sentences."""
-    return frozenset(filter(None, _namespaces(answer)))
+def namespaces_in(answer: attrs.AttrsInstance) -> Iterator[frozenset[str] | None]:
+    """
+    Yield None whenever other tasks may run, and at the end all that may be namespaces of pods in an answer.
+
+    They are looked for in its fields and its sentences.
+    """
+    found: set[str] = set()
+    for number, part in enumerate(_parts(answer)):
+        found.update(_namespaces(part))
+        if number % _PARTS_A_STEP == 0:
+            yield None
+    yield frozenset(found - {""})
 
 
 def redacted(answer: T, names: Names, *, own: Collection[str] = ()) -> T:
@@ -33,18 +45,30 @@ def redacted(answer: T, names: Names, *, own: Collection[str] = ()) -> T:
     Return the answer without the names that a reader may not see.
 
     Args:
-        answer: any value of `explain.answers` about pods.
+        answer: any value of `explain.answers` about pods; lists in it may be long, and are made item by item.
         names: what the reader may see.
         own: keys of pods that stay, whatever their namespace: those that the question was about.
     """
     if names.shown is None:
         return answer
-    return cast(T, _Redaction(names, frozenset(own)).of(answer))
+    return cast(T, _Redaction(names, frozenset(own)).of_answer(answer))
+
+
+def _parts(answer: attrs.AttrsInstance) -> Iterator[Any]:
+    """Yield the values of an answer, and the items of its lists."""
+    yield getattr(answer, "namespace", "")
+    for field in attrs.fields(type(answer)):
+        value = getattr(answer, field.name)
+        if isinstance(value, tuple):
+            yield from value
+        else:
+            yield value
 
 
 def _namespaces(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        yield from (match[1] for match in _KEY.finditer(value))
+        if "/" in value:
+            yield from (match[1] for match in _KEY.finditer(value))
     elif isinstance(value, tuple):
         for item in value:
             yield from _namespaces(item)
@@ -59,10 +83,20 @@ class _Redaction:
     names: Names
     own: frozenset[str]
 
+    def of_answer(self, answer: Any) -> Any:
+        """Return an answer without these names; its long lists are made item by item."""
+        lists = {
+            field.name: map(self.of, value)
+            for field in attrs.fields(type(answer))
+            if isinstance(value := getattr(answer, field.name), tuple) and len(value) > _LONG
+        }
+        rest = attrs.evolve(answer, **dict.fromkeys(lists, ()))
+        return attrs.evolve(self.of(rest), **lists)
+
     def of(self, value: Any) -> Any:
         """Return a value, or the values in it, without these names."""
         if isinstance(value, str):
-            return _KEY.sub(self._key, value) if type(value) is str else value
+            return _KEY.sub(self._key, value) if "/" in value and type(value) is str else value
         if isinstance(value, tuple):
             return tuple(map(self.of, value))
         if not attrs.has(type(value)):

@@ -72,7 +72,7 @@ class WhyQuestion:
         key: str,
         gone: Callable[[], bool],
     ) -> Reply:
-        names = await reader.names(namespaces_in(explanation))
+        names = await reader.names(await last(namespaces_in(explanation), gone))
         answer = redacted(explanation, names, own=(key,))
         return await replied(request, attrs.evolve(answer, notes=(*self.notes(), *answer.notes)), gone)
 

@@ -61,7 +61,19 @@ def texts(value: object) -> Iterator[str]:
 
 def test_which_namespaces_are_asked_about() -> None:
     """Those of the pods that are named, in fields and in sentences; `0/5` and names of resources are none."""
-    assert namespaces_in(ANSWER) == {"mine", "secret"}
+    *_, found = namespaces_in(ANSWER)
+    assert found == frozenset({"mine", "secret"})
+
+
+def test_long_lists() -> None:
+    """A long list is looked through in steps, and made item by item when it is needed."""
+    many = attrs.evolve(ANSWER, groups=ANSWER.groups * 500)
+    *pauses, found = namespaces_in(many)
+    assert (len(pauses) > 10, found) == (True, frozenset({"mine", "secret"}))
+    seen = redacted(many, SOME)
+    assert not isinstance(seen.groups, tuple)
+    assert {group.kept_for for group in seen.groups} == {(A_POD,)}
+    assert redacted(ANSWER, SOME).groups[0].kept_for == (A_POD,)
 
 
 def test_names_are_left_out() -> None:
