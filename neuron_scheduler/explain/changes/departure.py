@@ -24,7 +24,6 @@ from neuron_scheduler.explain.changes.departure_text import change_of
 from neuron_scheduler.explain.changes.departure_trials import MOST_GONE, Departure, Trials, lightest_on
 from neuron_scheduler.explain.changes.leavers import LIVE, Group
 from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.scheduling.cycle.filters import accepted
 from neuron_scheduler.scheduling.preemption.victims import Cost, Victims, by_importance
 
 _COUNTED_AT_ONCE: Final = 256
@@ -91,13 +90,14 @@ def _smallest(trials: Trials) -> Generator[None, None, Departure | None]:
 
 
 def _names(question: Question) -> list[_Place]:
-    """Return the nodes where fewer pods could help: no filter says that none would."""
-    cluster, view = question.cluster, question.cluster.view
+    """Return the nodes where fewer pods could help: no filter says that they would not, whatever the others say."""
+    view, pod = question.cluster.view, question.pod
     nodes = view.live
-    with cluster.without_nomination(question.pod.uid):
-        for refusal in accepted(cluster, question.pod, question.profile, nodes)[1]:
-            if refusal.unresolvable:
-                nodes = less(nodes, refusal.nodes)
+    with question.cluster.without_nomination(pod.uid):
+        for step in question.profile.plan(pod).filters:
+            for refusal in step.refuse(view, pod, nodes):
+                if refusal.unresolvable:
+                    nodes = less(nodes, refusal.nodes)
     size = nodes.bit_length()
     is_one = membership(nodes, size)
     return [(slot, view.row(slot).node.name) for slot in map(Slot, range(size)) if is_one(slot)]

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterator, Sequence
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind, LeavingPod
 from neuron_scheduler.explain.changes.question import Question
-from neuron_scheduler.explain.changes.wording import kubectl, listed
+from neuron_scheduler.explain.changes.wording import kubectl
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.wording import few, few_names
 from neuron_scheduler.scheduling.cycle.neuron_shortage import asked
 from neuron_scheduler.scheduling.preemption.victims import by_importance
 
@@ -61,7 +62,7 @@ def _sentences(
         yield f"{_named(node_info, ending)} {are} ending already."
     budgets = dict.fromkeys(budget for pod in pods if pod.violates for budget in pod.budgets)
     if budgets:
-        which = f"the disruption budget{_s(budgets)} {listed(list(budgets))}"
+        which = f"the disruption budget{_s(budgets)} {few_names(list(budgets))}"
         yield f"This goes beyond what {which} allow{_s(budgets, 's', '')}."
     their = _s(live, "Its", "Their")
     if all(pod.evictable for pod in pods[: len(live)]) and not question.pod.never_preempts:
@@ -77,7 +78,7 @@ def _s(things: Collection[object], one: str = "", several: str = "s") -> str:
 
 
 def _named(node_info: NodeInfo, pods: Sequence[Pod]) -> str:
-    return listed([f"{pod.key}{_remark(node_info, pod)}" for pod in pods])
+    return few([f"{pod.key}{_remark(node_info, pod)}" for pod in pods])
 
 
 def _remark(node_info: NodeInfo, pod: Pod) -> str:

@@ -13,7 +13,7 @@ import attrs
 
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import listed
+from neuron_scheduler.explain.changes.wording import any_of
 from neuron_scheduler.model.node import BETA_INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
@@ -97,7 +97,7 @@ def _devices(question: Question, node_name: str) -> int:
 
 
 def _change(value: str, node_name: str, others: list[str]) -> Change:
-    also = f" {listed(others, 'or')} would do, too." if others else ""
+    also = f" {any_of(others)} would do, too." if others else ""
     return Change(
         ChangeKind.INSTANCE_TYPE,
         f"Select the instance type {value}: the pod then goes to {node_name}.{also}",

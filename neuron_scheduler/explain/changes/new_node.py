@@ -15,7 +15,7 @@ from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_ty
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.instance_type import depends_on_type
 from neuron_scheduler.explain.changes.question import Found, Question
-from neuron_scheduler.explain.changes.wording import listed
+from neuron_scheduler.explain.changes.wording import any_of
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.neuron.catalog import machine_of
@@ -100,7 +100,7 @@ def _change(question: Question, fresh: FreshNode, others: list[str]) -> Change:
     seen = not (question.refused.new_node_cannot_help or question.pod.gates or waits_for_victims)
     sentences = [
         f"Add a node of type {node.instance_type}{devices}{zone}: it would take the pod.",
-        f"{listed(others, 'or')} would do, too." if others else "",
+        f"{any_of(others)} would do, too." if others else "",
         "" if fresh.like else "The cluster has none: its cpu, memory, labels and taints are assumed to suit the pod.",
         "Karpenter and Cluster Autoscaler see from the pod's condition that a node is needed."
         if seen

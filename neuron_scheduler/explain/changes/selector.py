@@ -15,12 +15,13 @@ import attrs
 
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import MOST_NAMED, listed
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement
+from neuron_scheduler.model.wording import clipped, few
 
 _MOST_SHOWN: Final = 3
 _MOST_TRIED: Final = 64
+_MOST_VALUES: Final = 4
 _NOT_ALL: Final = Note(f"Only {_MOST_TRIED} ways of dropping node selectors were tried.")
 WHOLE: Final = "its required node affinity"
 
@@ -102,7 +103,7 @@ def _change(pod: Pod, dropped: Sequence[Part], node_name: str) -> Change:
     named = [described(pod, part) for part in dropped]
     return Change(
         ChangeKind.SELECTOR,
-        f"Drop {listed(named)} from the pod's required nodes: it then goes to {node_name}.",
+        f"Drop {few(named)} from the pod's required nodes: it then goes to {node_name}.",
         node_name=node_name,
         detail="; ".join(named),
     )
@@ -115,6 +116,6 @@ def described(pod: Pod, part: Part) -> str:
     if part.requirement is None:
         return WHOLE
     values = part.requirement.values
-    more = f", and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
-    written = f" ({', '.join(values[:MOST_NAMED])}{more})" if values else ""
+    more = f", and {len(values) - _MOST_VALUES} more" if len(values) > _MOST_VALUES else ""
+    written = f" ({', '.join(map(clipped, values[:_MOST_VALUES]))}{more})" if values else ""
     return f"{part.requirement.key} {part.requirement.operator.value}{written}"

@@ -16,9 +16,10 @@ import attrs
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import kubectl, listed
+from neuron_scheduler.explain.changes.wording import kubectl
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Taint, Toleration
+from neuron_scheduler.model.wording import counted, few, few_names
 from neuron_scheduler.scheduling.plugins import node_unschedulable, taint_toleration
 
 _MOST_TRIED: Final = 32
@@ -100,16 +101,15 @@ def _notes(question: Question, by_missing: dict[_Taints, NodeSet], offered: dict
             unfit |= nodes
             keys |= {taint.key for taint in taints if says_not_fit(taint)}
     if unfit and not question.reads_other_nodes:
-        count = unfit.bit_count()
         yield Note(
-            f"{count} {'node' if count == 1 else 'nodes'} would do without the taint{'s' if len(keys) > 1 else ''} "
-            f"{listed(sorted(keys))}: repair or wait for them, a pod should not tolerate that."
+            f"{counted(unfit.bit_count(), 'node')} would do without the taint{'s' if len(keys) > 1 else ''} "
+            f"{few_names(sorted(keys))}: repair or wait for them, a pod should not tolerate that."
         )
 
 
 def _change(pod: Pod, taints: _Taints, node_name: str) -> Change:
     written = [_written(taint) for taint in _in_order(taints)]
-    which = listed(_details(taints))
+    which = few(_details(taints))
     return Change(
         ChangeKind.TOLERATION,
         f"Tolerate the taint{'s' if len(taints) > 1 else ''} {which}: the pod then goes to {node_name}. "

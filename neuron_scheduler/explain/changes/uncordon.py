@@ -18,6 +18,7 @@ from neuron_scheduler.explain.changes.question import Found, Note, Question
 from neuron_scheduler.explain.changes.wording import kubectl
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import Toleration
+from neuron_scheduler.model.wording import counted
 from neuron_scheduler.scheduling.plugins import node_unschedulable
 
 _MOST_TRIED: Final = 16
@@ -58,7 +59,7 @@ def _uncordoned_row(node_info: NodeInfo) -> NodeInfo:
 
 
 def _change(name: str, node_info: NodeInfo, more: int) -> Change:
-    others = f" So would {more} more cordoned {'node' if more == 1 else 'nodes'}." if more else ""
+    others = f" So would {counted(more, 'more cordoned node')}." if more else ""
     return Change(
         ChangeKind.UNCORDON,
         f"Lift the cordon of {name}: it then takes the pod.{others}",

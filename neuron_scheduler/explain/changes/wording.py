@@ -6,16 +6,14 @@ Refuses to make text safe for a terminal: who prints it does that.
 
 import shlex
 from collections.abc import Sequence
-from typing import Final
 
-MOST_NAMED: Final = 4
+from neuron_scheduler.model.wording import clipped, few
 
 
-def listed(names: Sequence[str], last: str = "and") -> str:
-    """Return `a`, `a and b` or `a, b and c`; of many names the first ones, and how many more there are."""
-    if len(names) > MOST_NAMED:
-        return f"{', '.join(names[:MOST_NAMED])} {last} {len(names) - MOST_NAMED} more"
-    return " ".join(filter(None, (", ".join(names[:-1]), last if len(names) > 1 else "", names[-1])))
+def any_of(names: Sequence[str]) -> str:
+    """Return `a`, `a or b`, or `a, b or 4 more`; the names are of the cluster, and may be of any length."""
+    head, _, last = few([clipped(name) for name in names]).rpartition(" and ")
+    return f"{head} or {last}" if head else last
 
 
 def kubectl(*words: str) -> str:
