@@ -96,7 +96,8 @@ def test_the_old_name_of_devices() -> None:
     assert (counted.free["inf1.6xlarge"], counted.largest_block["inf1.6xlarge"]) == (8, 4)
 
 
-def _random_node(dice: random.Random, name: str) -> Node:
+def random_node(dice: random.Random, name: str) -> Node:
+    """Return a node of some type, perhaps one that takes no pods."""
     return node(
         name,
         dice.choice((TRN1, TRN2, "inf2.48xlarge", "")),
@@ -109,8 +110,9 @@ def _random_node(dice: random.Random, name: str) -> Node:
     )
 
 
-def _random_cluster(dice: random.Random) -> Cluster:
-    nodes = [_random_node(dice, f"n{i}") for i in range(dice.randint(1, 12))]
+def random_cluster(dice: random.Random) -> Cluster:
+    """Return a few nodes with pods that hold devices and cores, some of them with unknown ids."""
+    nodes = [random_node(dice, f"n{i}") for i in range(dice.randint(1, 12))]
     cluster = cluster_of(nodes)
     for host in nodes:
         machine = machine_of(host)
@@ -139,7 +141,7 @@ def _gets(cluster: Cluster, node_info: NodeInfo, count: int) -> bool:
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_the_numbers_are_those_of_the_nodes(seed: int) -> None:
     """Free, used and withheld devices add up on each node, and a decision gives the largest block but no more."""
-    cluster = _random_cluster(random.Random(seed))
+    cluster = random_cluster(random.Random(seed))
     for node_info in list(cluster.view.rows()):
         labelled = attrs.evolve(
             node_info.node, labels={**node_info.node.labels, "kubernetes.io/hostname": node_info.node.name}
@@ -211,7 +213,7 @@ def _placed_in_turn(cluster: Cluster, instance_type: str, size: int) -> int:
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_so_many_pods_really_fit(seed: int) -> None:
     """For each instance type and legal size, so many pods are placed one after the other, and no more."""
-    cluster = _random_cluster(random.Random(seed))
+    cluster = random_cluster(random.Random(seed))
     for node_info in list(cluster.view.rows()):  # pods cannot select nodes without the label
         labels = {INSTANCE_TYPE_LABEL: "unknown", **node_info.node.labels}
         cluster.put_node(attrs.evolve(node_info.node, labels=labels))
@@ -222,7 +224,7 @@ def test_so_many_pods_really_fit(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_free_devices_are_in_blocks(seed: int) -> None:
     """The blocks have all free devices, and the largest of them is the largest block."""
-    counted = inventory.devices(_random_cluster(random.Random(seed)))
+    counted = inventory.devices(random_cluster(random.Random(seed)))
     in_blocks: Counter[str] = Counter()
     for (name, size), count in counted.blocks.items():
         in_blocks[name] += int(size) * count
