@@ -198,6 +198,7 @@ def _asked(arguments: argparse.Namespace) -> Fits:
         text = _content(arguments.filename)
         _workloads(arguments, text, "default", "")
         body = msgspec.json.encode(only_workload(arguments.filename, text))
+        params["namespace"] = arguments.namespace  # if empty, `ask` names that of the context
         return Fits((understood(ask(arguments, "/v1/fit", params, body).value, Fit),))
     _workloads(arguments, b"", "default", "")
     size = {

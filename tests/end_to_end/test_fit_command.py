@@ -12,8 +12,17 @@ import yaml
 from tests.control_plane.objects import create_pod, pod_manifest
 from tests.control_plane.rest import RestClient
 from tests.control_plane.server import ControlPlane
-from tests.end_to_end.process import SchedulerProcess
+from tests.end_to_end.process import SYNCED, SchedulerProcess, run_scheduler
+from tests.end_to_end.test_questions import Users, account_of_ours, users  # noqa: F401 - fixtures
 from tests.end_to_end.workload import add_nodes, all_placed, kubelets, placed, refused
+
+
+def job(folder: Path) -> str:
+    """Write a Job of twenty pods with four devices each, and return the path."""
+    spec = {**pod_manifest("asked", neuron=4)["spec"], "restartPolicy": "Never"}
+    made = {"kind": "Job", "metadata": {"name": "asked"}, "spec": {"parallelism": 20, "template": {"spec": spec}}}
+    (folder / "job.yaml").write_text(yaml.safe_dump({"apiVersion": "batch/v1", **made}))
+    return str(folder / "job.yaml")
 
 
 async def fit(kubeconfig: Path, *arguments: str, code: int) -> Any:
@@ -32,20 +41,7 @@ async def test_what_it_says_happens(
     kubeconfig = plane.kubeconfig(tmp_path / "kubeconfig")
     await add_nodes(scheduler, api, a="trn1.32xlarge", b="trn1.32xlarge", c="inf2.24xlarge")
     await placed(api, "before", neuron=8)
-    manifest = pod_manifest("asked", neuron=4)
-    file = tmp_path / "job.yaml"
-    spec = {**manifest["spec"], "restartPolicy": "Never"}
-    file.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "batch/v1",
-                "kind": "Job",
-                "metadata": {"name": "asked"},
-                "spec": {"parallelism": 20, "template": {"spec": spec}},
-            }
-        )
-    )
-    said = await fit(kubeconfig, "-f", str(file), code=1)
+    said = await fit(kubeconfig, "-f", job(tmp_path), code=1)
     assert (said["asked"], said["fitting"], said["limit"]["cause"]) == (20, 7, "capacity")
     assert [bought["enough"] for bought in said["purchases"]] == [True] * len(said["purchases"])
 
@@ -62,3 +58,24 @@ async def test_what_it_says_happens(
     assert given == sorted((pod["nodeName"], ",".join(map(str, pod["ids"]))) for pod in said["placed"])
     assert condition["message"].startswith(said["limit"]["message"])
     assert (await fit(kubeconfig, "--devices=4", "--replicas=1", code=1))["fitting"] == 0
+
+
+async def test_the_running_scheduler_says_the_same(
+    users: Users,  # noqa: F811 - a fixture
+    account_of_ours: Path,  # noqa: F811 - likewise
+    plane: ControlPlane,
+    empty: RestClient,
+    tmp_path: Path,
+) -> None:
+    """About a file and about a size, with purchases; only the notes differ."""
+    file, admin = job(tmp_path), plane.kubeconfig(tmp_path / "admin")
+    token = plane.kubeconfig(tmp_path / "token", token=users.admin)
+    async with run_scheduler(account_of_ours, "--answer-questions", "--leader-elect=false") as scheduler:
+        await scheduler.line(SYNCED)
+        await add_nodes(scheduler, empty, a="trn1.32xlarge", b="inf2.24xlarge")
+        await placed(empty, "before", neuron=8)
+        for question in (["-f", file], ["--devices=4,4", "--replicas=9", "--buy=2xtrn1.32xlarge,1xtrn2.48xlarge"]):
+            read = await fit(admin, *question, code=1)
+            asked = await fit(token, *question, f"--ask=http://127.0.0.1:{scheduler.port}", code=1)
+            assert asked | {"notes": []} == read | {"notes": []}
+        assert await scheduler.stop() == 0
