@@ -74,8 +74,10 @@ async def _look(tab: Tab, width: int) -> None:
     await tab.evaluate(f"{machine}.focus({{preventScroll: true}})")
     await tab.until("!document.querySelector('#details').hidden")
     await tab.evaluate("window.scrollTo(0, 0)")
-    if width > PHONE:  # as far as the machines and the last decisions; on a phone what one sees
+    if width > PHONE:  # as far as the machines and the last decisions
         await tab.resize(width, await tab.evaluate(END))
+    else:  # what one sees below the types and the pods that wait
+        await tab.evaluate(f"{machine}.scrollIntoView({{block: 'nearest'}})")
 
 
 if __name__ == "__main__":

@@ -311,6 +311,9 @@ async def test_narrow(tab: Tab, width: int) -> None:
     await tab.evaluate("document.querySelectorAll('.machine')[3].focus()")
     await tab.until("!document.querySelector('#details').hidden")
     assert await tab.evaluate("document.documentElement.scrollWidth") <= width
+    box = "document.querySelector('%s').getBoundingClientRect()"
+    chosen, details = box % '.machine[aria-selected="true"]', box % "#details"
+    assert await tab.evaluate(f"{chosen}.bottom <= {details}.top || {chosen}.right <= {details}.left"), "not covered"
     boxes = await tab.evaluate(
         "[...document.querySelectorAll('.machine, button, input, select')].map((one) => one.getBoundingClientRect())"
         ".filter((box) => box.width > 0).map((box) => [box.left, box.right])"

@@ -124,6 +124,7 @@ function choose(node) {
   byId("details").hidden = false;
   rove(false);
   detail();
+  node.scrollIntoView({block: "nearest"});  // on a phone the details would cover it
 }
 
 function close() {
