@@ -15,7 +15,7 @@ from neuron_scheduler.explain.answers.fleet import CoreState, Holder, MachinePic
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.paragraphs import BOLD, GREEN, RED, YELLOW
 
-WIDTH: Final = 26
+WIDTH: Final = 25
 """Columns of a machine: three and their gaps fit into 80."""
 MOST_HOLDERS: Final = 12
 """Pods below a picture."""
@@ -131,8 +131,9 @@ def states(machine: MachinePicture) -> Iterator[Segment]:
     """Yield what is free of a machine, and what is unusual about it."""
     size = len(machine.cores)
     if "device" in machine.units:
-        blocks = f": {blocks_text(machine)}" if machine.free_devices else ""
-        yield (f"{machine.free_devices}/{machine.devices} devices free{blocks}", "")
+        yield (f"{machine.free_devices}/{machine.devices} devices free", "")
+        if len(machine.free_blocks) > 1:
+            yield (f"in blocks of {blocks_text(machine)}", "")
     else:
         yield (f"{machine.cores.count(CoreState.FREE)}/{size} cores free", "")
     yield from oddities(machine)

@@ -43,6 +43,8 @@ _NAMED: Final = {
     "zone": ("Zone ", "In no zone"),
 }
 _GAP: Final = "  "
+_HIGHEST: Final = 14
+"""Lines of a stack of pictures."""
 _NARROW: Final = 72
 _VERY_NARROW: Final = 50
 _SHORTEST_NAME: Final = 8
@@ -90,11 +92,21 @@ class MapText:
             lines = list(self._map(fleet, MOST_LINES, pictures=True))
             if len(lines) <= height:
                 return lines
-        too_many = bisect_left(range(height), 1, key=lambda most: self._length(fleet, most) > height)
-        return list(self._map(fleet, max(too_many - 1, 0), pictures=False))[:height]
+        most = bisect_left(range(height), 1, key=lambda most: self._length(fleet, most) > height) - 1
+        groups = grouped(fleet, self.by)
+        if sum(min(most, len(machines)) for _, machines in groups) * 2 < min(height, len(fleet.machines)):
+            return self._flat_frame(fleet, height)
+        return list(self._map(fleet, max(most, 0), pictures=False))[:height]
 
     def _length(self, fleet: Fleet, most: int) -> int:
         return sum(1 for _ in self._map(fleet, most, pictures=False))
+
+    def _flat_frame(self, fleet: Fleet, height: int) -> list[str]:
+        """Return a frame without groups, for a screen on which their headings would take the room."""
+        heading = [*self._heading(sums("All", fleet.machines))]
+        legend = [*self._legend(fleet.machines, pictures=False)]
+        room = max(height - len(heading) - len(legend) - 1, 0)
+        return [*heading, *self._table(fleet.machines, room, typed=True), *legend][:height]
 
     def node_lines(self, fleet: Fleet, name: str) -> Iterator[str]:
         """Yield the picture of one machine, or a sentence if there is none of this name."""
@@ -110,26 +122,33 @@ class MapText:
             yield "No node has Neuron."
         else:
             yield from self._heading(sums("All", fleet.machines))
-        for name, machines in grouped(fleet, self.by):
-            yield ""
-            yield from self._heading(sums(name, machines))
-            yield from self._pictures(machines) if pictures else self._table(machines, most)
+        if pictures and self.by == BY[0]:  # each picture has its type
+            yield from self._pictures(fleet.machines)
+        else:
+            for name, machines in grouped(fleet, self.by):
+                yield ""
+                yield from self._heading(sums(name, machines))
+                yield from self._pictures(machines) if pictures else self._table(machines, most, typed=self.by != BY[0])
         if fleet.machines:
             yield from self._legend(fleet.machines, pictures=pictures)
         for note in fleet.notes:
             yield from self._paragraph(f"Note: {note}")
 
     def _pictures(self, machines: Sequence[MachinePicture]) -> Iterator[str]:
-        """Yield the machines, as many side by side as fit."""
+        """Yield the machines, as many side by side as fit; low pictures are stacked, because a torus is high."""
         row: list[tuple[int, list[Line]]] = []
         for machine in machines:
             panel = [*Panel(machine, min(WIDTH, self.width)).lines()]
             width = max(WIDTH, *map(length, panel))
+            if row and len(row[-1][1]) + len(panel) < _HIGHEST and width <= row[-1][0]:
+                row[-1][1].extend([[], *panel])
+                continue
             if row and sum(taken + len(_GAP) for taken, _ in row) + width > self.width:
                 yield from self._row(row)
                 row = []
             row.append((width, panel))
-        yield from self._row(row)
+        if row:
+            yield from self._row(row)
 
     def _row(self, row: Sequence[tuple[int, list[Line]]]) -> Iterator[str]:
         yield ""
@@ -140,10 +159,10 @@ class MapText:
             )
             yield _GAP.join(cells).rstrip()
 
-    def _table(self, machines: Sequence[MachinePicture], most: int) -> Iterator[str]:
+    def _table(self, machines: Sequence[MachinePicture], most: int, *, typed: bool) -> Iterator[str]:
         """Yield a line for each machine: its name, a character for each device, what is free, what is unusual."""
         shown = machines[:most]
-        columns = [[_bar(machine), *self._figures(machine)] for machine in shown]
+        columns = [[_bar(machine), *self._figures(machine, typed=typed)] for machine in shown]
         widths = [max(length(row[place]) for row in columns) for place in range(len(columns[0]))] if columns else []
         room = self.width - sum(widths) - len(_GAP) * (len(widths) + 2) - _STATES
         name_width = max(min(max((len(machine.node_name) for machine in shown), default=0), room), _SHORTEST_NAME)
@@ -159,11 +178,11 @@ class MapText:
             more = f"{_GAP}and {counted(len(rest), 'more node')} with {devices} (-o wide lists all)"
             yield rendered([(cut(more, self.width), LINK)], colour=self.colour)
 
-    def _figures(self, machine: MachinePicture) -> list[Line]:
+    def _figures(self, machine: MachinePicture, *, typed: bool) -> list[Line]:
         free: Line = [(f"{machine.free_devices}/{machine.devices}{' free' if self.width >= _VERY_NARROW else ''}", "")]
         if self.width < _NARROW:
             return [free]
-        kind: list[Line] = [] if self.by == "type" else [[(cut(machine.instance_type, WIDTH), LINK)]]
+        kind: list[Line] = [[(cut(machine.instance_type, WIDTH), LINK)]] if typed else []
         return [free, [(blocks_text(machine), LINK)], *kind]
 
     def _oddities(self, machine: MachinePicture, width: int) -> str:

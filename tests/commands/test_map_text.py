@@ -67,36 +67,22 @@ def test_pictures_of_a_few_machines() -> None:
     assert text(finished(fleet(some_of_everything())), 80) == shown("""
         All: 3 nodes, 44 devices: 10 free (largest block 5), 9 used, 25 withheld
 
-        inf2.48xlarge: 1 node, 12 devices: 7 free (largest block 5), 4 used, 1 withheld
-
-        inf2-a
-        inf2.48xlarge
-        ╭··─··─··─AA─AA─!!╮
-        │                 │
-        ╰··─··─··─··─··─BB╯
-        7/12 devices free: 5, 2
-        double-booked
-        A default/old
-        B default/rival
-
-        trn1.32xlarge: 2 nodes, 32 devices: 3 free (largest block 1), 5 used, 24
-          withheld
-
-        trn1-b                      trn1-a
-        trn1.32xlarge               trn1.32xlarge us-west-2a
-        xx─xx─xx─xx                 AA─AA─AA─AA
-        │  │  │  │                  │  │  │  │
-        xx─xx─xx─xx                 B·─··─··─··
-        │  │  │  │                  │  │  │  │
-        xx─xx─xx─xx                 ++─++─++─++
-        │  │  │  │                  │  │  │  │
-        xx─xx─xx─xx                 ++─++─++─++
-        0/16 devices free           3/16 devices free: 3x1
-        cordoned                    space kept
-                                    set aside
-                                    A default/train
-                                    B default/core
-                                    + default/next
+        trn1-b                     inf2-a                     trn1-a
+        trn1.32xlarge              inf2.48xlarge              trn1.32xlarge us-west-2a
+        xx─xx─xx─xx                ╭··─··─··─AA─AA─!!╮        AA─AA─AA─AA
+        │  │  │  │                 │                 │        │  │  │  │
+        xx─xx─xx─xx                ╰··─··─··─··─··─BB╯        B·─··─··─··
+        │  │  │  │                 7/12 devices free          │  │  │  │
+        xx─xx─xx─xx                in blocks of 5, 2          ++─++─++─++
+        │  │  │  │                 double-booked              │  │  │  │
+        xx─xx─xx─xx                A default/old              ++─++─++─++
+        0/16 devices free          B default/rival            3/16 devices free
+        cordoned                                              in blocks of 3x1
+                                                              space kept
+                                                              set aside
+                                                              A default/train
+                                                              B default/core
+                                                              + default/next
 
         a character is a core; A-z a pod; + kept for a pending pod; ! double-booked; x
         free, but withheld; · free.
@@ -166,6 +152,24 @@ def test_a_frame_fits_the_screen(height: int, count: int) -> None:
     if height >= 12:
         assert frame[0].startswith("All: " if count else "No node")
         assert sum("n" in line for line in frame)
+
+
+def test_low_pictures_are_stacked() -> None:
+    """A torus is high: beside it there is room for several small machines."""
+    lines = text(drawn([node("a", TRN1), node("b", "inf2.xlarge"), node("c", "inf2.xlarge")]), 80).split("\n")
+    assert lines[2].split() == ["a", "b"]
+    assert [line[27:] for line in lines[2:11]] == [
+        "b", "inf2.xlarge", "··", "1/1 devices free", "", "c", "inf2.xlarge", "··", "1/1 devices free",
+    ]  # fmt: skip
+
+
+def test_a_frame_on_a_low_screen_has_no_groups() -> None:
+    """Headings of many types would take the room of the machines."""
+    types = (TRN1, "inf2.xlarge", "inf2.8xlarge", "inf2.24xlarge", "inf2.48xlarge", "inf1.xlarge", "inf1.6xlarge")
+    nodes = [node(f"n{i}", kind, created=i) for i, kind in enumerate(types * 2)]
+    frame = MapText(80).frame(drawn(nodes), 20)
+    assert frame[1] == "  n0        ···· ···· ···· ····  16/16 free  16  trn1.32xlarge"
+    assert sum(line.startswith("  n") for line in frame) == 14
 
 
 def test_no_machines() -> None:
