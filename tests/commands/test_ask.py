@@ -78,10 +78,11 @@ async def test_what_waits(tmp_path: Path) -> None:
         (answer({"pod": 7}), "the scheduler's answer is not understood"),
         (answer([]), "the scheduler's answer is not understood"),
     ],
+    ids=["forbidden", "unknown", "a page", "deep", "another shape", "a list"],
 )
 async def test_other_answers(tmp_path: Path, reply: Answer, says: str) -> None:
     """One sentence, and 2."""
-    code, out, err, _ = await ask(tmp_path, reply)
+    code, out, err, _ = await ask(tmp_path, reply, reply)  # after a 401 it asks again
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert says in err
 
