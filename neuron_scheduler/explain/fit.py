@@ -14,7 +14,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers.fit import Fit, Fits, PlacedPod, Purchase, TypeCount
 from neuron_scheduler.explain.asks import asks
 from neuron_scheduler.explain.own_claims import with_known_claims
-from neuron_scheduler.explain.placing import Placing, place
+from neuron_scheduler.explain.placing import Placing, place, warm_up
 from neuron_scheduler.explain.purchase import Question, purchase, smallest_purchases
 from neuron_scheduler.explain.replicated import Replicated, replicated
 from neuron_scheduler.model.pod import Pod
@@ -68,6 +68,8 @@ def how_many_of(
     """
     fork, workload = cluster.fork(), with_known_claims(cluster, workload)
     yield None
+    for _ in warm_up(fork, workload, profile):
+        yield None
     bound = max(workload.replicas, most // workload.pods_per_replica, 1)
     placing: Placing = yield from place(fork.fork(), workload, profile, most=bound)
     question = Question(cluster=fork, workload=workload, profile=profile, most=bound, before=placing)

@@ -64,6 +64,14 @@ def place(fork: Cluster, workload: Replicated, profile: Profile, *, most: int) -
     return Placing(tuple(pods), most)
 
 
+def warm_up(fork: Cluster, workload: Replicated, profile: Profile) -> Iterator[None]:
+    """Build in steps the indexes that a workload's decisions and refusals need; later forks of this fork have them."""
+    warmup = IndexWarmup()
+    for pod_set in workload.pod_sets:
+        yield from warmup.of(fork, pod_set.template, profile)
+        yield from warmup.of_refusal(fork, pod_set.template, profile)
+
+
 def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, PodSet]]:
     """Yield each pod to be placed: the number of its replica, and its set."""
     for replica in range(1, most + 1):

@@ -151,6 +151,7 @@ def _are_enough(question: Question, shape: FreshNode, nodes: int) -> Generator[N
 def _placed(question: Question, shape: FreshNode, nodes: int, most: int) -> Generator[None, None, Placing]:
     """Place up to `most` replicas on a fork with new nodes of a shape."""
     fork = question.cluster.fork()
+    yield
     for number in range(1, nodes + 1):
         join(fork, shape, number)
         yield

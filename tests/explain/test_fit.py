@@ -28,11 +28,13 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
+from tests.support.index_work import counted_index_work
 from tests.support.random_objects import NAMES, bound_pod, pending_pod, some_node, some_workloads
 from tests.support.thoroughness import examples
 
 PROFILE: Final = default_profile("my-scheduler")
 TRN1: Final = "trn1.32xlarge"
+TYPES: Final = (TRN1, "inf2.48xlarge")
 MOST: Final = 30
 Joined = Sequence[tuple[FreshNode, int]]
 
@@ -327,6 +329,26 @@ def test_kept_space_is_not_free() -> None:
     cluster.nominate("a", Nomination(pod("n", devices=8, priority=5), cores=CoreMask(0xFFFF)))
     assert answer(cluster, pod("t", devices=4, priority=5)).total == 2
     assert answer(cluster, pod("t", devices=4, priority=6)).total == 4
+
+
+@pytest.mark.parametrize(
+    "rest", [{}, {"spread": EVEN}, {"anti_affinity": APART}, {"host_ports": (HostPort("TCP", 80),)}]
+)
+def test_a_step_builds_one_index(rest: dict[str, Any]) -> None:
+    """In a running process other tasks run between two steps; building an index takes the longest."""
+    nodes = [
+        node(f"n{i}", TYPES[i % 2], labels={ZONE_LABEL: "xyz"[i % 3], HOSTNAME_LABEL: f"n{i}"}) for i in range(300)
+    ]
+    cluster = cluster_of(nodes, [pod("p", on="n0", devices=1, ids=(0,), labels={"app": "web"})])
+    template = pod("t", devices=16, cpu=1, memory=1, labels={"app": "web"}, **rest)
+    steps = how_many(cluster, template, PROFILE, replicas=152, buy=((2, TRN1),))
+    built = []
+    with counted_index_work() as work:
+        for _ in steps:
+            built.append(work.built)
+            work.built = 0
+    assert max(built) == 1
+    assert sum(built) < 60
 
 
 def test_an_unknown_type_is_said() -> None:
