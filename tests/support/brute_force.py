@@ -16,7 +16,7 @@ from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, kn
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain.answers.explanation import Change
 from neuron_scheduler.model.neuron_request import NeuronRequest
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, Node
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Requirement, Taint, Toleration
 from neuron_scheduler.neuron.catalog import machine_of
@@ -216,7 +216,7 @@ def new_type(world: World) -> str | None:
     if world.pending.neuron is None:
         return None
     origin = world.cluster()
-    shapes = [fresh for name in known_types(origin.view) for fresh in fresh_nodes(origin.view, name)]
+    shapes = [fresh for name in known_types(origin.view) for fresh in _shapes(origin, world, name)]
 
     def order(fresh: FreshNode) -> tuple[bool, int, str]:
         machine = machine_of(fresh.node)
@@ -232,8 +232,19 @@ def new_type(world: World) -> str | None:
 def joined(world: World, name: str) -> bool:
     """Return whether a new node of a type would take the pod."""
     origin = world.cluster()
-    forks = [(origin.fork(), fresh) for fresh in fresh_nodes(origin.view, name)]
+    forks = [(origin.fork(), fresh) for fresh in _shapes(origin, world, name)]
     return any(_takes(fork, world, join(fork, fresh)) for fork, fresh in forks)
+
+
+def _shapes(origin: Cluster, world: World, name: str) -> list[FreshNode]:
+    """Return the shapes of a new node, each also in the zone that the pod selects."""
+    shapes = list(fresh_nodes(origin.view, name))
+    zone = world.pending.constraints.node_selector.get(ZONE_LABEL)
+    if zone is not None and zone not in {fresh.zone for fresh in shapes}:
+        for fresh in shapes[:1]:
+            there = attrs.evolve(fresh.node, labels={**fresh.node.labels, ZONE_LABEL: zone})
+            shapes.append(attrs.evolve(fresh, node=there))
+    return shapes
 
 
 def keys_of(change: Change) -> list[str]:

@@ -7,7 +7,7 @@ of these nodes has a free block need no trial. A pod with several containers tha
 which of them could change is for its owner to say, so none is offered.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final, cast
 
 import attrs
@@ -18,6 +18,7 @@ from neuron_scheduler.explain.changes.question import Found, Note, Question
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.id_text import runs_of
 from neuron_scheduler.neuron.topology import served
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount, otherwise_fitting
 from neuron_scheduler.scheduling.plugins import neuron_topology
@@ -41,8 +42,12 @@ def find(question: Question) -> Iterator[Found]:
     yield None
     below = [count for count in reversed(possible) if count < request.total]
     above = [count for count in possible if count > request.total]
-    for counts in (below, above):
-        yield from _nearest(question, request, counts, legal)
+    fitting = yield from _nearest(question, request, below, legal)
+    fitting |= yield from _nearest(question, request, above, legal)
+    if legal and not fitting and request.total not in legal:
+        yield Note(
+            f"The nodes that pass its other filters serve counts of {runs_of(legal)} {request.unit}s; none fits now."
+        )
 
 
 def _with_count(pod: Pod, request: NeuronRequest, count: int) -> Pod:
@@ -74,15 +79,15 @@ def _counts(question: Question, request: NeuronRequest) -> tuple[tuple[int, ...]
 
 def _nearest(
     question: Question, request: NeuronRequest, counts: Sequence[int], legal: Sequence[int]
-) -> Iterator[Found]:
-    """Yield the first of the counts that fits."""
+) -> Generator[Found, None, bool]:
+    """Yield the first of the counts that fits; return whether there is one."""
     for count in counts[:_MOST_TRIED]:
         other = _with_count(question.pod, request, count)
         yield from question.warmed_up(other)
         decision = question.decision(other)
         if decision is not None:
             by_distance = sorted(legal, key=lambda each: (each != count, abs(each - request.total), each))
-            serving = f"; the counts that can be served are {', '.join(map(str, legal))}" if len(legal) > 1 else ""
+            serving = f"; the counts that can be served are {runs_of(legal)}" if len(legal) > 1 else ""
             yield Change(
                 ChangeKind.COUNT,
                 f"Ask for {amount(count, request.unit)} instead of {request.total}: it then goes to "
@@ -91,7 +96,8 @@ def _nearest(
                 counts=tuple(by_distance),
                 detail=f"{request.resource}={count}",
             )
-            return
+            return True
         yield None
     if len(counts) > _MOST_TRIED:
         yield _NOT_ALL
+    return False

@@ -11,6 +11,8 @@ condition alone (`scheduling.cycle.autoscaler_outlook`).
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
+import attrs
+
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, row_of
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.instance_type import depends_on_type
@@ -50,7 +52,7 @@ def find(question: Question) -> Iterator[Found]:
 
 def _taking(question: Question, name: str) -> FreshNode | None:
     """Return a shape of a new node of a type that takes the pod now."""
-    shapes = fresh_nodes(question.cluster.view, name)
+    shapes = _shapes(question, name)
     return next((fresh for fresh in shapes if _has_room(question, fresh) and _takes(question, fresh)), None)
 
 
@@ -59,7 +61,7 @@ def _fitting(question: Question, names: Sequence[str], *, existing: bool) -> Gen
     fitting: list[FreshNode] = []
     hopeless: set[str] = set()
     for name in names:
-        for fresh in fresh_nodes(question.cluster.view, name):
+        for fresh in _shapes(question, name):
             if bool(fresh.like) is not existing or fresh.zone in hopeless or not _has_room(question, fresh):
                 continue
             if _takes(question, fresh):
@@ -69,6 +71,16 @@ def _fitting(question: Question, names: Sequence[str], *, existing: bool) -> Gen
                 hopeless.add(fresh.zone)  # the catalog's types differ in their devices only
         yield None
     return sorted(fitting, key=_size)
+
+
+def _shapes(question: Question, name: str) -> tuple[FreshNode, ...]:
+    """Return the shapes of a new node of a type; also one in the zone that the pod selects, if no other is there."""
+    shapes = fresh_nodes(question.cluster.view, name)
+    zone = question.pod.constraints.node_selector.get(ZONE_LABEL)
+    if not shapes or not zone or any(fresh.zone == zone for fresh in shapes):
+        return shapes
+    node = shapes[0].node
+    return (*shapes, attrs.evolve(shapes[0], node=attrs.evolve(node, labels={**node.labels, ZONE_LABEL: zone})))
 
 
 def _size(fresh: FreshNode) -> tuple[int, str]:

@@ -113,7 +113,7 @@ def _change(pod: Pod, taints: _Taints, node_name: str) -> Change:
     return Change(
         ChangeKind.TOLERATION,
         f"Tolerate the taint{'s' if len(taints) > 1 else ''} {which}: the pod then goes to {node_name}. "
-        f"tolerations: {json.dumps(written)}",
+        f"In its spec: tolerations: {json.dumps(written)}",
         command=_patch(pod, written),
         node_name=node_name,
         detail=", ".join(_details(taints)),

@@ -73,6 +73,13 @@ def test_another_count() -> None:
     assert (count.counts, count.node_name) == ((4, 8, 1, 16), "n")
 
 
+def test_counts_that_do_not_fit_now() -> None:
+    """For a count that no node serves, the counts that could be served are noted, though none of them fits."""
+    found, notes = answer([trn1()], [whole()], pod(devices=7))
+    assert ChangeKind.COUNT not in found
+    assert "The nodes that pass its other filters serve counts of 1, 4, 8, 16 devices; none fits now." in notes
+
+
 def test_several_containers() -> None:
     """Which of several containers could ask for less is for the pod's owner to say; a note says so."""
     found, notes = answer([trn1()], [whole()], pod(devices=(4, 4)))
@@ -264,6 +271,12 @@ def test_a_new_node_of_a_type_that_the_cluster_lacks() -> None:
     found, _ = answer([node("n", "inf2.xlarge")], [], pod(devices=12))
     assert found[ChangeKind.NEW_NODE].instance_type == "inf2.48xlarge"
     assert "The cluster has none" in found[ChangeKind.NEW_NODE].sentence
+
+
+def test_a_new_node_in_a_zone_without_nodes() -> None:
+    """The pod selects a zone in which the cluster has no node yet."""
+    found, _ = answer([trn1(labels={ZONE_LABEL: "z1"})], [], pod(devices=8, node_selector={ZONE_LABEL: "z2"}))
+    assert found[ChangeKind.NEW_NODE].sentence.startswith(f"Add a node of type {TRN1} (16 Neuron devices) in zone z2: ")
 
 
 def test_autoscalers_count_devices() -> None:
