@@ -22,6 +22,7 @@ _PARTS_A_STEP: Final = 32
 _LONG: Final = 32
 """Items of a list above which they are not made in one step."""
 A_POD: Final = "(a pod that you may not see)"
+A_BUDGET: Final = "(one that you may not see)"
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
@@ -113,15 +114,19 @@ class _Redaction:
         return self._of_change(value, answer) if isinstance(value, Change) else answer
 
     def _of_change(self, before: Change, change: Change) -> Change:
-        """Return a change without a command that names hidden pods, and without their bare names in its sentence."""
+        """Return a change without a command that names hidden pods, and without what a sentence says of them."""
         hidden = [pod for pod in before.pods if self._hides(pod.namespace, pod.name)]
+        if not hidden:
+            return change if change.command == before.command else attrs.evolve(change, command="")
         sentence = change.sentence
-        if any(_names(sentence, pod.name) or _names(sentence, pod.namespace) for pod in hidden):
+        shown = {budget for pod in change.pods for budget in pod.budgets}
+        for budget in {budget for pod in hidden for budget in pod.budgets} - shown:
+            sentence = _word(budget).sub(A_BUDGET, sentence)
+        if any(_word(name).search(sentence) for pod in hidden for name in (pod.name, pod.namespace)):
             sentence = (
                 f"{len(before.pods)} pods of {before.node_name or 'one node'} end, some of which you may not see."
             )
-        command = "" if hidden or change.command != before.command else change.command
-        return attrs.evolve(change, sentence=sentence, command=command)
+        return attrs.evolve(change, sentence=sentence, command="")
 
     def _key(self, match: re.Match[str]) -> str:
         namespace, name = match[1], match[2].rstrip(".-")  # in a sentence a full stop may follow
@@ -131,5 +136,5 @@ class _Redaction:
         return bool(namespace) and f"{namespace}/{name}" not in self.own and namespace not in self.names
 
 
-def _names(sentence: str, name: str) -> bool:
-    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", sentence) is not None
+def _word(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")

@@ -9,6 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.endpoints.exchange import Page, Reply, Request, Unconnected
+from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.namespace import Namespace
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -31,6 +32,7 @@ class Desk:
     """
 
     public: bool = False
+    budgets: tuple[DisruptionBudget, ...] = ()
     cluster: Cluster = attrs.field(factory=Cluster)
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
     reviews: FakeReviews = attrs.field(factory=FakeReviews)
@@ -47,7 +49,7 @@ class Desk:
             cluster=self.cluster,
             queue=self.queue,
             pod_of=self._pods.get,
-            budgets=lambda: (),
+            budgets=lambda: self.budgets,
             profiles={"my-scheduler": default_profile("my-scheduler")},
             otherwise=extender_profile(),
             decisions=self.ring,

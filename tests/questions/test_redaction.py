@@ -89,6 +89,12 @@ def test_names_are_left_out() -> None:
     assert not [text for text in texts(to_json(seen)) if "secret" in text or "train-0" in text]
 
 
+def test_a_budget_of_a_hidden_pod() -> None:
+    """The name of a budget belongs to its namespace; one of the same name that the reader sees stays."""
+    change = attrs.evolve(ANSWER.changes[0], sentence="secret/train-0 ends. The budgets train and web allow 0.")
+    assert redacted(change, SOME).sentence == f"{A_POD} ends. The budgets (one that you may not see) and web allow 0."
+
+
 def test_a_name_in_other_words() -> None:
     """A sentence that names a hidden pod without its namespace is replaced as a whole."""
     change = attrs.evolve(ANSWER.changes[0], sentence="The pod train-0 of another team ends.")
