@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeVar
 
-import attrs
 import pytest
 
 from neuron_scheduler.explain import inventory
@@ -73,7 +72,7 @@ def test_why_and_the_metrics_agree(seed: int) -> None:
     if not isinstance(refused, FitError):
         return
     queue = SchedulingQueue()
-    queue.add(attrs.evolve(asking, uid="x"), 0.0)
+    queue.add(asking, 0.0)
     queue.unschedulable(popped(queue, 0.0), refused.plugins, 0.0, cause=refused.cause)
     counted = last(waiting_pods(queue)).by_cause
     assert {str(cause): count for cause, count in counted.items() if count} == {
