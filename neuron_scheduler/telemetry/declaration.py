@@ -41,9 +41,13 @@ def counters(name: str, text: str, *labels: str) -> Any:
     return _field(lambda registry: cache(Counter(name, text, labels, registry=registry).labels))
 
 
-def histograms(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> Any:
-    """Declare a function from the values of the labels to the histogram that has them."""
-    return _field(lambda registry: cache(Histogram(name, text, labels, buckets=buckets, registry=registry).labels))
+def histograms(name: str, text: str, *labels: str, buckets: tuple[float, ...], large: bool = False) -> Any:
+    """Declare a function from the values of the labels to the histogram that has them; `large`: with many series."""
+
+    def create(registry: CollectorRegistry) -> Callable[..., Any]:
+        return cache(Histogram(name, text, labels, buckets=buckets, registry=registry).labels)
+
+    return _field(create, large=large)
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -51,12 +55,13 @@ def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(accumulate(repeat(factor, count - 1), mul, initial=start))  # in its order, for equal labels
 
 
-def fill(declaring: Any, registry: CollectorRegistry) -> None:
-    """Create the metrics that an object's class declares, and set its fields."""
+def fill(declaring: Any, registry: CollectorRegistry, large: CollectorRegistry) -> None:
+    """Create the metrics that an object's class declares, in one of two registries, and set its fields."""
     for field in attrs.fields(type(declaring)):
         if "metric" in field.metadata:
-            setattr(declaring, field.name, field.metadata["metric"](registry))
+            chosen = large if field.metadata["large"] else registry
+            setattr(declaring, field.name, field.metadata["metric"](chosen))
 
 
-def _field(create: Callable[[CollectorRegistry], Callable[..., Any]]) -> Any:
-    return attrs.field(init=False, metadata={"metric": create})
+def _field(create: Callable[[CollectorRegistry], Callable[..., Any]], *, large: bool = False) -> Any:
+    return attrs.field(init=False, metadata={"metric": create, "large": large})

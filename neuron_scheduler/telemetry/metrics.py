@@ -30,6 +30,7 @@ from prometheus_client.exposition import choose_encoder
 from neuron_scheduler import __version__
 from neuron_scheduler.telemetry.declaration import counter, counters, exponential, fill, histogram, histograms
 from neuron_scheduler.telemetry.state_metrics import State, StateCollector
+from neuron_scheduler.telemetry.stepwise_text import StepwiseText
 
 RESULTS: Final = ("scheduled", "unschedulable", "error")
 MOST_DISTINCT_ATTEMPTS: Final = 15
@@ -56,6 +57,7 @@ class Metrics:
     _state: Callable[[], State] = State
     _prepared: Callable[[], Iterator[None]] = _nothing_to_prepare
     _registry: CollectorRegistry = attrs.field(factory=CollectorRegistry, init=False)
+    _large: StepwiseText = attrs.field(factory=StepwiseText, init=False)
 
     _attempts: Callable[[str, str], Counter] = counters(
         "scheduler_schedule_attempts", "Attempts to schedule pods, by result.", "result", "profile"
@@ -114,6 +116,7 @@ class Metrics:
         "extension_point",
         "status",
         buckets=exponential(0.00001, 1.5, 20),
+        large=True,
     )
     """Return the histogram of (plugin, extension point, status)."""
     _volume_errors: Callable[[str], Counter] = counters(
@@ -219,7 +222,7 @@ class Metrics:
     def __attrs_post_init__(self) -> None:
         # A `_created` series beside every counter would double the exposition for nothing.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves this one function untyped
-        fill(self, self._registry)
+        fill(self, self._registry, self._large.registry)
         for labels in product(RESULTS, self.profiles):  # these series exist before anything is counted
             self._attempts(*labels)
             self._attempt_seconds(*labels)
@@ -242,7 +245,8 @@ class Metrics:
 
     def prepared(self) -> Iterator[None]:
         """Prepare for an exposition in small steps; yields whenever other tasks may run."""
-        return self._prepared()
+        yield from self._prepared()
+        yield from self._large.prepared()
 
     def attempted(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt that ended as `scheduled`, `unschedulable` or `error`, from decision to binding."""
@@ -271,4 +275,4 @@ class Metrics:
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""
         encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        return self._large.added_to(encode(self._registry)), content_type
