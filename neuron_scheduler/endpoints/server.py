@@ -11,7 +11,7 @@ their pages by path.
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -102,7 +102,7 @@ async def serving(
         ConfigurationError: an address is taken or not ours, or the certificate cannot be used.
     """
     certificate = Certificate(endpoints.cert_file, endpoints.key_file) if endpoints.secure_port else None
-    shown = _metrics_page(Exposition(metrics=metrics, clock=time.monotonic), metrics.prepared, access)
+    shown = _metrics_page(Exposition(metrics=metrics, clock=time.monotonic), access)
     async with AsyncExitStack() as listeners:
         if endpoints.port:
             plain = Listener(
@@ -181,12 +181,12 @@ def _answering(
     return answer
 
 
-def _metrics_page(shown: Exposition, prepared: Callable[[], Iterator[None]], access: Access | None) -> Answer:
+def _metrics_page(shown: Exposition, access: Access | None) -> Answer:
     async def answer(request: Request) -> Reply:
         refusal = None if access is None else await access.refusal(request.fields.get("authorization", ""))
         if refusal is not None:
             return refusal
-        for _ in prepared():
+        for _ in shown.prepared():
             await anyio.lowlevel.checkpoint()
         return Reply(200, *shown.text(request.fields.get("accept", "")))
 

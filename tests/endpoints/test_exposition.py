@@ -1,5 +1,7 @@
 """Many scrapers cost no more than one, and a single scraper always gets current metrics."""
 
+from collections.abc import Iterator
+
 import attrs
 
 from neuron_scheduler.endpoints.exposition import Exposition
@@ -14,6 +16,15 @@ class SlowMetrics:
     cost: float = 0.01
     now: float = 100.0
     written: int = 0
+    steps: int = 3
+    prepared_steps: int = 0
+
+    def prepared(self) -> Iterator[None]:
+        """Prepare, in steps that take as long as writing."""
+        for _ in range(self.steps):
+            self.now += self.cost
+            self.prepared_steps += 1
+            yield
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Write them."""
@@ -70,3 +81,29 @@ def test_formats_do_not_multiply_the_cost() -> None:
     metrics.now += 60
     assert shown.text("x" * 10_000) == (b"4", "")
     assert len(shown._texts) == 1
+
+
+def test_the_preparation_is_part_of_the_share() -> None:
+    """Where the text of earlier scrapes is shown, nothing is prepared; and what was prepared has cost time."""
+    metrics = SlowMetrics()
+    shown = Exposition(metrics=metrics, clock=metrics.clock)
+    began = metrics.now
+    for _ in range(20_000):
+        for _ in shown.prepared():
+            metrics.now += 0.0001
+        shown.text("")
+        metrics.now += 0.001
+    spent = metrics.cost * (metrics.written + metrics.prepared_steps)
+    assert metrics.prepared_steps == metrics.steps * metrics.written > 0
+    assert 0.04 * (metrics.now - began) < spent < 0.05 * (metrics.now - began) + 0.3
+
+
+def test_one_scrape_prepares_for_all() -> None:
+    """A scrape that comes meanwhile shows what there is; one that was given up holds nobody up."""
+    metrics = SlowMetrics()
+    shown = Exposition(metrics=metrics, clock=metrics.clock)
+    first = shown.prepared()
+    next(first)
+    assert [*shown.prepared()] == []
+    first.close()
+    assert len([*shown.prepared()]) == metrics.steps

@@ -10,6 +10,12 @@ from neuron_scheduler.telemetry.stepwise_text import LINES_A_STEP, StepwiseText
 FORMATS = pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
 
 
+@pytest.fixture(autouse=True)
+def without_created_series() -> None:
+    """Have no `_created` series, as in a process: `Metrics` switches them off for the whole library."""
+    Metrics()
+
+
 def histogram(registry: CollectorRegistry) -> Histogram:
     """Return a histogram with many series, and an awkward label."""
     declared = Histogram("large", "A large one.", ("plugin",), buckets=(1e-05, 1.5e-05, 1), registry=registry)
