@@ -18,7 +18,7 @@ from neuron_scheduler.explain.answers.explanation import FilterCount, NodeGroup
 from neuron_scheduler.explain.arithmetic import sentence_of
 from neuron_scheduler.explain.arithmetic_of_resources import taking
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.wording import few_names
+from neuron_scheduler.model.wording import clipped, few_names
 from neuron_scheduler.scheduling.cycle.filters import kept_for_others, nodes_with_nominations
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.waiting_cause import cause_of, stage
@@ -160,7 +160,7 @@ def _limited(
             name = cluster.view.row(slots[largest[MOST_ALIKE]][0]).node.name
             shown = {*largest[:MOST_ALIKE]}
             others = [slot for key in keys if key not in shown for slot in slots[key]]
-            key = (f"different figures, such as on {name}: {text}", instance_type, kept_for)
+            key = (f"different figures, such as on {clipped(name)}: {text}", instance_type, kept_for)
             groups.append(_group(cluster, pod, part, key, others))
         yield
     return groups
