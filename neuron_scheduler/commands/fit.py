@@ -20,6 +20,7 @@ from neuron_scheduler.commands.reading import Reading, answering, read
 from neuron_scheduler.errors import ConfigurationError
 from neuron_scheduler.explain.answers.fit import Fit, Fits
 from neuron_scheduler.explain.replicated import Replicated
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import counted
 from neuron_scheduler.settings.arguments import reader
 from neuron_scheduler.telemetry.paragraphs import Paragraphs
@@ -178,10 +179,26 @@ def _notes(workloads: tuple[Replicated, ...], reading: Reading) -> Iterator[str]
     for name in sorted(others - reading.profiles.keys()):
         ours = next(iter(reading.profiles))
         yield f"The schedulerName is {name}: another scheduler places these pods; this is what {ours} would do."
+    for workload in workloads:
+        there = sum(
+            any(_belongs(pod, pods.template) for pods in workload.pod_sets) for pod in reading.capture.pods.values()
+        )
+        if there:
+            verb = "are" if there > 1 else "is"
+            yield f"{counted(there, 'pod')} of {workload.name} {verb} there already; the answer is about more of them."
     waiting = sum(pod.neuron is not None for pod in reading.capture.waiting)
     if waiting:
         verb = "wait" if waiting > 1 else "waits"
         yield f"{counted(waiting, 'pod')} with Neuron {verb} already, and may get the space first."
+
+
+def _belongs(pod: Pod, template: Pod) -> bool:
+    """Return whether a pod of the cluster has the owner that a template's pods would have, apart from a suffix."""
+    mine, theirs = template.owner, pod.owner
+    if mine is None or theirs is None or (mine.kind, template.namespace) != (theirs.kind, pod.namespace):
+        return False
+    prefix, _, suffix = theirs.name.rpartition("-")
+    return theirs.name == mine.name or (prefix == mine.name and bool(suffix))
 
 
 def _asked(arguments: argparse.Namespace) -> Fits:

@@ -100,6 +100,24 @@ def test_another_scheduler_s_pods(dump: str, job: str, capsys: pytest.CaptureFix
     assert "The schedulerName is theirs" in fit(capsys, "-f", job, "--from", dump, code=1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "there"),
+    [("Job", "train", True), ("Job", "train-2", True), ("Job", "train-2-b", False), ("ReplicaSet", "train", False)],
+)
+def test_pods_that_are_there_already(
+    tmp_path: Path, job: str, capsys: pytest.CaptureFixture[str], kind: str, name: str, *, there: bool
+) -> None:
+    """The answer is about more of them, and a note says so."""
+    owned = pod("owned", "8,9,10,11", neuron=4, nodeName="trn1-a")
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": kind, "name": name, "uid": "u", "controller": True}
+    ]
+    (dump,) = written(tmp_path, json.dumps(a_list([*ITEMS, owned])))
+    answer = " ".join(fit(capsys, "-f", job, "--from", dump, code=1).split())
+    assert "2 of 5 replicas" in answer
+    assert ("1 pod of Job train is there already; the answer is about more of them." in answer) == there
+
+
 def test_standard_input(dump: str) -> None:
     """`-` is the workload, as with kubectl."""
     command = [sys.executable, "-m", "neuron_scheduler", "fit", "-f", "-", "--from", dump]

@@ -72,7 +72,8 @@ class OneByOne:
         """Return how many pods like the template are placed, at most `most`."""
         for number in range(most):
             cluster = self.cluster()
-            pending = attrs.evolve(template, uid=f"other-{number}", name=f"other-{number}")
+            name = f"other-{len(self.bound)}"
+            pending = attrs.evolve(template, uid=name, name=name)
             decision = schedule_pod(cluster, pending, PROFILE)
             if isinstance(decision, FitError):
                 self.refused = decision.text
@@ -349,6 +350,26 @@ def test_a_step_builds_one_index(rest: dict[str, Any]) -> None:
             work.built = 0
     assert max(built) == 1
     assert sum(built) < 60
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_groups_agree_with_placing_one_by_one(part: int) -> None:
+    """Pods of two templates in turn: the complete groups, and the pods of the one that is not complete."""
+    complete = 0
+    for seed in range(part, examples(120), 2):
+        nodes, bound, workloads, first = some_cluster(seed)
+        second, dice = pending_pod(Random(-seed - 1), "s"), Random(seed)
+        pod_sets = (PodSet(first, dice.randint(1, 2), "first"), PodSet(second, dice.randint(1, 2), "second"))
+        one_by_one = OneByOne(nodes, list(bound), workloads)
+        workload = Replicated(MOST, pod_sets)
+        fit = finished(how_many_of(one_by_one.cluster(), workload, PROFILE, suggest=False))
+        order = [pods.template for _ in range(MOST) for pods in pod_sets for _ in range(pods.count)]
+        number = next((at for at, template in enumerate(order) if not one_by_one.count(template, 1)), len(order))
+        assert (fit.fitting, fit.pods_fitting) == (number // workload.pods_per_replica, number)
+        assert [(pod.node_name, pod.ids) for pod in fit.placed] == one_by_one.placed
+        assert (fit.limit.message if fit.limit else "") == one_by_one.refused
+        complete += fit.fitting
+    assert complete
 
 
 def test_an_unknown_type_is_said() -> None:
