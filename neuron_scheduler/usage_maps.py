@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import anyio
 import attrs
 
+from neuron_scheduler.capture.collection import Collection
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.errors import ConfigurationError, NeuronSchedulerError
@@ -131,17 +132,12 @@ def _lines(nodes: Sequence[Decoded[Annotated]], pods: Sequence[Decoded[Pod]]) ->
 
 def _cluster(nodes: Sequence[Annotated], pods: Sequence[Decoded[Pod]]) -> Cluster:
     """Return the cluster as the scheduler keeps it: the bound pods that have not ended, terminating ones included."""
-    cluster = Cluster()
+    collection = Collection(source="", taken=0.0)
     for node in nodes:
-        cluster.put_node(node.node)
-    for pod in (decoded.value for decoded in pods):
-        if isinstance(pod, Malformed):
-            namespace, _, name = pod.key.partition("/")
-            if pod.node_name:
-                cluster.put_unreadable_pod(Pod(pod.uid, namespace, name, node_name=pod.node_name))
-        elif pod is not None and pod.node_name:
-            cluster.put_pod(pod)
-    return cluster
+        collection.add(NODES, Decoded(node.name, node.node.uid, "", node.node))
+    for pod in pods:
+        collection.add(PODS, pod)
+    return collection.capture().cluster
 
 
 def _of_node(node: Annotated, row: NodeInfo, machine: Machine) -> Iterator[str]:

@@ -94,7 +94,11 @@ MAY_IMPORT: Final = {
     "sandbox.controllers": {"sandbox.apiserver"} | LEAVES,
     "sandbox": {"sandbox.apiserver", "sandbox.controllers"} | LEAVES,
     "sandbox.demo": {"sandbox", "sandbox.apiserver", "sandbox.controllers"} | LEAVES,
-    "usage_maps": {"kube.http", "kube.objects", "kube.watch", "settings"} | CLUSTER | MODEL | {"neuron"} | LEAVES,
+    "usage_maps": {"capture", "kube.http", "kube.objects", "kube.watch", "settings"}
+    | CLUSTER
+    | MODEL
+    | {"neuron"}
+    | LEAVES,
     "check.subjects": MODEL | {"neuron"} | CLUSTER,
     "check": MODEL | LEAVES | KUBE | {"check.subjects"},
     "run_command": {"app", "settings"} | LEAVES,

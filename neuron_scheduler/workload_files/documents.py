@@ -7,10 +7,11 @@ duplicate keys, and aliases that make a small text mean gigabytes.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from neuron_scheduler.errors import ConfigurationError
+from neuron_scheduler.kube.objects.yaml_text import check_events, composed, line_of, loaded
 from neuron_scheduler.telemetry.line_formats import printable
 
 MOST_BYTES: Final = 3 << 20
@@ -20,9 +21,6 @@ MOST_VALUES: Final = 200_000
 DEEPEST: Final = 100
 """Levels of a document; libyaml needs the stack for each."""
 
-_TAG: Final = "tag:yaml.org,2002:"
-_TIMESTAMP: Final = f"{_TAG}timestamp"
-_TAGS: Final = ("!", *(f"{_TAG}{name}" for name in ("bool", "float", "int", "map", "null", "seq", "str")))
 _HALF_OF_A_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -86,46 +84,10 @@ def _single_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _of_yaml(text: bytes) -> list[Any]:
-    import yaml  # takes 30 ms to import
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        _check_events(yaml.parse(text, loader))
-        for node in yaml.compose_all(text, loader):
-            _check_node(node)
-        return [document for document in yaml.load_all(text, _without_dates(loader)) if document is not None]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 1}" if mark is not None else ""
-        raise ValueError(f"no YAML{where}: {getattr(error, 'problem', None) or 'it cannot be read'}") from None
-    except LookupError:
-        raise ValueError("a value does not have the type of its tag") from None
-
-
-def _without_dates(loader: Any) -> Any:
-    """Return the loader, for which a date is a text, as it is for kubectl."""
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in known if tag != _TIMESTAMP]
-        for first, known in loader.yaml_implicit_resolvers.items()
-    }
-    return type("Loader", (loader,), {"yaml_implicit_resolvers": resolvers})
-
-
-def _check_events(events: Iterator[Any]) -> None:
-    """Raise ValueError for a document that is nested too deep or has tags of types that JSON has not."""
-    import yaml
-
-    depth = 0
-    for event in events:
-        tag = getattr(event, "tag", None)
-        if tag is not None and tag not in _TAGS:
-            raise ValueError(f"the tag {tag} in line {_line(event)}; leave it out")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEEPEST:
-                raise ValueError(f"more than {DEEPEST} levels in line {_line(event)}")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+    check_events(text, deepest=DEEPEST, aliases=True)
+    for node in composed(text):
+        _check_node(node)
+    return list(loaded(text))
 
 
 def _check_node(root: Any) -> None:
@@ -140,7 +102,7 @@ def _check_node(root: Any) -> None:
         if known is not None:
             return known
         if id(node) in open_nodes:
-            raise ValueError(f"the alias in line {_line(node)} contains itself")
+            raise ValueError(f"the alias in line {line_of(node)} contains itself")
         open_nodes.add(id(node))
         total = 1
         if isinstance(node, yaml.MappingNode):
@@ -162,15 +124,10 @@ def _check_keys(node: Any) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key.value, str):
-            raise ValueError(f"line {_line(key)}: a key that is no text")  # noqa: TRY004 - about a file
+            raise ValueError(f"line {line_of(key)}: a key that is no text")  # noqa: TRY004 - about a file
         if key.value in seen and key.value != "<<":
-            raise ValueError(f"line {_line(key)}: duplicate key {key.value}")
+            raise ValueError(f"line {line_of(key)}: duplicate key {key.value}")
         seen.add(key.value)
-
-
-def _line(item: Any) -> int:
-    """Return the line in which an event or a node begins."""
-    return int(item.start_mark.line) + 1
 
 
 def _short(value: object) -> str:

@@ -72,7 +72,8 @@ def test_spoilt_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed
     for item in dice.sample(items, 3):
         for _ in range(dice.randint(1, 3)):
             spoil(dice, item)
-    check_all(*written(tmp_path, json.dumps(a_list(items))), capsys)
+    (path,) = written(tmp_path, json.dumps(a_list(items)))
+    check_all(path, capsys)
 
 
 def test_names_that_control_terminals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,4 +90,5 @@ def test_names_that_control_terminals(tmp_path: Path, capsys: pytest.CaptureFixt
     strange = node(EVIL, instance_type="trn1.32xlarge")
     strange["metadata"]["labels"] |= {"topology.kubernetes.io/zone": EVIL, "node.kubernetes.io/instance-type": EVIL}
     items["items"] += [gated, strange]
-    check_all(*written(tmp_path, json.dumps(items)), capsys)
+    (path,) = written(tmp_path, json.dumps(items))
+    check_all(path, capsys)
