@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import re
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ import anyio
 import attrs
 
 from tests.browser.install import Browser
+from tests.control_plane.component import DIE_WITH_PARENT
 from tests.support.patience import PATIENCE
 
 _FLAGS: Final = (
@@ -224,7 +226,8 @@ async def running(browser: Browser) -> AsyncIterator[Chromium]:
     """Start a browser with a new profile; it has ended when the block is left."""
     environment = os.environ | browser.environment | {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
     with tempfile.TemporaryDirectory(prefix="neuron-scheduler-chromium-", ignore_cleanup_errors=True) as profile:
-        command = [str(browser.program), *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        launcher = [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid())]
+        command = [*launcher, str(browser.program), *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
         async with await anyio.open_process(command, env=environment, stdout=None, cwd=Path(profile)) as process:
             try:
                 async with (

@@ -227,6 +227,7 @@ async def test_hostile_names_are_text(tab: Tab, scheduler: FakeScheduler) -> Non
     await tab.until("document.querySelector('#waiting .why h3')")
     await tab.evaluate("document.querySelector('.machine').focus()")
     await tab.until("document.querySelector('#details').innerText.includes('img')")
+    await tab.until("document.querySelector('#decisions').innerText.includes('img')")
     text = await tab.evaluate("document.body.textContent")
     assert text.count(seen) > 20
     assert evil not in text
@@ -380,7 +381,7 @@ async def test_five_hundred_machines(tab: Tab, scheduler: FakeScheduler) -> None
     scheduler.waiting = Waiting(pods, 700)
     await with_names(tab)
     await tab.until("document.querySelector('#fleet-count').innerText === '500'")
-    assert await tab.evaluate("document.querySelector('#waiting-count').innerText") == "700"
+    await tab.until("document.querySelector('#waiting-count').innerText === '700'")
     assert await tab.evaluate("document.querySelectorAll('*').length") < 1500
     assert (await tab.evaluate(MACHINES))[:4] == ["node-000", "node-001", "node-002", "node-003"]
     await tab.evaluate("document.querySelector('#more-machines').focus()")
