@@ -159,6 +159,10 @@ class Tab:
             case _:
                 pass
 
+    def complaints(self) -> list[str]:
+        """Return the problems but requests that a stalled machine has cut off; the page asks again."""
+        return [problem for problem in self.problems if "net::ERR_" not in problem]
+
     async def open(self, url: str) -> None:
         """Go to an address and wait until it has loaded, with its modules."""
         self._loaded.clear()

@@ -284,5 +284,5 @@ async def test_the_page_in_a_browser(users: Users, account_of_ours: Path, empty:
                 await tab.evaluate("document.querySelector('#waiting summary').click()")
                 await tab.until("document.querySelector('#waiting .why h3')")
                 assert "others" not in await tab.evaluate(everything)
-        assert tab.problems == []
+        assert tab.complaints() == []
         assert await scheduler.stop() == 0

@@ -84,7 +84,7 @@ async def test_an_answer_that_is_none(tab: Tab, scheduler: FakeScheduler) -> Non
     await again(tab)
     assert "(the answer is not from a scheduler)" in await tab.evaluate(STATUS)
     assert await tab.evaluate("document.querySelectorAll('.machine').length") == 4
-    assert not [problem for problem in tab.problems if "503" not in problem]
+    assert not [problem for problem in tab.complaints() if "503" not in problem]
 
 
 async def test_a_token_is_forgotten_at_once(tab: Tab, scheduler: FakeScheduler) -> None:

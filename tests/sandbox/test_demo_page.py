@@ -32,7 +32,7 @@ async def test_the_page_of_the_demo(browser: Chromium, tmp_path: Path) -> None:
         await tab.until(f"{DECIDED}.includes('default/four-devices-on-trn1')")
         await demo.kubectl("cordon", "trn2-a")
         await tab.until("document.querySelector('.machine').innerText.includes('cordoned')")
-        assert tab.problems == []
+        assert tab.complaints() == []
         await demo.kubectl("delete", "pod", "--namespace=kube-system", "-l", "app.kubernetes.io/name=neuron-scheduler")
         await demo.kubectl("apply", "-f", str(EXAMPLES / "inf2.yaml"))
         await tab.until(f"{DECIDED}.includes('three-devices-on-inf2') && !{DECIDED}.includes('four-devices-on-trn1')")

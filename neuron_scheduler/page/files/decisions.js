@@ -21,8 +21,7 @@ export function show(answer) {
     element("span", {class: "name"}, podName(row.pod)),
     element("span", {class: row.nodeName ? "badge good" : "badge"}, row.nodeName || row.cause || "waits"),
     element("span", {class: "message"}, row.message)));
-  const none = rows.length === 0 && "Nothing since this process has begun.";
-  say(byId("decisions-notes"), [none, ...answer.notes].filter(Boolean).join(" "));
+  byId("none-decided").hidden = rows.length > 0;
   const left = answer.decisions.length - rows.length;
   byId("more-decisions").hidden = left === 0;
   say(byId("more-decisions"), `Show ${Math.min(AT_ONCE, left)} more of ${left}`);

@@ -37,7 +37,6 @@ export function show(fleet) {
   options(byId("filter-type"), machines.map((machine) => machine.instanceType));
   options(byId("filter-zone"), machines.map((machine) => machine.zone));
   types(fleet.types);
-  say(byId("fleet-notes"), fleet.notes.join(" "));
   draw();
 }
 

@@ -29,6 +29,7 @@ async function update() {
     waiting.show(pods, now, machines !== shown);
     shown = machines;
     decisions.show(lately);
+    say(byId("notes"), [...new Set([machines, pods, lately].flatMap((answer) => answer.notes))].join(" "));
     failures = 0;
     since = now;
     say(byId("names"), authorised() ? "those that your token allows" : "hidden");
@@ -103,9 +104,9 @@ function listen() {
   byId("forget").addEventListener("click", () => {
     authorise("");
     byId("token").value = "";
-    fleet.show({machines: [], types: [], notes: []});
-    waiting.show({pods: [], total: 0, notes: []}, 0, false);
-    decisions.show({decisions: [], notes: []});
+    fleet.show({machines: [], types: []});
+    waiting.show({pods: [], total: 0}, 0, false);
+    decisions.show({decisions: []});
     update();
   });
 }

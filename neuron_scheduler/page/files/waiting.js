@@ -33,7 +33,7 @@ function draw(now) {
   say(byId("waiting-count"), Math.max(answer.total, pods.length));
   reconcile(list, some, (item) => item.key, row);
   some.forEach((item, index) => say(list.children[index].querySelector(".age"), age(item.pod.created, now)));
-  say(byId("waiting-notes"), [pods.length === 0 && "No pod waits.", ...answer.notes].filter(Boolean).join(" "));
+  byId("none-waits").hidden = pods.length > 0;
   byId("more-waiting").hidden = left === 0;
   say(byId("more-waiting"), `Show ${Math.min(AT_ONCE, left)} more of ${left}`);
 }
