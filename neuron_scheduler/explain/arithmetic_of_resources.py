@@ -128,10 +128,10 @@ def _illegal(machine: Machine, request: NeuronRequest) -> str:
 
 
 def taking(_view: View, pod: Pod) -> _Sentence:
-    """Return what is free on a node that takes the pod."""
+    """Return what is free on a node that takes the pod; nothing if the pod asks for no Neuron."""
     request = pod.neuron
     if request is None:
-        return lambda _slot, _node_info, _reasons: "it takes the pod"
+        return lambda _slot, _node_info, _reasons: ""
     return lambda _slot, node_info, _reasons: _free(request, node_info)
 
 
