@@ -27,6 +27,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from neuron_scheduler.questions.assembly import Asked, assembled
 from neuron_scheduler.questions.decision_ring import DecisionRing
+from neuron_scheduler.questions.served_profiles import ServedProfiles
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
 QUESTIONS: Final = (
@@ -83,8 +84,7 @@ def asked(nodes: int, bound: int, waiting: int) -> Asked:
         queue=queue,
         pod_of=pods.get,
         budgets=lambda: (),
-        profiles={PROFILE.scheduler_name: PROFILE},
-        otherwise=PROFILE,
+        profiles=ServedProfiles({PROFILE.scheduler_name: PROFILE}, PROFILE),
         decisions=DecisionRing(now=time.time),
         unsynced=lambda: None,
         leads=lambda: True,

@@ -13,6 +13,7 @@ from neuron_scheduler.page import pages as page
 from neuron_scheduler.profiles import count_unknown_only
 from neuron_scheduler.questions.assembly import Asked, assembled
 from neuron_scheduler.questions.decision_ring import DecisionRing
+from neuron_scheduler.questions.served_profiles import ServedProfiles
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.wiring import Parts, unsynced
@@ -30,8 +31,7 @@ def pages_of(config: Config, parts: Parts, client: Client) -> dict[str, Page]:
         queue=parts.queue,
         pod_of=parts.pods.get,
         budgets=parts.budgets,
-        profiles=parts.scheduling_loop.profiles,
-        otherwise=extender_profile(count_unknown_only=trusting),
+        profiles=ServedProfiles(parts.scheduling_loop.profiles, extender_profile(count_unknown_only=trusting)),
         decisions=decisions,
         unsynced=lambda: unsynced(parts.informers),
         leads=lambda: election is None or election.leading,

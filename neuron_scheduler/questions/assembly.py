@@ -1,7 +1,7 @@
 """Builds the questions from the parts of the process. Refuses to know the settings."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -16,8 +16,8 @@ from neuron_scheduler.questions.lane import Lane
 from neuron_scheduler.questions.lists_feed import ListsFeed
 from neuron_scheduler.questions.readers import Readers, Reviews
 from neuron_scheduler.questions.routes import DECISIONS, FEEDS, FIT, FLEET, WAITING, WHY, Route, pages
+from neuron_scheduler.questions.served_profiles import ServedProfiles
 from neuron_scheduler.questions.why_question import WhyQuestion
-from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
 STANDBY = "This replica is on standby: it sees the cluster as the active one does, and has decided nothing."
@@ -31,8 +31,7 @@ class Asked:
     Attributes:
         pod_of: the last known state of a pod by its key; None if there is none.
         budgets: all PodDisruptionBudgets.
-        profiles: by scheduler name.
-        otherwise: the profile for pods of other schedulers.
+        profiles: with which pods are decided.
         decisions: those that this process has made lately.
         unsynced: says what this process does not know yet, None if it knows all.
         leads: whether this replica is the active one.
@@ -45,8 +44,7 @@ class Asked:
     queue: SchedulingQueue
     pod_of: Callable[[str], Pod | None]
     budgets: Callable[[], Sequence[DisruptionBudget]]
-    profiles: Mapping[str, Profile]
-    otherwise: Profile
+    profiles: ServedProfiles
     decisions: DecisionRing
     unsynced: Callable[[], str | None]
     leads: Callable[[], bool]
@@ -81,11 +79,10 @@ def assembled(asked: Asked, reviews: Reviews, *, public: bool) -> dict[str, Page
         pod_of=asked.pod_of,
         budgets=asked.budgets,
         profiles=asked.profiles,
-        otherwise=asked.otherwise,
         now=asked.now,
         notes=asked.notes,
     )
-    fit = FitQuestion(cluster=asked.cluster, profiles=asked.profiles, otherwise=asked.otherwise, notes=asked.notes)
+    fit = FitQuestion(cluster=asked.cluster, profiles=asked.profiles, notes=asked.notes)
     routes = {
         WHY: Route(ask=why.answer),
         FIT: Route(ask=fit.answer, most=LARGEST_BODY),

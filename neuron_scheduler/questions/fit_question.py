@@ -23,7 +23,7 @@ from neuron_scheduler.questions.parameters import AskedWronglyError, number, par
 from neuron_scheduler.questions.readers import Reader
 from neuron_scheduler.questions.redaction import namespaces_in, redacted
 from neuron_scheduler.questions.refusals import bad
-from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.questions.served_profiles import ServedProfiles
 from neuron_scheduler.workload_files.workloads import read_workloads
 
 LARGEST_BODY: Final = 128 << 10
@@ -42,14 +42,12 @@ class FitQuestion:
     Answers `/v1/fit`.
 
     Attributes:
-        profiles: by scheduler name.
-        otherwise: the profile for pods of other schedulers.
+        profiles: with which it is decided.
         notes: what a reader has to know of this process: one sentence each.
     """
 
     cluster: Cluster
-    profiles: Mapping[str, Profile]
-    otherwise: Profile
+    profiles: ServedProfiles
     notes: Callable[[], tuple[str, ...]]
 
     async def answer(self, request: Request, reader: Reader, gone: Callable[[], bool]) -> Reply:
@@ -59,12 +57,13 @@ class FitQuestion:
         for namespace in sorted({pods.template.namespace for pods in workload.pod_sets} - {""}):
             if not await reader.may_get_pod(namespace, ""):
                 return bad(f"you may not get the pods of namespace {namespace}; leave the namespace out", 403)
-        name = workload.pod_sets[0].template.scheduler_name
-        profile = self.profiles.get(name) or next(iter(self.profiles.values()), self.otherwise)
+        profile = self.profiles.of(workload.pod_sets[0].template.scheduler_name)
         steps = how_many_of(self.cluster, workload, profile, buy=_purchases(values.get("buy", "")))
         fit = await last(steps, gone)
         answer = redacted(fit, await reader.names(await last(namespaces_in(fit), gone)))
-        return await replied(request, attrs.evolve(answer, notes=(*self.notes(), *answer.notes)), gone)
+        return await replied(
+            request, attrs.evolve(answer, notes=(*self.notes(), *self.profiles.notes, *answer.notes)), gone
+        )
 
     def _pod(self, values: Mapping[str, str]) -> bytes:
         """Return the pod that a query describes."""
@@ -76,7 +75,7 @@ class FitQuestion:
                 "say what a pod asks for: ?devices=8, or 4,4 for two containers, or send a workload"
             )
         spec: dict[str, Any] = {
-            "schedulerName": values.get("schedulerName") or next(iter(self.profiles), ""),
+            "schedulerName": values.get("schedulerName") or self.profiles.first,
             "containers": [
                 _container(place, {name: part}) for place, (name, part) in enumerate(asked or [("cpu", "0")])
             ],

@@ -18,6 +18,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.endpoints.exchange import Reply, Request
 from neuron_scheduler.explain.answers.fleet import Fleet, TypeSummary
 from neuron_scheduler.explain.fleet import Sums, ranked_machines
+from neuron_scheduler.model.wording import counted
 from neuron_scheduler.questions.encoding import accepts_gzip, answered, has_it, packed, pieces_of, tag, unchanged
 from neuron_scheduler.questions.lane import last
 from neuron_scheduler.questions.parameters import parameters
@@ -29,10 +30,9 @@ MOST_KEPT: Final = 4
 """Answers that are kept: megabytes each in a large fleet, a tenth of that compressed."""
 
 NO_NAMES: Final = "The names of pods are left out. A token adds the names of those pods that its user may get."
-SOME_NAMES: Final = "Names of pods are left out: you may not get the pods of {count} of these namespaces."
+SOME_NAMES: Final = "The names of pods in {} are left out: you may not get the pods there."
 UNASKED: Final = (
-    "Names of pods in {count} more namespaces are left out: one question looks up your rights in"
-    f" {MOST_NAMESPACES} namespaces."
+    f"The names of pods in {{}} more are left out: one question looks up your rights in {MOST_NAMESPACES} namespaces."
 )
 
 
@@ -144,5 +144,5 @@ def name_notes(reader: Reader, names: Names) -> tuple[str, ...]:
     """Return what a reader has to know about names that are left out."""
     if reader.user is None:
         return (NO_NAMES,)
-    notes = [SOME_NAMES.format(count=names.hidden)] if names.hidden else []
-    return (*notes, UNASKED.format(count=names.unasked)) if names.unasked else tuple(notes)
+    notes = [SOME_NAMES.format(counted(names.hidden, "namespace"))] if names.hidden else []
+    return (*notes, UNASKED.format(counted(names.unasked, "namespace"))) if names.unasked else tuple(notes)

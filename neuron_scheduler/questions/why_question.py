@@ -21,7 +21,7 @@ from neuron_scheduler.questions.parameters import AskedWronglyError, parameters
 from neuron_scheduler.questions.readers import Reader
 from neuron_scheduler.questions.redaction import namespaces_in, redacted
 from neuron_scheduler.questions.refusals import bad
-from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.questions.served_profiles import ServedProfiles
 
 PARAMETERS: Final = ("namespace", "pod", "node")
 
@@ -34,8 +34,7 @@ class WhyQuestion:
     Attributes:
         pod_of: the last known state of a pod by its key; None if there is none.
         budgets: all PodDisruptionBudgets.
-        profiles: by scheduler name.
-        otherwise: the profile for pods of other schedulers.
+        profiles: with which it is decided.
         now: seconds since the epoch.
         notes: what a reader has to know of this process: one sentence each.
     """
@@ -43,8 +42,7 @@ class WhyQuestion:
     cluster: Cluster
     pod_of: Callable[[str], Pod | None]
     budgets: Callable[[], Sequence[DisruptionBudget]]
-    profiles: Mapping[str, Profile]
-    otherwise: Profile
+    profiles: ServedProfiles
     now: Callable[[], float]
     notes: Callable[[], tuple[str, ...]]
 
@@ -57,7 +55,7 @@ class WhyQuestion:
         pod = self.pod_of(key)
         if pod is None:
             return bad(f"there is no pod {key}, or it has ended", 404)
-        profile = self.profiles.get(pod.scheduler_name) or next(iter(self.profiles.values()), self.otherwise)
+        profile = self.profiles.of(pod.scheduler_name)
         if values.get("node"):
             of_node = await last(explain_on_node(self.cluster, pod, profile, values["node"]), gone)
             return await self._replied(request, reader, of_node, key, gone)
@@ -74,7 +72,9 @@ class WhyQuestion:
     ) -> Reply:
         names = await reader.names(await last(namespaces_in(explanation), gone))
         answer = redacted(explanation, names, own=(key,))
-        return await replied(request, attrs.evolve(answer, notes=(*self.notes(), *answer.notes)), gone)
+        return await replied(
+            request, attrs.evolve(answer, notes=(*self.notes(), *self.profiles.notes, *answer.notes)), gone
+        )
 
 
 def key_of(values: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.questions.assembly import Asked, assembled
 from neuron_scheduler.questions.decision_ring import DecisionRing
+from neuron_scheduler.questions.served_profiles import ServedProfiles
 from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_profile
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.reviews import FakeReviews
@@ -26,12 +27,14 @@ class Desk:
     Where questions are asked.
 
     Attributes:
+        queued: whether it has a queue of its own, beside kube-scheduler's.
         missing: what the process does not know yet.
         leads: whether it is the active replica.
         now: seconds, for its clock.
     """
 
     public: bool = False
+    queued: bool = True
     budgets: tuple[DisruptionBudget, ...] = ()
     cluster: Cluster = attrs.field(factory=Cluster)
     queue: SchedulingQueue = attrs.field(factory=SchedulingQueue)
@@ -50,8 +53,9 @@ class Desk:
             queue=self.queue,
             pod_of=self._pods.get,
             budgets=lambda: self.budgets,
-            profiles={"my-scheduler": default_profile("my-scheduler")},
-            otherwise=extender_profile(),
+            profiles=ServedProfiles(
+                {"my-scheduler": default_profile("my-scheduler")} if self.queued else {}, extender_profile()
+            ),
             decisions=self.ring,
             unsynced=lambda: self.missing,
             leads=lambda: self.leads,

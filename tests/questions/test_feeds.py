@@ -41,7 +41,7 @@ async def test_the_fleet_as_each_reader_sees_it(desk: Desk) -> None:
     all_names, some = await desk.json("/v1/fleet"), await desk.json("/v1/fleet", "jane")
     assert holders(all_names) == [("a", "p"), ("b", "q")]
     assert holders(some) == [("a", "p"), ("", "")]
-    assert (all_names["notes"], some["notes"]) == ([], [fleet_feed.SOME_NAMES.format(count=1)])
+    assert (all_names["notes"], some["notes"]) == ([], [fleet_feed.SOME_NAMES.format("1 namespace")])
     for answer in (all_names, some):
         assert answer["types"][0] == {
             "instanceType": TRN1, "nodes": 1, "devices": 16, "free": 11, "used": 5, "withheld": 0, "largestBlock": 4,

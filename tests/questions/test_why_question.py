@@ -5,6 +5,7 @@ import pytest
 from neuron_scheduler.answer_json import to_json
 from neuron_scheduler.explain.why import explain_pod, finished
 from neuron_scheduler.questions.assembly import STANDBY
+from neuron_scheduler.questions.served_profiles import BESIDE_KUBE_SCHEDULER
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from tests.questions.conftest import Desk
 from tests.support.builders import node, pod
@@ -85,3 +86,12 @@ async def test_on_standby(desk: Desk) -> None:
     fill(desk)
     desk.leads = False
     assert (await desk.json("/v1/why?pod=a/waits"))["notes"][0] == STANDBY
+
+
+async def test_beside_kube_scheduler() -> None:
+    """Without a queue of our own, kube-scheduler decides, and the answer says what is not considered."""
+    desk = Desk(queued=False)
+    fill(desk)
+    answers = [await desk.json(target) for target in ("/v1/why?pod=a/waits", "/v1/fit?devices=8")]
+    assert (answers[0]["verdict"], answers[1]["fitting"]) == ("waits", 0)
+    assert [BESIDE_KUBE_SCHEDULER in answer["notes"] for answer in answers] == [True, True]
