@@ -23,6 +23,10 @@ PROGRAM: Final = "neuron-scheduler"
 PLUGIN: Final = "kubectl neuron"
 MISCONFIGURED: Final = 2
 
+_ABOUT: Final = (
+    "A topology-aware Kubernetes scheduler for AWS Inferentia and Trainium devices.",
+    "Why pods that ask for AWS Inferentia or Trainium devices wait, what would fit, and who holds the devices.",
+)
 _SETTINGS: Final = "neuron_scheduler.run_command"
 COMMANDS: Final = (
     Command(
@@ -105,6 +109,9 @@ def parse(argv: Sequence[str], program: str = PROGRAM) -> argparse.Namespace:
     Raises:
         ConfigurationError: an argument is unknown, lacks its value, or cannot be read.
     """
+    for word in argv:
+        if not word.isascii() and any("\ud800" <= character <= "\udfff" for character in word):
+            raise ConfigurationError(f"the argument {word!r} is not UTF-8")  # Python keeps such bytes as surrogates
     parser, commands = parsers(program, argv[:1])
     try:
         arguments, unknown = parser.parse_known_args(argv)
@@ -123,7 +130,7 @@ def parsers(
     """Return the parser of a program and those of its commands; only the named ones (default: all) know their flags."""
     parser = argparse.ArgumentParser(
         prog=program,
-        description="A topology-aware Kubernetes scheduler for AWS Inferentia and Trainium devices.",
+        description=_ABOUT[program == PLUGIN],
         allow_abbrev=False,
         exit_on_error=False,
     )

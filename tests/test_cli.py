@@ -137,6 +137,7 @@ def test_spellings(app: App, argument: str, want: Config) -> None:
             id="kube-scheduler's own",
         ),
         pytest.param(["run", "now"], "unexpected argument 'now'; see neuron-scheduler run --help", id="an argument"),
+        pytest.param(["why", "a", "--node", "\udcff"], "the argument '\\udcff' is not UTF-8", id="other bytes"),
         pytest.param(["run", "--port"], "--port: expected one argument", id="no value"),
         pytest.param(["run", "--port=x"], "--port: 'x' is not a number", id="no number"),
         pytest.param(

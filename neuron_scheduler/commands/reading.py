@@ -67,8 +67,10 @@ def answering() -> Iterator[None]:
     except NeuronSchedulerError:
         raise
     except Exception as error:
-        place = _place(error)
-        raise ConfigurationError(f"a mistake in this program ({place}): {type(error).__name__}: {error}") from error
+        first = next(leaves(error))
+        raise ConfigurationError(
+            f"a mistake in this program ({_place(first)}): {type(first).__name__}: {first}"
+        ) from error
     finally:
         gc.enable()
         for number, handler in before.items():

@@ -12,6 +12,8 @@ from typing import Final
 
 import attrs
 
+from neuron_scheduler.errors import ConfigurationError
+
 NOT_ON_A_TERMINAL: Final = 100
 """Characters of a line in a file or a pipe."""
 
@@ -49,13 +51,18 @@ def write_out(text: str) -> bool:
 
     After `| head` nobody does: the rest goes to the null device, also what Python writes at its end. A lone surrogate,
     or a character that the terminal's encoding has not, is written as an escape.
+
+    Raises:
+        ConfigurationError: it cannot be written for another reason, such as a full disk.
     """
     try:
         sys.stdout.write(_writable(text))
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return False
+        if isinstance(error, BrokenPipeError):
+            return False
+        raise ConfigurationError(f"the output cannot be written: {error.strerror or error}") from error
     return True
 
 

@@ -4,6 +4,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,17 @@ def test_a_reader_who_leaves() -> None:
         ["bash", "-c", line], capture_output=True, text=True, check=True, env=os.environ | {"SCRIPT": script}
     )
     assert (done.stdout, done.stderr) == ("line\n", "done True\n")
+
+
+def test_a_full_disk() -> None:
+    """One sentence in place of a traceback, also at the end of the interpreter."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "neuron_scheduler", "completion", "bash"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "neuron-scheduler: the output cannot be written: No space left on device\n",
+    )
 
 
 def test_characters_that_cannot_be_written() -> None:
