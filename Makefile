@@ -19,7 +19,7 @@ LOCK    = $(UV) pip compile -q --generate-hashes --universal --python-version 3.
           --no-emit-find-links --no-header --exclude-newer '7 days'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo picture page-picture fast test test-image test-here check lint fmt control-plane browser lock clean
+.PHONY: help demo picture page-picture outputs fast test test-image test-here check lint fmt control-plane browser lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ picture: $(DEMO)  ## draw docs/demo.svg from a real run
 
 page-picture: $(DEV) browser  ## take the pictures of the page for README from a real run
 	@$(BIN)/python -m tests.page.picture docs
+
+outputs: $(DEV)  ## write what the commands print about docs/example into README and docs
+	@$(BIN)/python -m tests.support.documented_output
 
 fast: lint  ## run format check, lint, types and all tests that need no control plane, with fewer examples (about a minute)
 	TESTS=fast $(BIN)/pytest -m 'not control_plane and not image' --numprocesses auto --dist worksteal $(ARGS)
