@@ -43,6 +43,7 @@ class Scrape:
     body: str
     at: int = 0
     instance: str = "10.0.0.1:10251"
+    content_type: str = TEXT
 
 
 @attrs.frozen
@@ -79,7 +80,7 @@ def evaluated(scrapes: Sequence[Scrape], *, end: int, queries: Sequence[Query] =
             {
                 "at": scrape.at,
                 "labels": {"job": JOB, "instance": scrape.instance},
-                "contentType": TEXT,
+                "contentType": scrape.content_type,
                 "body": scrape.body,
             }
             for scrape in scrapes
