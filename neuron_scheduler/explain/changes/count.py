@@ -15,6 +15,7 @@ import attrs
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.question import Found, Note, Question
+from neuron_scheduler.explain.changes.wording import with_template
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import Machine
@@ -90,8 +91,11 @@ def _nearest(
             serving = f"; the counts that can be served are {runs_of(legal)}" if len(legal) > 1 else ""
             yield Change(
                 ChangeKind.COUNT,
-                f"Ask for {amount(count, request.unit)} instead of {request.total}: it then goes to "
-                f"{decision.node_name}{serving}.",
+                with_template(
+                    f"Ask for {amount(count, request.unit)} instead of {request.total}: it then goes to "
+                    f"{decision.node_name}{serving}.",
+                    question.pod,
+                ),
                 node_name=decision.node_name,
                 counts=tuple(by_distance),
                 detail=f"{request.resource}={count}",

@@ -13,7 +13,7 @@ import attrs
 
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import any_of
+from neuron_scheduler.explain.changes.wording import any_of, with_template
 from neuron_scheduler.model.node import BETA_INSTANCE_TYPE_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
@@ -79,7 +79,7 @@ def find(question: Question) -> Iterator[Found]:
         decision = question.decision(selecting(question.pod, value))
         if decision is not None:
             others = [other for _, other, _ in sorted(fitting) if other != value]
-            yield _change(value, decision.node_name, others)
+            yield _change(question.pod, value, decision.node_name, others)
             return
 
 
@@ -96,11 +96,11 @@ def _devices(question: Question, node_name: str) -> int:
     return 0 if node_info is None or node_info.machine is None else node_info.machine.devices
 
 
-def _change(value: str, node_name: str, others: list[str]) -> Change:
+def _change(pod: Pod, value: str, node_name: str, others: list[str]) -> Change:
     also = f" {any_of(others)} would do, too." if others else ""
     return Change(
         ChangeKind.INSTANCE_TYPE,
-        f"Select the instance type {value}: the pod then goes to {node_name}.{also}",
+        with_template(f"Select the instance type {value}: the pod then goes to {node_name}.{also}", pod),
         node_name=node_name,
         instance_type=value,
         detail=f"{INSTANCE_TYPE_LABEL}={value}",

@@ -15,6 +15,7 @@ import attrs
 
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.question import Found, Note, Question
+from neuron_scheduler.explain.changes.wording import with_template
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Requirement
 from neuron_scheduler.model.wording import clipped, few
@@ -103,7 +104,7 @@ def _change(pod: Pod, dropped: Sequence[Part], node_name: str) -> Change:
     named = [described(pod, part) for part in dropped]
     return Change(
         ChangeKind.SELECTOR,
-        f"Drop {few(named)} from the pod's required nodes: it then goes to {node_name}.",
+        with_template(f"Drop {few(named)} from the pod's required nodes: it then goes to {node_name}.", pod),
         node_name=node_name,
         detail="; ".join(named),
     )

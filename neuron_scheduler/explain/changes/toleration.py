@@ -16,7 +16,7 @@ import attrs
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.explain.answers.explanation import Change, ChangeKind
 from neuron_scheduler.explain.changes.question import Found, Note, Question
-from neuron_scheduler.explain.changes.wording import kubectl
+from neuron_scheduler.explain.changes.wording import kubectl, with_template
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Taint, Toleration
 from neuron_scheduler.model.wording import counted, few, few_names
@@ -110,10 +110,13 @@ def _notes(question: Question, by_missing: dict[_Taints, NodeSet], offered: dict
 def _change(pod: Pod, taints: _Taints, node_name: str) -> Change:
     written = [_written(taint) for taint in _in_order(taints)]
     which = few(_details(taints))
+    sentence = (
+        f"Tolerate the taint{'s' if len(taints) > 1 else ''} {which}: the pod then goes to {node_name}. "
+        f"In its spec: tolerations: {json.dumps(written)}."
+    )
     return Change(
         ChangeKind.TOLERATION,
-        f"Tolerate the taint{'s' if len(taints) > 1 else ''} {which}: the pod then goes to {node_name}. "
-        f"In its spec: tolerations: {json.dumps(written)}",
+        with_template(sentence, pod),
         command=_patch(pod, written),
         node_name=node_name,
         detail=", ".join(_details(taints)),

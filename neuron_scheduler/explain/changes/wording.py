@@ -7,6 +7,7 @@ Refuses to make text safe for a terminal: who prints it does that.
 import shlex
 from collections.abc import Sequence
 
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import clipped, few
 
 
@@ -14,6 +15,14 @@ def any_of(names: Sequence[str]) -> str:
     """Return `a`, `a or b`, or `a, b or 4 more`; the names are of the cluster, and may be of any length."""
     head, _, last = few([clipped(name) for name in names]).rpartition(" and ")
     return f"{head} or {last}" if head else last
+
+
+def with_template(sentence: str, pod: Pod) -> str:
+    """Return a sentence about a change of a pod's spec, and where to make it if a controller makes the pod."""
+    if pod.owner is None:
+        return sentence
+    where = "of its Deployment" if pod.owner.kind == "ReplicaSet" else "there"
+    return f"{sentence} {pod.owner.kind} {clipped(pod.owner.name)} makes the pod: change the template {where}."
 
 
 def kubectl(*words: str) -> str:

@@ -73,6 +73,17 @@ def test_another_count() -> None:
     assert (count.counts, count.node_name) == ((4, 8, 1, 16), "n")
 
 
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [("Job", "Job train makes the pod: change the template there."), ("ReplicaSet", "its Deployment.")],
+)
+def test_a_pod_that_a_controller_makes(kind: str, where: str) -> None:
+    """A change of its spec belongs into the template."""
+    pending = pod(devices=7, owner=Owner("batch/v1", kind, "train"))
+    found, _ = answer([trn1(), node("b", "inf2.24xlarge", taints=(DEDICATED,))], [], pending)
+    assert found[ChangeKind.COUNT].sentence.endswith(where)
+
+
 def test_counts_that_do_not_fit_now() -> None:
     """For a count that no node serves, the counts that could be served are noted, though none of them fits."""
     found, notes = answer([trn1()], [whole()], pod(devices=7))
